@@ -1,0 +1,39 @@
+# Everything runs in the project's own .venv, made here from pinned versions; nothing else is needed but
+# python3 (3.11 or newer) with its venv module.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: help demo test lint bench clean
+
+help:
+	@echo "make demo    learn codes for handwritten digits and show what they keep (half a minute)"
+	@echo "make test    the whole test suite"
+	@echo "make lint    ruff and mypy"
+	@echo "make bench   the measured claims, side by side with their rivals (long); raw results in benchmarks/results"
+
+# The library alone is enough for the demo; the tests need the rest.
+.venv/.library: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+.venv/.dev: .venv/.library
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: .venv/.library
+	$(BIN)/python examples/digits.py
+
+test: .venv/.dev
+	$(BIN)/python -m pytest
+
+lint: .venv/.dev
+	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/mypy
+
+bench: .venv/.dev
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf .venv build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
