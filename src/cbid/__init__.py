@@ -1,4 +1,6 @@
-"""Compact binary codes for images and embeddings."""
+"""Compact binary codes for images and embeddings: learn them, search them."""
 
-__all__: list[str] = []
+from cbid.coders import CBID, load
+
+__all__ = ["CBID", "load"]
 __version__ = "0.1.0"

@@ -1,0 +1,7 @@
+"""Estimators that turn vectors into binary codes, behind one base class."""
+
+from cbid.coders.base import Coder, load
+from cbid.coders.cbid import CBID
+from cbid.coders.modelfile import ModelFileError
+
+__all__ = ["CBID", "Coder", "ModelFileError", "load"]

@@ -1,0 +1,117 @@
+"""What every coder is: a scikit-learn transformer from vectors to bits, with packed codes and model files."""
+
+import copy
+import os
+from abc import ABCMeta, abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from cbid import codes
+from cbid.coders.modelfile import Arrays, ModelFileError, read_model, write_model
+from cbid.coders.state import classes_from_json, classes_to_json, params_to_json
+
+__all__ = ["Coder", "load"]
+
+_CHUNK_BYTES = 64 * 2**20
+
+
+class Coder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, metaclass=ABCMeta):
+    """Base of all coders. A subclass learns in ``fit``, sets ``n_bits_`` and gives ``_project``.
+
+    A fitted coder's state is its attributes that end in an underscore: arrays go into a model file as arrays, numbers
+    and strings as JSON.
+    """
+
+    n_bits_: int
+
+    @abstractmethod
+    def _project(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Real values (n, n_bits_) whose sign is the bit."""
+
+    def project(self, X: ArrayLike) -> NDArray[np.floating]:
+        """Signed distances (n, n_bits_) before the sign is taken, in the coder's own scale."""
+        return np.concatenate([self._project(part) for part in self._parts(X)])
+
+    def transform(self, X: ArrayLike) -> NDArray[np.int8]:
+        """Bits (n, n_bits_) in -1/+1; sign(0) is +1."""
+        return np.concatenate([np.where(self._project(part) >= 0, 1, -1).astype(np.int8) for part in self._parts(X)])
+
+    def encode(self, X: ArrayLike) -> NDArray[np.uint8]:
+        """Packed codes (n, ceil(n_bits_ / 8)) in the order of ``numpy.packbits``."""
+        return np.concatenate([codes.pack(self._project(part) >= 0) for part in self._parts(X)])
+
+    def _parts(self, X: ArrayLike) -> list[NDArray[np.floating]]:
+        """X, checked, in slices whose projections stay small."""
+        check_is_fitted(self)
+        checked: NDArray[np.floating] = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
+        rows = max(1, _CHUNK_BYTES // (8 * max(self.n_bits_, checked.shape[1])))
+        return [checked[start : start + rows] for start in range(0, len(checked), rows)]
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_bits_
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []  # bits are int8 whatever X is
+        return tags
+
+    # Model files
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the fitted coder to a safetensors file, whole or not at all."""
+        check_is_fitted(self)
+        arrays: Arrays = {}
+        state: dict[str, Any] = {"params": params_to_json(self), "fitted": {}}
+        for name, value in vars(self).items():
+            if not name.endswith("_") or name.startswith("_"):
+                continue
+            if name == "classes_":
+                state["classes"] = classes_to_json(value)
+            elif name == "feature_names_in_":
+                state["fitted"][name] = [str(v) for v in value]
+            elif isinstance(value, np.ndarray):
+                arrays[name] = value
+            else:
+                state["fitted"][name] = value.item() if isinstance(value, np.generic) else value
+        write_model(path, type(self).__name__, state, arrays)
+
+    @classmethod
+    def _restore(cls, state: dict[str, Any], arrays: Arrays) -> Self:
+        coder = cls(**state["params"])
+        for name, value in state["fitted"].items():
+            setattr(coder, name, np.array(value, dtype=object) if name == "feature_names_in_" else value)
+        for name, array in arrays.items():
+            if array.dtype.kind == "f" and not np.isfinite(array).all():
+                raise ModelFileError(f"array {name!r} holds values that are not finite")
+            setattr(coder, name, array)
+        if "classes" in state:
+            coder.classes_ = classes_from_json(state["classes"])
+        return coder
+
+    def _cut(self, n_bits: int, fitted: dict[str, Any]) -> Self:
+        """A copy with ``n_bits`` and other fitted values: what ``truncate`` returns."""
+        short = copy.copy(self)
+        for name, value in {**fitted, "n_bits": n_bits, "n_bits_": n_bits}.items():
+            setattr(short, name, value)
+        return short
+
+
+def load(path: str | os.PathLike[str]) -> Coder:
+    """Open a coder that ``save`` wrote, here or on another machine."""
+    import cbid.coders  # the classes themselves; they import this module
+
+    kind, state, arrays = read_model(path)
+    known = {name: getattr(cbid.coders, name) for name in cbid.coders.__all__}
+    cls = known.get(kind)
+    if not (isinstance(cls, type) and issubclass(cls, Coder)):
+        raise ModelFileError(f"{os.fspath(path)} holds a coder of kind {kind!r}, which this cbid does not have")
+    try:
+        return cls._restore(state, arrays)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ModelFileError(f"{os.fspath(path)} holds no complete {kind}: {error}") from error

@@ -1,0 +1,252 @@
+"""C-BID: large-margin learning of compact binary codes, the image-level form."""
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import Tags, check_array
+from sklearn.utils.validation import validate_data
+
+from cbid.coders.large_margin import LargeMarginCoder
+from cbid.learning.labels import is_sequence_of_tuples, number_labels
+from cbid.learning.losses import Loss
+from cbid.learning.neighbourhoods import find_neighbourhoods
+from cbid.learning.rows import Rows, rows_from_neighbourhoods, rows_from_triplets
+
+__all__ = ["CBID"]
+
+
+class CBID(LargeMarginCoder):
+    """Binary codes and Hamming weights that keep a sample nearer to its own class than to any other.
+
+    Bits h(x) = sign(beta.x + b) come one at a time by column generation; after each, all non-negative weights are
+    fitted again to a certified duality gap.
+
+    Parameters
+    ----------
+    n_bits : int, 1 to 65536
+        Length of the code. Fewer come out when no further bit improves the objective.
+    margin : {"shared", "class", "paper", "database"}
+        Whose weights measure a distance: one vector for all; the query's class; the paper's Eq. 3 (difference of the
+        two classes' weights); the class of the stored item.
+    loss : {"logistic", "exponential", "squared_hinge", "hinge"} or object
+        Convex loss of the margin; an object with ``value``, ``derivative`` and ``conjugate`` is a loss of your own.
+    penalty : {"linf", "l1"} or float > 1
+        Norm of the weights; a number p is the l_p norm.
+    nu : float > 0
+        Weight of the penalty against the mean loss.
+    n_hits, n_misses : int
+        How many samples of the own class, and of each other class, a sample is compared with.
+    hits, misses : {"class", "nearest"}
+        Whether those are drawn at random inside the class, or are the nearest. "nearest" keeps several modes of a
+        class apart, "class" pulls a class together. ``misses=None`` follows ``hits``.
+    triplets : {"mean", "all"}
+        One comparison per sample and other class, on mean distances; or one for every hit and miss.
+    kernel : None or "rbf"
+        Hyperplanes in X, or over similarities to ``n_anchors`` training samples with width ``gamma`` (None: the
+        inverse of the mean squared distance).
+    n_components : int
+        Leading principal axes in which bits are searched.
+    ridge : float >= 0
+        Penalty on the squared length of beta during the search for a bit.
+    sigmoid : {"arctan", "logistic", "tanh"}
+        Stand-in for the sign during the search.
+    starts : {"pencil", "spectral", "random", "paper"}
+        Where the search for a bit starts: leading eigenvectors of the pairs' scatter against the total scatter, or
+        of the pairs' scatter alone, or random directions, all at their best threshold; or, as in the paper, the best
+        of many random hyperplanes.
+    n_starts, n_climbs : int
+        How many starts are tried, and how many of the best are improved by L-BFGS.
+    distinct : float in [0, 0.5)
+        Least share of training samples in which two bits must differ. Copies are refused whatever the value.
+    max_rows : int
+        Most comparisons kept; above it a random part of them is used. Memory is about 4 n_bits max_rows bytes.
+    tol : float
+        Relative duality gap to which the weights are fitted.
+    warm_start : bool
+        Keep the bits of the last fit, on the same data, and add to them up to ``n_bits``.
+    callback : callable or None
+        Called with the coder after every bit; it may save it, or raise ``KeyboardInterrupt`` to stop.
+    verbose : int
+        1 shows a progress bar.
+    n_jobs : int or None
+        Threads, as in scikit-learn.
+    random_state : int, RandomState or None
+        The same seed gives the same bits.
+
+    Attributes
+    ----------
+    n_bits_ : int
+    coef_, intercept_ : (n_bits_, d), (n_bits_,)
+        Hyperplanes in the units of X (kernel form: of the similarities to ``anchors_``), scaled so that the training
+        samples' projections have unit deviation.
+    weights_ : (n_bits_,) or (n_bits_, n_classes)
+    objective_, gap_ : (n_bits_,)
+        Primal value and duality gap after each bit.
+    classes_ : (n_classes,)
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from cbid import CBID
+    >>> X, y = load_digits(return_X_y=True)
+    >>> coder = CBID(n_bits=16).fit(X, y)
+    >>> coder.transform(X).shape, coder.encode(X).shape
+    ((1797, 16), (1797, 2))
+    """
+
+    def __init__(
+        self,
+        *,
+        n_bits: int = 64,
+        margin: str = "shared",
+        loss: str | Loss = "logistic",
+        penalty: str | float = "linf",
+        nu: float = 0.2,
+        n_hits: int = 5,
+        n_misses: int = 5,
+        hits: str = "class",
+        misses: str | None = None,
+        triplets: str = "mean",
+        kernel: str | None = None,
+        n_anchors: int = 1000,
+        gamma: float | None = None,
+        n_components: int = 512,
+        ridge: float = 1e-3,
+        sigmoid: str = "arctan",
+        starts: str = "pencil",
+        n_starts: int = 12,
+        n_climbs: int = 2,
+        distinct: float = 0.0,
+        max_rows: int = 2_000_000,
+        tol: float = 1e-3,
+        warm_start: bool = False,
+        callback: Callable[["CBID"], None] | None = None,
+        verbose: int = 0,
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        self.n_bits = n_bits
+        self.margin = margin
+        self.loss = loss
+        self.penalty = penalty
+        self.nu = nu
+        self.n_hits = n_hits
+        self.n_misses = n_misses
+        self.hits = hits
+        self.misses = misses
+        self.triplets = triplets
+        self.kernel = kernel
+        self.n_anchors = n_anchors
+        self.gamma = gamma
+        self.n_components = n_components
+        self.ridge = ridge
+        self.sigmoid = sigmoid
+        self.starts = starts
+        self.n_starts = n_starts
+        self.n_climbs = n_climbs
+        self.distinct = distinct
+        self.max_rows = max_rows
+        self.tol = tol
+        self.warm_start = warm_start
+        self.callback = callback
+        self.verbose = verbose
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    @classmethod
+    def paper(cls, n_bits: int = 64, **changes: Any) -> Self:
+        """The paper's own settings: Eq. 3, l_1, 25 triplets of nearest neighbours, random starts.
+
+        The paper adds the losses up where we average them; its range of nu, 1e-8 to 1e-5, is of the sum.
+        """
+        settings: dict[str, Any] = {
+            "margin": "paper",
+            "loss": "logistic",
+            "penalty": "l1",
+            "nu": 1e-5,
+            "n_hits": 5,
+            "n_misses": 5,
+            "hits": "nearest",
+            "triplets": "all",
+            "ridge": 0.0,
+            "starts": "paper",
+            "n_starts": 200,
+            "n_climbs": 1,
+        }
+        return cls(n_bits=n_bits, **{**settings, **changes})
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn from vectors X (n, d) and labels y (n,): numbers, strings or any hashables."""
+        self._check_params()
+        classes = None
+        if is_sequence_of_tuples(y):  # which would be taken for a matrix
+            classes, y = number_labels(y)
+        samples, y = validate_data(self, X, y, dtype=[np.float64, np.float32])
+        found, numbers = number_labels(y)
+        classes = found if classes is None else classes
+        _check_classes(classes, numbers)
+        self.classes_ = classes
+
+        def rows(rng: np.random.Generator, n_threads: int) -> Rows:
+            near = find_neighbourhoods(
+                _of_unit_size(samples),
+                numbers,
+                n_hits=self.n_hits,
+                n_misses=self.n_misses,
+                hits=self.hits,
+                misses=self.misses or self.hits,
+                max_rows=self.max_rows,
+                rng=rng,
+                n_threads=n_threads,
+            )
+            return rows_from_neighbourhoods(near, numbers, triplets=self.triplets, n_classes=len(classes))
+
+        return self._learn(samples, rows)
+
+    def fit_triplets(self, X: ArrayLike, anchors: ArrayLike, positives: ArrayLike, negatives: ArrayLike) -> Self:
+        """Learn from ready-made triplets of row numbers of X: anchor, one to be near it, one to be further off."""
+        self._check_params()
+        if self.margin != "shared":
+            raise ValueError(f"margin={self.margin!r} needs classes; fit_triplets takes margin='shared'")
+        X = check_array(X, dtype=[np.float64, np.float32], ensure_min_samples=2, input_name="X", estimator=self)
+        self.n_features_in_ = X.shape[1]
+        triplets = _check_triplets(len(X), anchors=anchors, positives=positives, negatives=negatives)
+        return self._learn(X, lambda rng, n_threads: rows_from_triplets(len(X), *triplets))
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+
+def _check_classes(classes: NDArray[Any], numbers: NDArray[np.integer]) -> None:
+    if len(classes) < 2:
+        raise ValueError(f"y has one class ({classes[0]!r}); learning needs at least two")
+    alone = classes[np.bincount(numbers) == 1]
+    if len(alone):
+        names = ", ".join(repr(name) for name in alone[:5].tolist()) + (", ..." if len(alone) > 5 else "")
+        raise ValueError(f"y has classes with one member, which have no hit: {names}; at least two are needed each")
+
+
+def _check_triplets(n: int, **indices: ArrayLike) -> list[NDArray[np.int64]]:
+    checked = []
+    for name, given in indices.items():
+        index = np.asarray(given)
+        if index.ndim != 1 or index.size == 0 or index.dtype.kind not in "iu":
+            raise ValueError(f"{name} has shape {index.shape} and dtype {index.dtype}; give row numbers of X, (m,)")
+        if index.min() < 0 or index.max() >= n:
+            raise ValueError(f"{name} holds {index.min()}..{index.max()}; X has rows 0..{n - 1}")
+        checked.append(index.astype(np.int64))
+    lengths = {name: len(index) for name, index in zip(indices, checked)}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"triplets need as many anchors as positives and negatives, not {lengths}")
+    return checked
+
+
+def _of_unit_size(X: NDArray[np.floating]) -> NDArray[np.float32]:
+    """X moved to its mean and divided by one number, so that no distance overflows in float32; order is unchanged."""
+    centred = X - X.mean(axis=0, dtype=np.float64).astype(X.dtype)
+    size = float(np.abs(centred).max()) or 1.0
+    return np.ascontiguousarray(centred / X.dtype.type(size), dtype=np.float32)

@@ -1,0 +1,236 @@
+"""What the image-level and the patch-level coder share: from rows to bits, weights and a fitted coder."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+from threadpoolctl import threadpool_limits
+
+from cbid.coders.base import Coder
+from cbid.coders.checks import check_choice, check_integer, check_real
+from cbid.coders.path import at_length, is_kept, kept_lengths
+from cbid.learning.bits import STARTS, Bit, BitSearch
+from cbid.learning.column_generation import Setting, generate_bits
+from cbid.learning.features import Anchors, Whitening, fit_anchors, fit_whitening
+from cbid.learning.losses import make_loss
+from cbid.learning.margins import MARGINS
+from cbid.learning.penalties import make_penalty
+from cbid.learning.rows import Rows
+from cbid.learning.sigmoids import SIGMOIDS
+from cbid.progress import bit_progress
+
+__all__ = ["LargeMarginCoder"]
+
+MOST_BITS = 65_536
+
+Array = NDArray[np.floating]
+RowMaker = Callable[[np.random.Generator, int], Rows]  # generator, threads -> rows
+
+
+class LargeMarginCoder(Coder):
+    """Bits by column generation over rows that a subclass makes; parameters as documented in ``CBID``."""
+
+    def _check_params(self) -> None:
+        check_integer("n_bits", self.n_bits, 1, MOST_BITS)
+        check_choice("margin", self.margin, MARGINS)
+        make_loss(self.loss)
+        make_penalty(self.penalty)
+        check_real("nu", self.nu, 0, open_below=True)
+        check_integer("n_hits", self.n_hits, 1)
+        check_integer("n_misses", self.n_misses, 1)
+        check_choice("hits", self.hits, ("class", "nearest"))
+        check_choice("misses", self.misses, (None, "class", "nearest"))
+        check_choice("triplets", self.triplets, ("mean", "all"))
+        check_choice("kernel", self.kernel, (None, "rbf"))
+        check_integer("n_anchors", self.n_anchors, 1)
+        if self.gamma is not None:
+            check_real("gamma", self.gamma, 0, open_below=True)
+        check_integer("n_components", self.n_components, 1)
+        check_real("ridge", self.ridge, 0)
+        check_choice("sigmoid", self.sigmoid, SIGMOIDS)
+        check_choice("starts", self.starts, STARTS)
+        check_integer("n_starts", self.n_starts, 1)
+        check_integer("n_climbs", self.n_climbs, 0)
+        check_real("distinct", self.distinct, 0, 0.5)
+        check_integer("max_rows", self.max_rows, 1)
+        check_real("tol", self.tol, 0, open_below=True)
+
+    def _learn(self, X: Array, make_rows: RowMaker) -> Self:
+        """Learn bits and weights on samples X (n, d) from rows about them."""
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        n_threads = effective_n_jobs(self.n_jobs)
+        # Many small products: BLAS threads beyond those asked for would only wait for each other.
+        with threadpool_limits(n_threads, user_api="blas"):
+            rows = make_rows(np.random.default_rng(seed), n_threads)
+            anchors, whitening, F = self._fit_features(X, seed)
+            learned = _Learned(F, whitening, anchors)
+            if self.warm_start and hasattr(self, "coef_"):
+                learned.recall(self)
+            search = BitSearch(
+                whitening(F),
+                scale=whitening.scale,
+                sigmoid=SIGMOIDS[self.sigmoid],
+                ridge=float(self.ridge),
+                starts=self.starts,
+                n_starts=self.n_starts,
+                n_climbs=self.n_climbs,
+            )
+            setting = Setting(
+                margin=self.margin,
+                loss=make_loss(self.loss),
+                norm=make_penalty(self.penalty),
+                nu=float(self.nu),
+                tol=float(self.tol),
+                distinct=float(self.distinct),
+                seed=seed,
+                n_threads=n_threads,
+            )
+            bits = generate_bits(
+                rows,
+                search,
+                setting,
+                self.n_bits,
+                finish=learned.in_units_of_X,
+                known=learned.values(),
+                W=learned.weights(),
+            )
+            try:
+                with bit_progress(self.n_bits, len(learned), shown=bool(self.verbose)) as progress:
+                    for bit, fit in bits:
+                        learned.add(bit, fit.W, fit.objective, fit.gap)
+                        progress(fit.objective, fit.gap)
+                        if self.callback is not None:
+                            learned.write_to(self)
+                            self.callback(self)
+            except KeyboardInterrupt:
+                if not len(learned):
+                    raise
+                warnings.warn(f"interrupted: the coder keeps the {len(learned)} bits learned so far", stacklevel=3)
+            else:
+                self._tell_of_early_end(len(learned))
+        learned.write_to(self)
+        return self
+
+    def _fit_features(self, X: Array, seed: int) -> tuple[Anchors | None, Whitening, Array]:
+        """Anchors (kernel form only), whitening, and the samples as hyperplanes will see them."""
+        anchors, F = None, X
+        if self.kernel == "rbf":
+            rng = np.random.default_rng([seed, MOST_BITS])  # not the generator of any bit
+            anchors = fit_anchors(X, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng)
+            F = anchors(X)
+        ridge = _KERNEL_WHITENING if self.kernel else _LINEAR_WHITENING
+        whitening = fit_whitening(F, n_components=self.n_components, ridge=ridge, random_state=seed)
+        return anchors, whitening, F
+
+    def _tell_of_early_end(self, n_bits: int) -> None:
+        if n_bits == self.n_bits:
+            return
+        if n_bits == 0:
+            raise ValueError(
+                f"no bit improves the objective at nu={self.nu:g}: every weight is zero at the optimum; lower nu"
+            )
+        cure = "penalty='linf' keeps on learning, or lower nu" if self.penalty == "l1" else "lower distinct, or nu"
+        warnings.warn(
+            f"learning ended at {n_bits} of n_bits={self.n_bits}: no further distinct bit improves the objective; "
+            f"{cure}",
+            stacklevel=4,
+        )
+
+    def _project(self, X: Array) -> Array:
+        if hasattr(self, "anchors_"):
+            X = Anchors(self.anchors_, self.gamma_)(X)
+        # Around the mean, where float32 has its digits.
+        offset = self.intercept_ + self.coef_ @ self.mean_
+        return (X - self.mean_.astype(X.dtype)) @ self.coef_.T.astype(X.dtype) + offset.astype(X.dtype)
+
+    def truncate(self, n_bits: int) -> Self:
+        """A coder of the first ``n_bits`` bits with the weights fitted at that length."""
+        check_is_fitted(self)
+        check_integer("n_bits", n_bits, 1, self.n_bits_)
+        path = np.concatenate([at_length(self.path_, self.n_bits_, s) for s in kept_lengths(n_bits)])
+        cut: dict[str, Any] = {
+            name: getattr(self, name)[:n_bits] for name in ("coef_", "intercept_", "objective_", "gap_")
+        }
+        return self._cut(n_bits, {**cut, "path_": path, "weights_": _as_public(path[-n_bits:])})
+
+
+# Small shares of the mean variance added before whitening; the kernel's spectrum falls off faster.
+_LINEAR_WHITENING = 1e-4
+_KERNEL_WHITENING = 1e-4
+
+
+class _Learned:
+    """Bits in the units of X (or of the anchors' similarities), as they come in."""
+
+    def __init__(self, F: Array, whitening: Whitening, anchors: Anchors | None) -> None:
+        self.whitening, self.anchors = whitening, anchors
+        self.centred = F - whitening.mean.astype(F.dtype)
+        self.coef: list[NDArray[np.float64]] = []
+        self.offset: list[float] = []
+        self.path: list[NDArray[np.float64]] = []
+        self.objective: list[float] = []
+        self.gap: list[float] = []
+
+    def __len__(self) -> int:
+        return len(self.coef)
+
+    def in_units_of_X(self, bit: Bit) -> Bit:
+        """The bit over centred F, scaled to projections of unit deviation, with its values there."""
+        coef = self.whitening.fold(bit.beta)
+        spread = float(np.std(self.centred @ coef.astype(self.centred.dtype), dtype=np.float64))
+        coef, offset = coef / spread, bit.intercept / spread
+        return Bit(coef, offset, self._values(coef, offset), bit.value)
+
+    def _values(self, coef: NDArray[np.float64], offset: float) -> NDArray[np.float32]:
+        dtype = self.centred.dtype
+        projection = self.centred @ coef.astype(dtype) + dtype.type(offset)
+        return np.where(projection >= 0, np.float32(1), np.float32(-1))
+
+    def add(self, bit: Bit, W: NDArray[np.float64], objective: float, gap: float) -> None:
+        if self.path and not is_kept(len(self)):
+            self.path.pop()  # it was the last, kept for that alone
+        self.coef.append(bit.beta)
+        self.offset.append(bit.intercept)
+        self.path.append(W)
+        self.objective.append(objective)
+        self.gap.append(gap)
+
+    def values(self) -> list[NDArray[np.float32]]:
+        return [self._values(coef, offset) for coef, offset in zip(self.coef, self.offset)]
+
+    def weights(self) -> NDArray[np.float64] | None:
+        return self.path[-1] if self.path else None
+
+    def recall(self, coder: LargeMarginCoder) -> None:
+        """Take up the bits of a fitted coder."""
+        if coder.coef_.shape[1] != self.centred.shape[1] or coder.n_bits < coder.n_bits_:
+            raise ValueError(
+                f"warm_start=True goes on from {coder.n_bits_} bits over {coder.coef_.shape[1]} features; it needs "
+                f"n_bits of at least that (given: {coder.n_bits}) and the same data (given: "
+                f"{self.centred.shape[1]} features)"
+            )
+        self.coef = list(coder.coef_)
+        self.offset = list(coder.intercept_ + coder.coef_ @ self.whitening.mean)
+        self.path = [at_length(coder.path_, coder.n_bits_, s) for s in kept_lengths(coder.n_bits_)]
+        self.objective, self.gap = list(coder.objective_), list(coder.gap_)
+
+    def write_to(self, coder: LargeMarginCoder) -> None:
+        coder.n_bits_ = len(self)
+        coder.mean_ = self.whitening.mean
+        coder.coef_ = np.array(self.coef)
+        coder.intercept_ = np.array(self.offset) - coder.coef_ @ self.whitening.mean
+        if self.anchors is not None:
+            coder.anchors_, coder.gamma_ = self.anchors.points, self.anchors.gamma
+        coder.path_ = np.concatenate(self.path)
+        coder.weights_ = _as_public(self.path[-1])
+        coder.objective_, coder.gap_ = np.array(self.objective), np.array(self.gap)
+
+
+def _as_public(W: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(t,) for one weight vector, (t, n_classes) for one per class."""
+    return W[:, 0].copy() if W.shape[1] == 1 else W.copy()

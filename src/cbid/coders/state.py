@@ -1,0 +1,66 @@
+"""Parameters and class labels as JSON, and back."""
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["classes_from_json", "classes_to_json", "params_to_json"]
+
+
+def params_to_json(estimator: Any) -> dict[str, Any]:
+    """Constructor parameters as JSON values.
+
+    A callback stays behind: it belongs to the process, not to the model. An object (a user's own loss, a random
+    generator) is kept by its name only, which the next ``fit`` will refuse by that name.
+    """
+    params = {}
+    for name, value in estimator.get_params(deep=False).items():
+        if callable(value) and not hasattr(value, "conjugate"):
+            continue
+        params[name] = _plain(value)
+    return params
+
+
+def _plain(value: Any) -> Any:
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, np.bool_):
+        return bool(value)
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return float(value)
+    return f"<{type(value).__module__}.{type(value).__qualname__}>"
+
+
+def classes_to_json(classes: NDArray[Any]) -> dict[str, Any]:
+    """Class labels with what is needed to make the same array again."""
+    return {"dtype": classes.dtype.str, "values": [_label_to_json(v) for v in classes.tolist()]}
+
+
+def classes_from_json(saved: dict[str, Any]) -> NDArray[Any]:
+    values = [_label_from_json(v) for v in saved["values"]]
+    dtype = np.dtype(saved["dtype"])
+    if dtype.kind != "O":
+        return np.array(values, dtype=dtype)
+    classes = np.empty(len(values), dtype=object)
+    classes[:] = values
+    return classes
+
+
+def _label_to_json(label: Any) -> Any:
+    if isinstance(label, tuple):
+        return {"tuple": [_label_to_json(v) for v in label]}
+    plain = _plain(label)
+    if isinstance(plain, str) and not isinstance(label, str):
+        raise ValueError(
+            f"the label {label!r} has no JSON form; labels of a saved coder are numbers, strings, "
+            "booleans, None, or tuples of these"
+        )
+    return plain
+
+
+def _label_from_json(saved: Any) -> Any:
+    return tuple(_label_from_json(v) for v in saved["tuple"]) if isinstance(saved, dict) else saved

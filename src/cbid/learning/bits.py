@@ -1,0 +1,185 @@
+"""The search for one new bit: the most violated dual constraint (METHOD section 6).
+
+Maximise over the hyperplane (beta, b), and over the weight vector r the bit would enter under,
+Pi_r(h) = sum over pairs of c_ij |h_i - h_j|, h = sign(X beta + b). The problem is not convex, so the start decides:
+many directions are tried, each at its exactly best threshold; the best few climb the relaxed objective by L-BFGS;
+the true objective has the last word.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+from scipy.optimize import minimize
+
+from cbid.learning.graph import SignedGraph
+from cbid.learning.sigmoids import Sigmoid
+
+__all__ = ["STARTS", "Bit", "BitSearch", "relaxed_objective"]
+
+Array = NDArray[np.float32]
+
+STARTS = ("pencil", "spectral", "random", "paper")
+
+
+@dataclass(frozen=True)
+class Bit:
+    """A hyperplane in the learner's features, its values on the training samples, and its worth Pi."""
+
+    beta: NDArray[np.float64]
+    intercept: float
+    h: Array
+    value: float
+
+
+def relaxed_objective(
+    params: NDArray[np.float64], X: Array, graph: SignedGraph, sigmoid: Sigmoid, ridge: float
+) -> tuple[float, NDArray[np.float64]]:
+    """-(h' L h) / size + ridge ||beta||^2 with h = sigma(X beta + b), and its gradient in (beta, b).
+
+    Divided by the total edge weight, so that ``ridge`` means the same at the first bit and at the last.
+    """
+    beta, b = params[:-1], params[-1]
+    h, slope = sigmoid(X @ beta.astype(np.float32) + np.float32(b))
+    Lh = graph.laplacian_times(h)
+    value = float(np.dot(h.astype(np.float64), Lh)) / graph.size
+    g = (2 / graph.size) * Lh * slope  # (n,)
+    gradient = np.append(X.T @ g.astype(np.float32), g.sum(dtype=np.float64)).astype(np.float64)
+    gradient[:-1] -= 2 * ridge * beta
+    return ridge * float(beta @ beta) - value, -gradient
+
+
+# Iterations of L-BFGS; a start rarely gains after that, and the best threshold is found exactly anyway.
+_MOST_ITERATIONS = 60
+# Deviation of the projections at the start of a climb: wide enough to tell bits, not yet flat.
+_SHARPNESS = 2.0
+# Of the starts, this share is spectral and the rest random, which reach where the leading eigenvectors do not.
+_SPECTRAL_SHARE = 1 / 3
+
+
+class BitSearch:
+    """Finds bits over features X (n, d), float32, whitened: uncorrelated columns of unit variance.
+
+    scale : (d,) deviation of each column before whitening
+    starts : one of STARTS
+    n_starts : directions tried per weight vector
+    n_climbs : how many of the best starts L-BFGS improves
+    """
+
+    def __init__(
+        self,
+        X: Array,
+        *,
+        scale: NDArray[np.floating],
+        sigmoid: Sigmoid,
+        ridge: float,
+        starts: str,
+        n_starts: int,
+        n_climbs: int,
+    ) -> None:
+        self.X = X
+        self.scale = scale
+        self.sigmoid = sigmoid
+        self.ridge = ridge
+        self.starts = starts
+        self.n_starts = n_starts
+        self.n_climbs = n_climbs
+
+    def best(self, graphs: Iterable[SignedGraph], taken: "TakenBits", rng: np.random.Generator) -> Bit | None:
+        """The best new bit over all graphs (one per weight vector), or None when every bit found is taken."""
+        starts = [(graph, bit) for graph in graphs if graph.size for bit in self._start(graph, rng)]
+        starts.sort(key=lambda start: -start[1].value)
+        climbed = [self._climb(graph, bit) for graph, bit in starts[: self.n_climbs]]
+        found = climbed + [bit for _, bit in starts]
+        fresh = (bit for bit in sorted(found, key=lambda bit: -bit.value) if not taken.holds(bit.h))
+        return next(fresh, None)
+
+    def _start(self, graph: SignedGraph, rng: np.random.Generator) -> list[Bit]:
+        d = self.X.shape[1]
+        if self.starts == "paper":
+            return self._at_own_threshold(
+                graph, rng.standard_normal((d, self.n_starts)), rng.standard_normal(self.n_starts)
+            )
+        n_spectral = 0 if self.starts == "random" else min(d, round(self.n_starts * _SPECTRAL_SHARE))
+        directions = rng.standard_normal((d, self.n_starts - n_spectral))
+        if n_spectral:
+            directions = np.hstack([directions, self._leading_directions(graph, n_spectral)])
+        return self._at_best_threshold(graph, directions)
+
+    def _leading_directions(self, graph: SignedGraph, count: int) -> NDArray[np.float64]:
+        """Leading eigenvectors of the pencil (X' L X, X' X), or of X' L X alone before whitening."""
+        M = graph.quadratic(self.X)
+        # On whitened columns X' X is the identity, so the pencil is an ordinary eigenproblem; the scatter before
+        # whitening is that of columns scaled back, and a direction over those is scaled once more to act on X.
+        back = self.scale if self.starts == "spectral" else np.ones(len(M))
+        vectors = eigh(M * np.outer(back, back), subset_by_index=(len(M) - count, len(M) - 1))[1]
+        return vectors * back[:, None]
+
+    def _climb(self, graph: SignedGraph, start: Bit) -> Bit:
+        spread = float(np.std(self.X @ start.beta.astype(np.float32))) or 1.0
+        params = np.append(start.beta, start.intercept) * (_SHARPNESS / spread)
+        result = minimize(
+            relaxed_objective,
+            params,
+            args=(self.X, graph, self.sigmoid, self.ridge),
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": _MOST_ITERATIONS},
+        )
+        beta, b = result.x[:-1, None], result.x[-1:]
+        ends = (
+            self._at_own_threshold(graph, beta, b) if self.starts == "paper" else self._at_best_threshold(graph, beta)
+        )
+        return max([start, *ends], key=lambda bit: bit.value)
+
+    def _at_own_threshold(
+        self, graph: SignedGraph, directions: NDArray[np.float64], b: NDArray[np.float64]
+    ) -> list[Bit]:
+        """The bits of hyperplanes (d, m), (m,) as they are."""
+        H = np.where(
+            self.X @ directions.astype(np.float32) + b.astype(np.float32) >= 0, np.float32(1), np.float32(-1)
+        )
+        return [Bit(directions[:, c], float(b[c]), H[:, c], graph.value(H[:, c])) for c in range(len(b))]
+
+    def _at_best_threshold(self, graph: SignedGraph, directions: NDArray[np.float64]) -> list[Bit]:
+        """A bit for every direction (d, m) that parts the samples at all."""
+        P = self.X @ directions.astype(np.float32)
+        thresholds, values = graph.best_thresholds(P)
+        return [
+            Bit(
+                directions[:, c],
+                -thresholds[c],
+                np.where(P[:, c] >= thresholds[c], 1, -1).astype(np.float32),
+                v,
+            )
+            for c, v in enumerate(values)
+            if np.isfinite(v)
+        ]
+
+
+class TakenBits:
+    """The bits learned so far, packed, so that a copy or a near copy is never emitted again.
+
+    ``distinct`` is the least share of training samples in which two bits, or a bit and another's complement, must
+    differ; however small, at least one sample must.
+    """
+
+    def __init__(self, n: int, capacity: int, distinct: float) -> None:
+        self.n = n
+        self.least = max(1, int(np.ceil(distinct * n)))
+        self._packed = np.empty((capacity, (n + 7) // 8), dtype=np.uint8)
+        self._count = 0
+
+    def add(self, h: Array) -> None:
+        self._packed[self._count] = np.packbits(h > 0)
+        self._count += 1
+
+    def holds(self, h: Array) -> bool:
+        """Whether h is constant, or (nearly) one of the bits or the complement of one."""
+        ones = int((h > 0).sum())
+        if min(ones, self.n - ones) < 1:
+            return True
+        differ = np.bitwise_count(self._packed[: self._count] ^ np.packbits(h > 0)).sum(axis=1, dtype=np.int64)
+        return bool((np.minimum(differ, self.n - differ) < self.least).any())

@@ -1,0 +1,88 @@
+"""The features in which bits are searched: columns of unit variance, uncorrelated, optionally of RBF anchors.
+
+A bit is a hyperplane in these features. In the linear form it is folded back into the units of X; in the kernel form
+it stays a hyperplane over the similarities to the anchors.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.decomposition import PCA
+
+__all__ = ["Anchors", "Whitening", "fit_anchors", "fit_whitening"]
+
+Array = NDArray[np.floating]
+
+
+@dataclass(frozen=True)
+class Whitening:
+    """Z = (X - mean) @ basis; ``scale`` (c,) is the deviation of each principal axis before whitening."""
+
+    mean: NDArray[np.float64]
+    basis: NDArray[np.float64]
+    scale: NDArray[np.float64]
+
+    def __call__(self, X: Array) -> NDArray[np.float32]:
+        return ((X - self.mean.astype(X.dtype)) @ self.basis.astype(X.dtype)).astype(np.float32)
+
+    def fold(self, beta: Array) -> NDArray[np.float64]:
+        """A direction in Z as a direction in X - mean."""
+        return self.basis @ beta
+
+
+def fit_whitening(X: Array, *, n_components: int, ridge: float, random_state: int) -> Whitening:
+    """Standardise, rotate to the leading principal axes, and divide by sqrt(variance + ridge * mean variance).
+
+    The ridge keeps axes that are little more than noise from being blown up to full size. Constant columns and axes
+    without variance are left out.
+    """
+    mean = X.mean(axis=0, dtype=np.float64)
+    deviation = X.std(axis=0, dtype=np.float64)
+    # Below this the column is constant but for rounding of its mean.
+    alive = deviation > 1e-6 * np.abs(mean) + np.finfo(np.float64).tiny
+    if not alive.any():
+        raise ValueError("X has no column that varies: there is nothing to learn bits from")
+    unit = np.divide(1, deviation, out=np.zeros_like(deviation), where=alive)
+    standard = ((X - mean.astype(X.dtype)) * unit.astype(X.dtype)).astype(np.float32, copy=False)
+    pca = PCA(min(n_components, *X.shape), random_state=random_state).fit(standard)
+    variance = pca.explained_variance_.astype(np.float64)
+    kept = variance > 1e-6 * variance[0]
+    variance, axes = variance[kept], pca.components_[kept].astype(np.float64)
+    floor = ridge * float(alive.sum()) / len(alive)  # mean variance of the standardised columns, times ridge
+    basis = (unit[:, None] * axes.T) / np.sqrt(variance + floor)
+    return Whitening(mean, basis, np.sqrt(variance))
+
+
+@dataclass(frozen=True)
+class Anchors:
+    """Similarities exp(-gamma ||x - a||^2) to m anchor points (m, d)."""
+
+    points: Array
+    gamma: float
+
+    def __call__(self, X: Array) -> NDArray[np.float32]:
+        # Around the anchors' mean and in units of the kernel's width: neither offset nor scale costs digits.
+        centre = self.points.mean(axis=0, dtype=np.float64)
+        unit = np.sqrt(self.gamma)
+        K = _squared_distances(
+            ((X - centre) * unit).astype(np.float32), ((self.points - centre) * unit).astype(np.float32)
+        )
+        return np.exp(np.negative(K, out=K), out=K)
+
+
+def fit_anchors(X: Array, *, n_anchors: int, gamma: float | None, rng: np.random.Generator) -> Anchors:
+    """Anchors drawn from X; gamma defaults to the inverse of the mean squared distance of two samples."""
+    chosen = np.sort(rng.choice(len(X), size=min(n_anchors, len(X)), replace=False))
+    if gamma is None:
+        spread = float(X.var(axis=0, dtype=np.float64).sum())  # half the mean squared distance
+        gamma = 1 / (2 * spread) if spread > 0 else 1.0
+    return Anchors(X[chosen], float(gamma))
+
+
+def _squared_distances(X: NDArray[np.float32], A: NDArray[np.float32]) -> NDArray[np.float32]:
+    D = X @ A.T
+    D *= -2
+    D += np.einsum("ij,ij->i", X, X)[:, None]
+    D += np.einsum("ij,ij->i", A, A)
+    return np.maximum(D, 0, out=D)

@@ -1,0 +1,142 @@
+"""Sums over pairs of samples as a signed graph Laplacian (METHOD section 6).
+
+For a relaxed bit h the value of all rows is sum over pairs of c_ij (h_i - h_j)^2 = h' L h, with L the Laplacian of
+the graph whose edge weights c add up every row that holds the pair. The pattern of the graph is fixed for a fit;
+only the weights change with the dual variables.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+from cbid.learning.rows import Rows
+
+__all__ = ["PairGraph", "SignedGraph"]
+
+Array = NDArray[np.float32]
+
+
+class PairGraph:
+    """The pairs of all sides, sorted once so that edge weights come from side weights by one gather and sum."""
+
+    def __init__(self, rows: Rows, n: int, *, n_threads: int = 1) -> None:
+        self.n = n
+        self.n_threads = n_threads
+        self._n_miss = len(rows.misses)
+        tail, head, side, share = [], [], [], []
+        for sides, offset in ((rows.misses, 0), (rows.hits, self._n_miss)):
+            per_side = np.diff(sides.mean.indptr)
+            tail.append(np.repeat(sides.anchor, per_side))
+            head.append(sides.mean.indices)
+            side.append(np.repeat(np.arange(len(sides), dtype=np.int32) + offset, per_side))
+            share.append(sides.mean.data)
+        i, j = np.concatenate(tail), np.concatenate(head)
+        # Each pair stands in both rows of the symmetric matrix; equal pairs fall together and are summed.
+        key = np.concatenate([i, j]).astype(np.int64) * n + np.concatenate([j, i])
+        order = np.argsort(key, kind="stable")
+        key = key[order]
+        self._starts = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
+        rows_of, self._indices = np.divmod(key[self._starts], n)
+        self._indices = self._indices.astype(np.int32)
+        self._indptr = np.searchsorted(rows_of, np.arange(n + 1)).astype(np.int64)
+        entry = order % len(i)
+        self._side = np.concatenate(side)[entry]
+        self._share = np.concatenate(share)[entry]
+
+    def weighted(self, miss: Array, hit: Array) -> "SignedGraph":
+        """The graph for one weight vector's side weights, (miss sides,) and (hit sides,)."""
+        by_side = np.concatenate([miss, hit])
+        data = np.add.reduceat(by_side[self._side] * self._share, self._starts, dtype=np.float32)
+        return SignedGraph(self._indptr, self._indices, data, self.n_threads)
+
+
+class SignedGraph:
+    """Symmetric edge weights c (n, n) in CSR form."""
+
+    def __init__(self, indptr: NDArray[np.int64], indices: NDArray[np.int32], data: Array, n_threads: int) -> None:
+        self.indptr, self.indices, self.data = indptr, indices, data
+        self.n = len(indptr) - 1
+        self.size = float(np.abs(data).sum(dtype=np.float64)) / 2  # sum of |c| over pairs
+        self._cuts = _cuts_of_work(indptr, n_threads)
+
+    def _each_part(self, kernel: Callable[..., None], *arrays: Array) -> None:
+        """Run a kernel over row ranges of equal work; kernels release the interpreter lock."""
+
+        def run(start: int, stop: int) -> None:
+            kernel(self.indptr, self.indices, self.data, *arrays, start, stop)
+
+        if len(self._cuts) == 2:
+            run(0, self.n)
+        else:
+            with ThreadPoolExecutor(len(self._cuts) - 1) as pool:
+                list(pool.map(run, self._cuts[:-1], self._cuts[1:]))
+
+    def laplacian_times(self, h: Array) -> Array:
+        """L h, (n,)."""
+        out = np.empty(self.n, dtype=np.float32)
+        self._each_part(_laplacian_times, np.ascontiguousarray(h, dtype=np.float32), out)
+        return out
+
+    def quadratic(self, X: Array) -> NDArray[np.float64]:
+        """X' L X, (d, d)."""
+        C = csr_matrix((self.data, self.indices, self.indptr), shape=(self.n, self.n))
+        degree = np.asarray(C.sum(axis=1), dtype=np.float32).ravel()
+        return (X.T @ (degree[:, None] * X - C @ X)).astype(np.float64)
+
+    def value(self, h: Array) -> float:
+        """sum over pairs of c_ij |h_i - h_j| for a bit h in -1/+1, where |h_i - h_j| = (h_i - h_j)^2 / 2."""
+        return float(np.dot(h.astype(np.float64), self.laplacian_times(h))) / 2
+
+    def best_thresholds(self, P: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """For every column of projections P (n, m), the threshold whose bit sign(p - threshold) has most value.
+
+        A pair is cut by every threshold between its two projections. Going up the sorted projections, passing
+        sample i adds its pairs with samples above and takes off those with samples below, so the value of all
+        thresholds is one cumulative sum. Returns thresholds (m,) and their values (m,); a column without two
+        distinct projections has value -infinity.
+        """
+        P = np.ascontiguousarray(P, dtype=np.float32)
+        gain = np.empty_like(P)
+        self._each_part(_gains, P, gain)
+        order = np.argsort(P, axis=0, kind="stable")
+        P_sorted = np.take_along_axis(P, order, axis=0).astype(np.float64)
+        value = 2 * np.cumsum(np.take_along_axis(gain, order, axis=0), axis=0, dtype=np.float64)[:-1]
+        # The middle of two neighbours must part them in float32 as well.
+        middle = ((P_sorted[:-1] + P_sorted[1:]) / 2).astype(np.float32)
+        value[(middle <= P_sorted[:-1]) | (middle > P_sorted[1:])] = -np.inf
+        best = np.argmax(value, axis=0) if len(value) else np.zeros(P.shape[1], dtype=int)
+        column = np.arange(P.shape[1])
+        return middle[best, column].astype(np.float64), value[best, column]
+
+
+def _cuts_of_work(indptr: NDArray[np.int64], n_threads: int) -> list[int]:
+    """Row ranges with about equal numbers of entries; one range where threads would cost more than they give."""
+    if n_threads == 1 or indptr[-1] < 200_000:
+        return [0, len(indptr) - 1]
+    return [*np.searchsorted(indptr, np.linspace(0, indptr[-1], n_threads + 1)[:-1]).tolist(), len(indptr) - 1]
+
+
+@numba.njit(nogil=True, cache=True, fastmath=True)
+def _laplacian_times(indptr, indices, data, h, out, start, stop):  # type: ignore[no-untyped-def]
+    for i in range(start, stop):
+        total = np.float32(0)
+        for e in range(indptr[i], indptr[i + 1]):
+            total += data[e] * (h[i] - h[indices[e]])
+        out[i] = total
+
+
+@numba.njit(nogil=True, cache=True, fastmath=True)
+def _gains(indptr, indices, data, P, out, start, stop):  # type: ignore[no-untyped-def]
+    m = P.shape[1]
+    for i in range(start, stop):
+        for c in range(m):
+            out[i, c] = 0
+        for e in range(indptr[i], indptr[i + 1]):
+            j, w = indices[e], data[e]
+            for c in range(m):
+                above = np.float32(P[j, c] > P[i, c]) - np.float32(P[j, c] < P[i, c])
+                out[i, c] += w * above

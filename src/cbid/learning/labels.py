@@ -1,0 +1,41 @@
+"""Labels of any hashable kind as numbers 0..k-1."""
+
+from collections.abc import Hashable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["is_sequence_of_tuples", "number_labels"]
+
+
+def is_sequence_of_tuples(y: Any) -> bool:
+    """Whether y is a list of labels that numpy would take for a matrix."""
+    return isinstance(y, (list, tuple)) and any(isinstance(v, (tuple, frozenset)) for v in y)
+
+
+def number_labels(y: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Classes (k,) and the class number of every label (n,).
+
+    Classes are in ascending order where they can be compared, else in order of appearance. A sequence of tuples is a
+    sequence of labels, not a matrix.
+    """
+    if is_sequence_of_tuples(y):
+        labels: NDArray[Any] = np.empty(len(y), dtype=object)
+        labels[:] = list(y)
+    else:
+        labels = np.asarray(y)
+    if labels.dtype != object:
+        return np.unique(labels, return_inverse=True)
+    for value in labels:
+        if not isinstance(value, Hashable):
+            raise ValueError(f"y holds {value!r}, which is not hashable; labels are numbers, strings or hashables")
+    seen = dict.fromkeys(labels.tolist())
+    try:
+        ordered = sorted(seen)
+    except TypeError:
+        ordered = list(seen)
+    number = {value: r for r, value in enumerate(ordered)}
+    classes = np.empty(len(ordered), dtype=object)
+    classes[:] = ordered
+    return classes, np.array([number[value] for value in labels.tolist()], dtype=np.int64)

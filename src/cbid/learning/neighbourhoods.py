@@ -1,0 +1,141 @@
+"""Nearest hits and nearest misses of every sample (METHOD section 2).
+
+Members are found class by class, so the largest array is (anchors, n_misses) per class and no n x n matrix is
+ever formed. Nearest neighbours are exact, through faiss, in float32.
+"""
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Neighbourhoods", "find_neighbourhoods"]
+
+Indices = NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Neighbourhoods:
+    """Hits and misses as sample numbers; -1 fills the place of a member that a small class lacks.
+
+    hits : (n, n_hits), row i holds H_i
+    anchors, others : (m,), row j is about sample ``anchors[j]`` and class ``others[j]``
+    misses : (m, n_misses), row j holds M_(anchors[j], others[j])
+    """
+
+    hits: Indices
+    anchors: Indices
+    others: Indices
+    misses: Indices
+
+
+def find_neighbourhoods(
+    X: NDArray[np.float32],
+    y: NDArray[np.integer],
+    *,
+    n_hits: int,
+    n_misses: int,
+    hits: str,
+    misses: str,
+    max_rows: int,
+    rng: np.random.Generator,
+    n_threads: int = 1,
+) -> Neighbourhoods:
+    """Hits and misses of all samples; labels y are 0..k-1.
+
+    ``hits`` and ``misses`` say how members are chosen inside a class: "nearest" in X, or "class" for a random
+    draw. When n (k - 1) exceeds ``max_rows`` a random part of the (sample, other class) combinations is kept.
+    """
+    n, k = len(y), int(y.max()) + 1
+    classes = [np.flatnonzero(y == r).astype(np.int32) for r in range(k)]
+    _warn_small_classes(classes, n_hits, n_misses)
+    choose_hits = _choosers(X, rng)[hits]
+    choose_misses = _choosers(X, rng)[misses]
+    share = min(1.0, max_rows / (n * (k - 1)))
+
+    found_hits = np.full((n, n_hits), -1, dtype=np.int32)
+    anchors, others, found_misses = [], [], []
+    with _faiss_threads(n_threads):
+        for r, members in enumerate(classes):
+            found_hits[members] = choose_hits(members, members, n_hits, True)
+            rest = np.flatnonzero(y != r).astype(np.int32)
+            if share < 1:
+                rest = np.sort(rng.choice(rest, size=max(1, round(share * len(rest))), replace=False))
+            anchors.append(rest)
+            others.append(np.full(len(rest), r, dtype=np.int32))
+            found_misses.append(choose_misses(rest, members, n_misses, False))
+    return Neighbourhoods(found_hits, np.concatenate(anchors), np.concatenate(others), np.concatenate(found_misses))
+
+
+def _warn_small_classes(classes: list[Indices], n_hits: int, n_misses: int) -> None:
+    need = max(n_hits + 1, n_misses)
+    small = sum(len(members) < need for members in classes)
+    if small:
+        warnings.warn(
+            f"{small} of {len(classes)} classes have fewer than {need} members, as n_hits={n_hits} and "
+            f"n_misses={n_misses} ask for; they use all they have",
+            stacklevel=2,
+        )
+
+
+Chooser = Callable[[Indices, Indices, int, bool], Indices]
+
+
+def _choosers(X: NDArray[np.float32], rng: np.random.Generator) -> dict[str, Chooser]:
+    """The ways to choose, for each of ``anchors``, ``count`` of ``members``; ``inside`` leaves out itself."""
+
+    def nearest(anchors: Indices, members: Indices, count: int, inside: bool) -> Indices:
+        ask = min(count + inside, len(members))
+        # faiss keeps the smaller number among equal distances, and members are in ascending order.
+        distances, places = faiss.knn(X[anchors], X[members], ask)
+        found = members[places]
+        if inside:
+            # The sample itself may be missing among more than count duplicates: then the furthest goes.
+            itself = found == anchors[:, None]
+            itself[~itself.any(axis=1), -1] = True
+            found = found[~itself].reshape(len(anchors), ask - 1)
+            distances = distances[~itself].reshape(len(anchors), ask - 1)
+        order = np.lexsort((found, distances), axis=1)
+        return _pad(np.take_along_axis(found, order, axis=1), count)
+
+    def at_random(anchors: Indices, members: Indices, count: int, inside: bool) -> Indices:
+        pool = len(members) - inside
+        places = _distinct(len(anchors), pool, min(count, pool), rng)
+        if inside:
+            # Numbers 0..pool-1 stand for the others: step over the anchor's own place.
+            own = np.searchsorted(members, anchors)
+            places += places >= own[:, None]
+        return _pad(members[places], count)
+
+    return {"nearest": nearest, "class": at_random}
+
+
+def _pad(found: Indices, width: int) -> Indices:
+    return np.pad(found, ((0, 0), (0, width - found.shape[1])), constant_values=-1).astype(np.int32)
+
+
+def _distinct(rows: int, pool: int, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """For each row, ``count`` distinct numbers below ``pool``."""
+    if pool <= 4 * count:
+        return np.argsort(rng.random((rows, pool)), axis=1)[:, :count]
+    drawn = rng.integers(pool, size=(rows, count))
+    again = np.arange(rows)
+    while len(again):  # a row repeats a number with probability below one half, so this ends soon
+        ordered = np.sort(drawn[again], axis=1)
+        again = again[(ordered[:, 1:] == ordered[:, :-1]).any(axis=1)]
+        drawn[again] = rng.integers(pool, size=(len(again), count))
+    return drawn
+
+
+@contextmanager
+def _faiss_threads(n_threads: int) -> Iterator[None]:
+    before = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(n_threads)
+    try:
+        yield
+    finally:
+        faiss.omp_set_num_threads(before)
