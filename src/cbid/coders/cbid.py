@@ -12,7 +12,7 @@ from cbid.coders.large_margin import LargeMarginCoder
 from cbid.learning.labels import is_sequence_of_tuples, number_labels
 from cbid.learning.losses import Loss
 from cbid.learning.neighbourhoods import find_neighbourhoods
-from cbid.learning.rows import Rows, rows_from_neighbourhoods, rows_from_triplets
+from cbid.learning.rows import Rows, rows_from_classes, rows_from_neighbourhoods, rows_from_triplets
 
 __all__ = ["CBID"]
 
@@ -190,6 +190,8 @@ class CBID(LargeMarginCoder):
         self.classes_ = classes
 
         def rows(rng: np.random.Generator, n_threads: int) -> Rows:
+            if self.hits == "whole":
+                return rows_from_classes(numbers, n_classes=len(classes), max_rows=self.max_rows, rng=rng)
             near = find_neighbourhoods(
                 _of_unit_size(samples),
                 numbers,
@@ -210,10 +212,11 @@ class CBID(LargeMarginCoder):
         self._check_params()
         if self.margin != "shared":
             raise ValueError(f"margin={self.margin!r} needs classes; fit_triplets takes margin='shared'")
-        X = check_array(X, dtype=[np.float64, np.float32], ensure_min_samples=2, input_name="X", estimator=self)
-        self.n_features_in_ = X.shape[1]
-        triplets = _check_triplets(len(X), anchors=anchors, positives=positives, negatives=negatives)
-        return self._learn(X, lambda rng, n_threads: rows_from_triplets(len(X), *triplets))
+        samples: Any = check_array(X, dtype=[np.float64, np.float32], ensure_min_samples=2, input_name="X")
+        triplets = _check_triplets(len(samples), anchors=anchors, positives=positives, negatives=negatives)
+        self.n_features_in_ = samples.shape[1]
+        self.classes_ = np.empty(0)  # triplets know no classes
+        return self._learn(samples, lambda rng, n_threads: rows_from_triplets(len(samples), *triplets))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

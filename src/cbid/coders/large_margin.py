@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
@@ -43,7 +44,7 @@ class LargeMarginCoder(Coder):
         check_real("nu", self.nu, 0, open_below=True)
         check_integer("n_hits", self.n_hits, 1)
         check_integer("n_misses", self.n_misses, 1)
-        check_choice("hits", self.hits, ("class", "nearest"))
+        check_choice("hits", self.hits, ("whole", "class", "nearest"))
         check_choice("misses", self.misses, (None, "class", "nearest"))
         check_choice("triplets", self.triplets, ("mean", "all"))
         check_choice("kernel", self.kernel, (None, "rbf"))
@@ -114,6 +115,7 @@ class LargeMarginCoder(Coder):
             else:
                 self._tell_of_early_end(len(learned))
         learned.write_to(self)
+        self._tell_of_open_gaps()
         return self
 
     def _fit_features(self, X: Array, seed: int) -> tuple[Anchors | None, Whitening, Array]:
@@ -140,6 +142,18 @@ class LargeMarginCoder(Coder):
             f"{cure}",
             stacklevel=4,
         )
+
+    def _tell_of_open_gaps(self) -> None:
+        relative = self.gap_ / np.abs(self.objective_)
+        worst = int(relative.argmax())
+        open_at = np.flatnonzero(relative > self.tol) + 1
+        if len(open_at):
+            warnings.warn(
+                f"at {len(open_at)} of {self.n_bits_} lengths the weights stopped above tol={self.tol:g}, at a "
+                f"relative duality gap of up to {relative[worst]:.2g} (length {worst + 1}); raise tol or nu",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
 
     def _project(self, X: Array) -> Array:
         if hasattr(self, "anchors_"):
@@ -226,6 +240,8 @@ class _Learned:
         coder.intercept_ = np.array(self.offset) - coder.coef_ @ self.whitening.mean
         if self.anchors is not None:
             coder.anchors_, coder.gamma_ = self.anchors.points, self.anchors.gamma
+        elif hasattr(coder, "anchors_"):  # of an earlier fit
+            del coder.anchors_, coder.gamma_
         coder.path_ = np.concatenate(self.path)
         coder.weights_ = _as_public(self.path[-1])
         coder.objective_, coder.gap_ = np.array(self.objective), np.array(self.gap)

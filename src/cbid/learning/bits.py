@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.optimize import minimize
 
-from cbid.learning.graph import SignedGraph
+from cbid.learning.graph import Graph, worth
 from cbid.learning.sigmoids import Sigmoid
 
 __all__ = ["STARTS", "Bit", "BitSearch", "relaxed_objective"]
@@ -35,7 +35,7 @@ class Bit:
 
 
 def relaxed_objective(
-    params: NDArray[np.float64], X: Array, graph: SignedGraph, sigmoid: Sigmoid, ridge: float
+    params: NDArray[np.float64], X: Array, graph: Graph, sigmoid: Sigmoid, ridge: float
 ) -> tuple[float, NDArray[np.float64]]:
     """-(h' L h) / size + ridge ||beta||^2 with h = sigma(X beta + b), and its gradient in (beta, b).
 
@@ -87,7 +87,7 @@ class BitSearch:
         self.n_starts = n_starts
         self.n_climbs = n_climbs
 
-    def best(self, graphs: Iterable[SignedGraph], taken: "TakenBits", rng: np.random.Generator) -> Bit | None:
+    def best(self, graphs: Iterable[Graph], taken: "TakenBits", rng: np.random.Generator) -> Bit | None:
         """The best new bit over all graphs (one per weight vector), or None when every bit found is taken."""
         starts = [(graph, bit) for graph in graphs if graph.size for bit in self._start(graph, rng)]
         starts.sort(key=lambda start: -start[1].value)
@@ -96,7 +96,7 @@ class BitSearch:
         fresh = (bit for bit in sorted(found, key=lambda bit: -bit.value) if not taken.holds(bit.h))
         return next(fresh, None)
 
-    def _start(self, graph: SignedGraph, rng: np.random.Generator) -> list[Bit]:
+    def _start(self, graph: Graph, rng: np.random.Generator) -> list[Bit]:
         d = self.X.shape[1]
         if self.starts == "paper":
             return self._at_own_threshold(
@@ -108,7 +108,7 @@ class BitSearch:
             directions = np.hstack([directions, self._leading_directions(graph, n_spectral)])
         return self._at_best_threshold(graph, directions)
 
-    def _leading_directions(self, graph: SignedGraph, count: int) -> NDArray[np.float64]:
+    def _leading_directions(self, graph: Graph, count: int) -> NDArray[np.float64]:
         """Leading eigenvectors of the pencil (X' L X, X' X), or of X' L X alone before whitening."""
         M = graph.quadratic(self.X)
         # On whitened columns X' X is the identity, so the pencil is an ordinary eigenproblem; the scatter before
@@ -117,7 +117,7 @@ class BitSearch:
         vectors = eigh(M * np.outer(back, back), subset_by_index=(len(M) - count, len(M) - 1))[1]
         return vectors * back[:, None]
 
-    def _climb(self, graph: SignedGraph, start: Bit) -> Bit:
+    def _climb(self, graph: Graph, start: Bit) -> Bit:
         spread = float(np.std(self.X @ start.beta.astype(np.float32))) or 1.0
         params = np.append(start.beta, start.intercept) * (_SHARPNESS / spread)
         result = minimize(
@@ -134,16 +134,14 @@ class BitSearch:
         )
         return max([start, *ends], key=lambda bit: bit.value)
 
-    def _at_own_threshold(
-        self, graph: SignedGraph, directions: NDArray[np.float64], b: NDArray[np.float64]
-    ) -> list[Bit]:
+    def _at_own_threshold(self, graph: Graph, directions: NDArray[np.float64], b: NDArray[np.float64]) -> list[Bit]:
         """The bits of hyperplanes (d, m), (m,) as they are."""
         H = np.where(
             self.X @ directions.astype(np.float32) + b.astype(np.float32) >= 0, np.float32(1), np.float32(-1)
         )
-        return [Bit(directions[:, c], float(b[c]), H[:, c], graph.value(H[:, c])) for c in range(len(b))]
+        return [Bit(directions[:, c], float(b[c]), H[:, c], worth(graph, H[:, c])) for c in range(len(b))]
 
-    def _at_best_threshold(self, graph: SignedGraph, directions: NDArray[np.float64]) -> list[Bit]:
+    def _at_best_threshold(self, graph: Graph, directions: NDArray[np.float64]) -> list[Bit]:
         """A bit for every direction (d, m) that parts the samples at all."""
         P = self.X @ directions.astype(np.float32)
         thresholds, values = graph.best_thresholds(P)

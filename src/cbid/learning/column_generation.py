@@ -7,11 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.learning.bits import Bit, BitSearch, TakenBits
+from cbid.learning.class_graph import ClassGraph
 from cbid.learning.graph import PairGraph
 from cbid.learning.losses import Loss
 from cbid.learning.margins import Columns
 from cbid.learning.penalties import Norm
 from cbid.learning.rows import Rows
+from cbid.learning.sides import PairSides, WholeClassSides
 from cbid.learning.weights import Problem, WeightFit, fit_weights
 
 __all__ = ["Setting", "generate_bits"]
@@ -49,7 +51,7 @@ def generate_bits(
     """
     n = len(search.X)
     columns = Columns(rows, setting.margin, n_bits)
-    pairs = PairGraph(rows, n, n_threads=setting.n_threads)
+    pairs = _pairs_of(rows, n, setting.n_threads)
     taken = TakenBits(n, n_bits, setting.distinct)
     problem = Problem(columns, setting.loss, setting.norm, setting.nu)
     for h in known:
@@ -61,7 +63,7 @@ def generate_bits(
 
     for s in range(len(known), n_bits):
         # 1. The most violated dual constraint: a bit h, and the weight vector it violates most.
-        graphs = (pairs.weighted(miss, hit) for miss, hit in zip(*columns.side_weights(u)))
+        graphs = (pairs.weighted(*sides) for sides in zip(*columns.side_weights(u)))
         bit = search.best(graphs, taken, np.random.default_rng([setting.seed, s]))
         if bit is None or bit.value <= _least_violation(setting):
             return
@@ -74,6 +76,13 @@ def generate_bits(
         # 4. The dual variables follow from the optimality conditions.
         W, u = fit.W, fit.u
         yield bit, fit
+
+
+def _pairs_of(rows: Rows, n: int, n_threads: int) -> PairGraph | ClassGraph:
+    if isinstance(rows.misses, PairSides) and isinstance(rows.hits, PairSides):
+        return PairGraph([rows.misses, rows.hits], n, n_threads=n_threads)
+    assert isinstance(rows.misses, WholeClassSides)
+    return ClassGraph(rows.misses)
 
 
 def _least_violation(setting: Setting) -> float:

@@ -5,51 +5,70 @@ the graph whose edge weights c add up every row that holds the pair. The pattern
 only the weights change with the dual variables.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from cbid.learning.rows import Rows
+from cbid.learning.sides import PairSides
 
-__all__ = ["PairGraph", "SignedGraph"]
+__all__ = ["Graph", "PairGraph", "SignedGraph", "best_cut", "worth"]
 
 Array = NDArray[np.float32]
 
 
-class PairGraph:
-    """The pairs of all sides, sorted once so that edge weights come from side weights by one gather and sum."""
+class Graph(Protocol):
+    """A quadratic form over samples, sum over pairs of c_ij (h_i - h_j)^2."""
 
-    def __init__(self, rows: Rows, n: int, *, n_threads: int = 1) -> None:
+    size: float  # sum of |c| over pairs, or an upper bound of it
+
+    def laplacian_times(self, h: Array) -> Array:
+        """L h, (n,)."""
+
+    def quadratic(self, X: Array) -> NDArray[np.float64]:
+        """X' L X, (d, d)."""
+
+    def best_thresholds(self, P: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """For every column of projections P (n, m), the threshold whose bit sign(p - threshold) is worth most.
+
+        Returns thresholds (m,) and worths (m,); a column without two distinct projections is worth -infinity.
+        """
+
+
+def worth(graph: Graph, h: Array) -> float:
+    """sum over pairs of c_ij |h_i - h_j| for a bit h in -1/+1, where |h_i - h_j| = (h_i - h_j)^2 / 2."""
+    return float(np.dot(h.astype(np.float64), graph.laplacian_times(h))) / 2
+
+
+class PairGraph:
+    """The pairs of listed sides, sorted once, so that edge weights come from side weights by one gather and sum."""
+
+    def __init__(self, sides: Sequence[PairSides], n: int, *, n_threads: int = 1) -> None:
         self.n = n
         self.n_threads = n_threads
-        self._n_miss = len(rows.misses)
-        tail, head, side, share = [], [], [], []
-        for sides, offset in ((rows.misses, 0), (rows.hits, self._n_miss)):
-            per_side = np.diff(sides.mean.indptr)
-            tail.append(np.repeat(sides.anchor, per_side))
-            head.append(sides.mean.indices)
-            side.append(np.repeat(np.arange(len(sides), dtype=np.int32) + offset, per_side))
-            share.append(sides.mean.data)
-        i, j = np.concatenate(tail), np.concatenate(head)
+        per_side = [np.diff(part.mean.indptr) for part in sides]
+        i = np.concatenate([np.repeat(part.anchor, count) for part, count in zip(sides, per_side)])
+        j = np.concatenate([part.mean.indices for part in sides])
+        side = np.repeat(np.arange(sum(map(len, sides)), dtype=np.int32), np.concatenate(per_side))
+        share = np.concatenate([part.mean.data for part in sides])
         # Each pair stands in both rows of the symmetric matrix; equal pairs fall together and are summed.
         key = np.concatenate([i, j]).astype(np.int64) * n + np.concatenate([j, i])
         order = np.argsort(key, kind="stable")
         key = key[order]
         self._starts = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
-        rows_of, self._indices = np.divmod(key[self._starts], n)
-        self._indices = self._indices.astype(np.int32)
-        self._indptr = np.searchsorted(rows_of, np.arange(n + 1)).astype(np.int64)
-        entry = order % len(i)
-        self._side = np.concatenate(side)[entry]
-        self._share = np.concatenate(share)[entry]
+        row, column = np.divmod(key[self._starts], n)
+        self._indices = column.astype(np.int32)
+        self._indptr = np.searchsorted(row, np.arange(n + 1)).astype(np.int64)
+        self._side = side[order % len(i)]
+        self._share = share[order % len(i)]
 
-    def weighted(self, miss: Array, hit: Array) -> "SignedGraph":
-        """The graph for one weight vector's side weights, (miss sides,) and (hit sides,)."""
-        by_side = np.concatenate([miss, hit])
+    def weighted(self, *per_side: NDArray[np.floating]) -> "SignedGraph":
+        """The graph for one weight vector's side weights, one array for each kind of side."""
+        by_side = np.concatenate(per_side, dtype=np.float32)
         data = np.add.reduceat(by_side[self._side] * self._share, self._starts, dtype=np.float32)
         return SignedGraph(self._indptr, self._indices, data, self.n_threads)
 
@@ -60,7 +79,7 @@ class SignedGraph:
     def __init__(self, indptr: NDArray[np.int64], indices: NDArray[np.int32], data: Array, n_threads: int) -> None:
         self.indptr, self.indices, self.data = indptr, indices, data
         self.n = len(indptr) - 1
-        self.size = float(np.abs(data).sum(dtype=np.float64)) / 2  # sum of |c| over pairs
+        self.size = float(np.abs(data).sum(dtype=np.float64)) / 2
         self._cuts = _cuts_of_work(indptr, n_threads)
 
     def _each_part(self, kernel: Callable[..., None], *arrays: Array) -> None:
@@ -87,30 +106,31 @@ class SignedGraph:
         degree = np.asarray(C.sum(axis=1), dtype=np.float32).ravel()
         return (X.T @ (degree[:, None] * X - C @ X)).astype(np.float64)
 
-    def value(self, h: Array) -> float:
-        """sum over pairs of c_ij |h_i - h_j| for a bit h in -1/+1, where |h_i - h_j| = (h_i - h_j)^2 / 2."""
-        return float(np.dot(h.astype(np.float64), self.laplacian_times(h))) / 2
-
     def best_thresholds(self, P: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """For every column of projections P (n, m), the threshold whose bit sign(p - threshold) has most value.
+        """The best threshold of every column, exactly.
 
-        A pair is cut by every threshold between its two projections. Going up the sorted projections, passing
-        sample i adds its pairs with samples above and takes off those with samples below, so the value of all
-        thresholds is one cumulative sum. Returns thresholds (m,) and their values (m,); a column without two
-        distinct projections has value -infinity.
+        A pair is cut by every threshold between its two projections. Going up the sorted projections, passing sample
+        i adds its pairs with samples above and takes off those with samples below, so the worth of all thresholds is
+        one cumulative sum.
         """
         P = np.ascontiguousarray(P, dtype=np.float32)
         gain = np.empty_like(P)
         self._each_part(_gains, P, gain)
         order = np.argsort(P, axis=0, kind="stable")
-        P_sorted = np.take_along_axis(P, order, axis=0).astype(np.float64)
-        value = 2 * np.cumsum(np.take_along_axis(gain, order, axis=0), axis=0, dtype=np.float64)[:-1]
-        # The middle of two neighbours must part them in float32 as well.
-        middle = ((P_sorted[:-1] + P_sorted[1:]) / 2).astype(np.float32)
-        value[(middle <= P_sorted[:-1]) | (middle > P_sorted[1:])] = -np.inf
-        best = np.argmax(value, axis=0) if len(value) else np.zeros(P.shape[1], dtype=int)
-        column = np.arange(P.shape[1])
-        return middle[best, column].astype(np.float64), value[best, column]
+        worths = 2 * np.cumsum(np.take_along_axis(gain, order, axis=0), axis=0, dtype=np.float64)
+        return best_cut(np.take_along_axis(P, order, axis=0), worths)
+
+
+def best_cut(P: Array, worths: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Best threshold and its worth per column, from ascending P (n, m) and the worth of a cut above each place."""
+    if len(P) < 2:
+        return np.zeros(P.shape[1]), np.full(P.shape[1], -np.inf)
+    below, above = P[:-1].astype(np.float64), P[1:]
+    # The middle of two neighbours must part them in float32 as well; equal neighbours cannot be parted.
+    middle = ((below + above) / 2).astype(np.float32)
+    worths = np.where((middle > below) & (middle <= above), worths[:-1], -np.inf)
+    best, column = np.argmax(worths, axis=0), np.arange(P.shape[1])
+    return middle[best, column].astype(np.float64), worths[best, column]
 
 
 def _cuts_of_work(indptr: NDArray[np.int64], n_threads: int) -> list[int]:

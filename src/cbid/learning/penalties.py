@@ -34,6 +34,16 @@ class Norm:
         """|| max(0, G) ||_dual."""
         return _norm(np.maximum(G, 0), self.q)
 
+    def steepest(self, G: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The W >= 0 of norm one that maximises <G, W>."""
+        positive = np.maximum(G, 0)
+        if np.isinf(self.p):
+            return (G > 0).astype(np.float64)
+        if self.p == 1:
+            return (G.max() == G).astype(np.float64) / np.count_nonzero(G.max() == G)
+        size = self.dual(G)
+        return (positive / size) ** (self.q - 1) if size > 0 else positive
+
     def gradient(self, W: Array) -> Array:
         """Gradient for 1 < p < infinity at W >= 0; zero at W = 0, where the norm has a kink."""
         size = self.value(W)

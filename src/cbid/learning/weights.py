@@ -7,14 +7,12 @@ Any u scaled into the dual's feasible set bounds the optimum from below, so P - 
 solver found them.
 """
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import OptimizeResult, linprog, minimize
 from scipy.sparse import csr_matrix, eye_array, hstack, vstack
-from sklearn.exceptions import ConvergenceWarning
 
 from cbid.learning.losses import Hinge, Loss, SmoothedHinge
 from cbid.learning.margins import Columns
@@ -59,53 +57,66 @@ class WeightFit:
 
 
 def fit_weights(problem: Problem, start: NDArray[np.float64], *, tol: float, max_iter: int = 500) -> WeightFit:
-    """Fit all weights, from ``start`` (t, n_weights), until gap <= tol * objective."""
+    """Fit all weights, from ``start`` (t, n_weights), until gap <= tol * objective or no progress is possible."""
     if isinstance(problem.loss, Hinge):
-        fit = _linear_program(problem) if problem.norm.p in (1, np.inf) else _smoothed(problem, start, tol, max_iter)
-    else:
-        fit = _descend(problem, start, tol, max_iter)
-    if fit.gap > tol * abs(fit.objective):
-        warnings.warn(
-            f"the weights of {problem.shape[0]} bits stopped at a duality gap of {fit.gap:.2g} "
-            f"(objective {fit.objective:.4g}), above tol={tol:g}; raise tol, or nu={problem.nu:g}",
-            ConvergenceWarning,
-            stacklevel=2,
-        )
-    return fit
+        if problem.norm.p in (1, np.inf):
+            return _linear_program(problem)
+        return _smoothed(problem, start, tol, max_iter)
+    return _descend(problem, start, tol, max_iter)
 
 
 def _descend(problem: Problem, start: NDArray[np.float64], tol: float, max_iter: int) -> WeightFit:
-    """L-BFGS-B in variables where the penalty is smooth, stopped by the certificate."""
+    """L-BFGS-B in variables where the penalty is smooth, stopped by the certificate.
+
+    In float32 first; where its rounding stops the descent short of the certificate, on in float64.
+    """
     variables = _BoundedBy(problem) if np.isinf(problem.norm.p) else _Direct(problem)
     trace = _Certificate(problem, tol)
+    W = _off_zero(problem, start, trace)
+    for precise in (False, True):
 
-    def objective(x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        W = variables.weights(x)
-        rho = problem.columns.margins(W)
-        u = -problem.loss.derivative(rho)
-        G = problem.columns.correlations(u)
-        loss = float(np.mean(problem.loss.value(rho), dtype=np.float64))
-        trace.see(W, u, G, loss + problem.nu * problem.norm.value(W))
-        return loss + problem.nu * variables.penalty(x), variables.gradient(x, -G)
+        def objective(x: NDArray[np.float64], precise: bool = precise) -> tuple[float, NDArray[np.float64]]:
+            W = variables.weights(x)
+            loss, G = trace.evaluate(W, precise=precise)
+            return loss + problem.nu * variables.penalty(x), variables.gradient(x, -G)
 
-    x = variables.start(start)
-    left = max_iter
-    while left > 0 and not trace.done:
-        result = minimize(
-            objective,
-            x,
-            jac=True,
-            method="L-BFGS-B",
-            bounds=variables.bounds,
-            callback=trace.stop,
-            options={"maxiter": left, "maxcor": 20, "ftol": 0, "gtol": 0, "maxls": 40},
-        )
-        stuck = result.nit <= 1  # even with its memory cleared it finds no descent
-        left -= max(result.nit, 1)
-        x = result.x
-        if stuck:
-            break
+        left = max_iter
+        while left > 0 and not trace.done:
+            result = minimize(
+                objective,
+                variables.start(W),
+                jac=True,
+                method="L-BFGS-B",
+                bounds=variables.bounds,
+                callback=trace.stop,
+                options={"maxiter": left, "maxcor": 20, "ftol": 0, "gtol": 0, "maxls": 40},
+            )
+            left -= max(result.nit, 1)
+            W = variables.weights(result.x)
+            if result.nit <= 1:  # even with its memory cleared it finds no descent
+                break
     return trace.fit()
+
+
+def _off_zero(problem: Problem, W: NDArray[np.float64], trace: "_Certificate") -> NDArray[np.float64]:
+    """W where it is better than zero; else a first step away from zero, where norms have their kink.
+
+    The step goes where the loss falls fastest per unit of the norm. If it gains nothing however short, zero is
+    optimal, and the certificate, which has seen zero, says so.
+    """
+    at_zero = float(np.mean(problem.loss.value(np.zeros(1))))
+    if W.any():
+        trace.evaluate(W)
+        if trace.objective < at_zero:
+            return W
+    _, G = trace.evaluate(np.zeros_like(W))
+    direction = problem.norm.steepest(G)
+    step = 1.0
+    while step > 1e-12 and trace.objective >= at_zero:
+        W = step * direction
+        trace.evaluate(W)
+        step /= 4
+    return W
 
 
 class _Certificate:
@@ -117,9 +128,18 @@ class _Certificate:
         self.W: NDArray[np.float64] = np.zeros(problem.shape)
         self.u: Array = np.zeros(0)
 
+    def evaluate(self, W: NDArray[np.float64], *, precise: bool = False) -> tuple[float, NDArray[np.float64]]:
+        """The mean loss at W, and G at the dual variables that W implies."""
+        rho = self.problem.columns.margins(W, precise=precise)
+        u = -self.problem.loss.derivative(rho)
+        G = self.problem.columns.correlations(u, precise=precise)
+        loss = float(np.mean(self.problem.loss.value(rho), dtype=np.float64))
+        self.see(W, u, G, loss + self.problem.nu * self.problem.norm.value(W))
+        return loss, G
+
     def see(self, W: NDArray[np.float64], u: Array, G: Array, objective: float) -> None:
         if objective < self.objective:
-            self.objective, self.W, self.u = objective, W, u
+            self.objective, self.W, self.u = objective, W.copy(), u
         self.bound = max(self.bound, self.problem.dual_bound(u, G))
 
     @property
@@ -129,7 +149,7 @@ class _Certificate:
 
     @property
     def done(self) -> bool:
-        return np.isfinite(self.objective) and self.gap <= self.tol * abs(self.objective)
+        return self.gap <= self.tol * abs(self.objective)
 
     def stop(self, intermediate_result: OptimizeResult) -> None:
         if self.done:
@@ -147,8 +167,6 @@ class _Direct:
         self.bounds = [(0, None)] * int(np.prod(problem.shape))
 
     def start(self, W: NDArray[np.float64]) -> NDArray[np.float64]:
-        if self.norm.p > 1 and not W.any():
-            W = np.full_like(W, 1e-3)  # off the kink
         return W.ravel()
 
     def weights(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -178,10 +196,8 @@ class _BoundedBy:
         self.unit = 1 / np.sqrt(size)
 
     def start(self, W: NDArray[np.float64]) -> NDArray[np.float64]:
-        if not W.any():
-            W = np.full_like(W, 1 / len(W))  # with Z = 0 and v = 0 alike neither could move
         v = float(W.max())
-        return np.append(v / self.unit, (W / v).ravel())
+        return np.append(v / self.unit, (W / v if v > 0 else W).ravel())
 
     def weights(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
         return (x[0] * self.unit) * x[1:].reshape(self.problem.shape)
@@ -201,10 +217,10 @@ def _smoothed(problem: Problem, start: NDArray[np.float64], tol: float, max_iter
     while not trace.done and mu > 1e-7:
         smooth = Problem(problem.columns, SmoothedHinge(mu), problem.norm, problem.nu)
         fit = _descend(smooth, W, tol / 4, max_iter)
-        W, G = fit.W, problem.columns.correlations(fit.u)
-        rho = problem.columns.margins(W)
-        value = float(np.mean(problem.loss.value(rho), dtype=np.float64)) + problem.nu * problem.norm.value(W)
-        trace.see(W, fit.u, G, value)
+        W = fit.W
+        rho = problem.columns.margins(W, precise=True)
+        value = float(np.mean(problem.loss.value(rho))) + problem.nu * problem.norm.value(W)
+        trace.see(W, fit.u, problem.columns.correlations(fit.u, precise=True), value)
         mu /= 4
     return trace.fit()
 
@@ -233,7 +249,7 @@ def _linear_program(problem: Problem) -> WeightFit:
     W = np.maximum(result.x[:size], 0).reshape(problem.shape)
     u = np.clip(-result.ineqlin.marginals[:R] * R, 0, 1)
     trace = _Certificate(problem, 0.0)
-    rho = problem.columns.margins(W)
-    value = float(np.mean(problem.loss.value(rho), dtype=np.float64)) + problem.nu * problem.norm.value(W)
-    trace.see(W, u, problem.columns.correlations(u), value)
+    rho = problem.columns.margins(W, precise=True)
+    value = float(np.mean(problem.loss.value(rho))) + problem.nu * problem.norm.value(W)
+    trace.see(W, u, problem.columns.correlations(u, precise=True), value)
     return trace.fit()

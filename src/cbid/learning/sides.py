@@ -1,0 +1,167 @@
+"""Sides: a sample against a set of samples, and the store of their distances under every bit.
+
+Two kinds. ``PairSides`` lists the members of each set, for nearest or drawn neighbours. ``WholeClassSides`` compares
+every sample with every whole class: its distances follow from class means, 1 - h_i mean_r(h), so that nothing of the
+size of the pairs is ever stored.
+"""
+
+from collections.abc import Iterator
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+
+__all__ = ["PairSides", "Sides", "Store", "WholeClassSides", "single_sides"]
+
+Indices = NDArray[np.int32]
+Bits = NDArray[np.float32]  # (n,) in -1/+1
+Array = NDArray[np.floating]
+
+
+class Store(Protocol):
+    """Distances of S sides under t bits, D (t, S), in whatever form is compact."""
+
+    def append(self, h: Bits) -> None:
+        """Take in one more bit."""
+
+    def weighted(self, weights: Array) -> Array:
+        """weights (c, t) @ D, (c, S), in the precision of ``weights``."""
+
+    def summed(self, per_side: Array) -> Array:
+        """D @ per_side.T, (t, c), for per_side (c, S), in its precision."""
+
+
+class Sides(Protocol):
+    """S comparisons of a sample with a set."""
+
+    def __len__(self) -> int: ...
+
+    def store(self, capacity: int) -> Store:
+        """An empty store for up to ``capacity`` bits."""
+
+
+class PairSides:
+    """Sides with listed members.
+
+    anchor : (S,) sample numbers
+    mean : (S, n) sparse; mean[s] averages over the members of side s
+    """
+
+    def __init__(self, anchor: Indices, members: Indices, n: int) -> None:
+        """``members`` (S, m), where -1 is no member."""
+        there = members >= 0
+        count = there.sum(axis=1)
+        indptr = np.concatenate([[0], np.cumsum(count)])
+        data = np.repeat((1 / np.maximum(count, 1)).astype(np.float32), count)
+        self.anchor = anchor
+        self.mean = csr_matrix((data, members[there], indptr), shape=(len(anchor), n))
+
+    def __len__(self) -> int:
+        return len(self.anchor)
+
+    def distances(self, h: Bits) -> Bits:
+        """Mean |h_i - h_j| per side, (S,), for one bit, where |h_i - h_j| = 1 - h_i h_j."""
+        return 1 - h[self.anchor] * (self.mean @ h)
+
+    def store(self, capacity: int) -> "_DenseStore":
+        return _DenseStore(self, capacity)
+
+
+def single_sides(anchor: Indices, members: Indices, n: int) -> tuple[PairSides, Indices]:
+    """One side per pair, and the side's number for every place of ``members`` (-1 where there is none)."""
+    there = members >= 0
+    number = np.full(members.shape, -1, dtype=np.int32)
+    number[there] = np.arange(there.sum(), dtype=np.int32)
+    return PairSides(np.repeat(anchor, there.sum(axis=1)), members[there][:, None], n), number
+
+
+class _DenseStore:
+    """D itself, float32."""
+
+    def __init__(self, sides: PairSides, capacity: int) -> None:
+        self.sides = sides
+        self.n_bits = 0
+        self._D = np.empty((capacity, len(sides)), dtype=np.float32)
+
+    def append(self, h: Bits) -> None:
+        self._D[self.n_bits] = self.sides.distances(h)
+        self.n_bits += 1
+
+    def weighted(self, weights: Array) -> Array:
+        return np.concatenate([weights @ part for _, part in self._parts(weights.dtype)], axis=1)
+
+    def summed(self, per_side: Array) -> Array:
+        total = np.zeros((self.n_bits, len(per_side)))
+        for where, part in self._parts(per_side.dtype):
+            total += part @ per_side[:, where].T
+        return total
+
+    def _parts(self, dtype: np.dtype) -> Iterator[tuple[slice, Array]]:
+        """D whole in float32; in float64 by slices of sides, so that no second copy is held."""
+        step = len(self.sides) if dtype == np.float32 else 4096
+        for start in range(0, len(self.sides), step):
+            where = slice(start, start + step)
+            yield where, self._D[: self.n_bits, where].astype(dtype, copy=False)
+
+
+class WholeClassSides:
+    """Side i k + r compares sample i with all of class r; with all others of it when r is its own class.
+
+    Its distance is 1 - h_i mean_r(h). In its own class the sample meets itself at distance zero, so the mean over the
+    m - 1 others is m / (m - 1) times that.
+    """
+
+    def __init__(self, y: NDArray[np.integer], n_classes: int) -> None:
+        self.y = y
+        self.n_classes = n_classes
+        self.sizes = np.bincount(y, minlength=n_classes).astype(np.float32)
+        self.member = csr_matrix(
+            (1 / self.sizes[y], (y, np.arange(len(y)))), shape=(n_classes, len(y)), dtype=np.float32
+        )
+        self.factor = np.ones((len(y), n_classes), dtype=np.float32)
+        self.factor[np.arange(len(y)), y] = (self.sizes / np.maximum(self.sizes - 1, 1))[y]
+
+    def __len__(self) -> int:
+        return self.factor.size
+
+    def means(self, h: Array) -> Array:
+        """Mean of h over each class, (k,) or (k, ...)."""
+        return self.member @ h
+
+    def store(self, capacity: int) -> "_MeansStore":
+        return _MeansStore(self, capacity)
+
+
+class _MeansStore:
+    """The bits and their class means: D[s, (i, r)] = factor_ir (1 - h_si mean_sr)."""
+
+    def __init__(self, sides: WholeClassSides, capacity: int) -> None:
+        self.sides = sides
+        self.n_bits = 0
+        self._H = np.empty((capacity, len(sides.y)), dtype=np.float32)
+        self._means = np.empty((capacity, sides.n_classes), dtype=np.float32)
+
+    def append(self, h: Bits) -> None:
+        self._H[self.n_bits] = h
+        self._means[self.n_bits] = self.sides.means(h)
+        self.n_bits += 1
+
+    def weighted(self, weights: Array) -> Array:
+        H = self._H[: self.n_bits].astype(weights.dtype, copy=False)
+        means = self._means[: self.n_bits]
+        table = np.empty((len(weights), *self.sides.factor.shape), dtype=weights.dtype)
+        for w, out in zip(weights, table):
+            np.matmul(H.T, -w[:, None] * means, out=out)  # (n, k)
+            out += w.sum()
+            out *= self.sides.factor
+        return table.reshape(len(weights), -1)
+
+    def summed(self, per_side: Array) -> Array:
+        H = self._H[: self.n_bits].astype(per_side.dtype, copy=False)
+        means = self._means[: self.n_bits]
+        total = np.empty((self.n_bits, len(per_side)))
+        for c, flat in enumerate(per_side):
+            V = flat.reshape(self.sides.factor.shape) * self.sides.factor.astype(per_side.dtype)
+            total[:, c] = V.sum(dtype=np.float64) - np.einsum("tk,tk->t", H @ V, means, dtype=np.float64)
+        return total
