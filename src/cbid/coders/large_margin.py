@@ -173,8 +173,8 @@ class LargeMarginCoder(Coder):
         return self._cut(n_bits, {**cut, "path_": path, "weights_": _as_public(path[-n_bits:])})
 
 
-# Small shares of the mean variance added before whitening; the kernel's spectrum falls off faster.
-_LINEAR_WHITENING = 1e-4
+# Shares of the typical variance added before whitening; the kernel's spectrum falls off faster.
+_LINEAR_WHITENING = 1e-2
 _KERNEL_WHITENING = 1e-4
 
 

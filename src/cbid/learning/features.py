@@ -1,4 +1,4 @@
-"""The features in which bits are searched: columns of unit variance, uncorrelated, optionally of RBF anchors.
+"""The features in which bits are searched: uncorrelated columns of nearly unit variance, optionally of RBF anchors.
 
 A bit is a hyperplane in these features. In the linear form it is folded back into the units of X; in the kernel form
 it stays a hyperplane over the similarities to the anchors.
@@ -32,25 +32,28 @@ class Whitening:
 
 
 def fit_whitening(X: Array, *, n_components: int, ridge: float, random_state: int) -> Whitening:
-    """Standardise, rotate to the leading principal axes, and divide by sqrt(variance + ridge * mean variance).
+    """Rotate to the leading principal axes and divide by sqrt(variance + ridge * typical variance).
 
-    The ridge keeps axes that are little more than noise from being blown up to full size. Constant columns and axes
+    The ridge keeps axes that are little more than noise from being blown up to full size. The typical variance is
+    the mean over the axes, each counted by its share of the variance, so that trailing axes do not change it. Axes
     without variance are left out.
     """
     mean = X.mean(axis=0, dtype=np.float64)
-    deviation = X.std(axis=0, dtype=np.float64)
-    # Below this the column is constant but for rounding of its mean.
-    alive = deviation > 1e-6 * np.abs(mean) + np.finfo(np.float64).tiny
-    if not alive.any():
+    centred = X - mean.astype(X.dtype)
+    # One number for all columns: their relative scales are part of the data.
+    unit = float(np.sqrt(np.mean(np.square(centred, dtype=np.float64))))
+    # Below this a column is constant but for the rounding of its mean.
+    if not np.any(np.abs(centred).max(axis=0) > 1e-6 * np.abs(mean)):
         raise ValueError("X has no column that varies: there is nothing to learn bits from")
-    unit = np.divide(1, deviation, out=np.zeros_like(deviation), where=alive)
-    standard = ((X - mean.astype(X.dtype)) * unit.astype(X.dtype)).astype(np.float32, copy=False)
-    pca = PCA(min(n_components, *X.shape), random_state=random_state).fit(standard)
+    if not np.isfinite(unit):
+        raise ValueError("X has values whose squares overflow; scale X down")
+    scaled = (centred / X.dtype.type(unit)).astype(np.float32, copy=False)
+    pca = PCA(min(n_components, *X.shape), random_state=random_state).fit(scaled)
     variance = pca.explained_variance_.astype(np.float64)
-    kept = variance > 1e-6 * variance[0]
+    kept = variance > 1e-7 * variance[0]
     variance, axes = variance[kept], pca.components_[kept].astype(np.float64)
-    floor = ridge * float(alive.sum()) / len(alive)  # mean variance of the standardised columns, times ridge
-    basis = (unit[:, None] * axes.T) / np.sqrt(variance + floor)
+    typical = float(variance @ variance / variance.sum())
+    basis = axes.T / (unit * np.sqrt(variance + ridge * typical))
     return Whitening(mean, basis, np.sqrt(variance))
 
 

@@ -149,7 +149,7 @@ class _Certificate:
 
     @property
     def done(self) -> bool:
-        return self.gap <= self.tol * abs(self.objective)
+        return bool(np.isfinite(self.objective)) and self.gap <= self.tol * abs(self.objective)
 
     def stop(self, intermediate_result: OptimizeResult) -> None:
         if self.done:

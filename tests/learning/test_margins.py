@@ -1,0 +1,153 @@
+"""Margins, their adjoint, and the pair sums against triplet-by-triplet evaluation."""
+
+import numpy as np
+import pytest
+
+from benchmarks.textbook import Triplets, coefficients
+from cbid.learning.class_graph import ClassGraph
+from cbid.learning.graph import PairGraph, worth
+from cbid.learning.margins import MARGINS
+from cbid.learning.neighbourhoods import find_neighbourhoods
+from cbid.learning.rows import rows_from_triplets
+
+from .problems import blobs, columns_with_bits, make_rows, random_bits, textbook_margins
+
+KINDS = [("mean", "nearest"), ("all", "nearest"), ("mean", "class"), ("all", "class"), ("mean", "whole")]
+
+
+def rows_as_lists(X, y, triplets, hits):
+    """The same rows in the same order, as plain lists: anchor, its hits, its misses, y, r."""
+    if hits == "whole":
+        everyone = np.arange(len(y))
+        return [
+            (i, everyone[(y == y[i]) & (everyone != i)], everyone[y == r], y[i], r)
+            for i in everyone
+            for r in range(y.max() + 1)
+            if r != y[i]
+        ]
+    near = find_neighbourhoods(
+        X, y, n_hits=3, n_misses=2, hits=hits, misses=hits, max_rows=10**6, rng=np.random.default_rng(0)
+    )
+    rows = []
+    for i, r, misses in zip(near.anchors, near.others, near.misses):
+        if triplets == "mean":
+            rows.append((i, near.hits[i], misses, y[i], r))
+        else:
+            rows.extend((i, [a], [b], y[i], r) for a in near.hits[i] for b in misses)
+    return rows
+
+
+@pytest.mark.parametrize("margin", MARGINS)
+@pytest.mark.parametrize(("triplets", "hits"), KINDS)
+def test_margins_equal_the_textbook(margin, triplets, hits):
+    X, y = blobs()
+    H = random_bits(len(y), 4)
+    columns = columns_with_bits(make_rows(X, y, triplets, hits), margin, H)
+    W = np.random.default_rng(1).random((4, columns.n_weights))
+    expected = textbook_margins(H, W, rows_as_lists(X, y, triplets, hits), margin)
+    np.testing.assert_allclose(columns.margins(W), expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(columns.margins(W, precise=True), expected, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(columns.dense() @ W.ravel(), expected, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("precise", [False, True])
+@pytest.mark.parametrize("margin", MARGINS)
+@pytest.mark.parametrize(("triplets", "hits"), KINDS)
+def test_correlations_are_the_adjoint(margin, triplets, hits, precise):
+    """<u, C W> / R = <G(u), W> for any u and W."""
+    X, y = blobs(seed=2)
+    columns = columns_with_bits(make_rows(X, y, triplets, hits), margin, random_bits(len(y), 5))
+    rng = np.random.default_rng(3)
+    W, u = rng.random((5, columns.n_weights)), rng.random(len(columns.rows))
+    left = np.mean(u * columns.margins(W, precise=True))
+    assert np.sum(columns.correlations(u, precise=precise) * W) == pytest.approx(left, rel=1e-5, abs=1e-6)
+
+
+def graphs_of(rows, columns, u, n):
+    pairs = ClassGraph(rows.misses) if rows.hits is rows.misses else PairGraph([rows.misses, rows.hits], n)
+    return [pairs.weighted(*sides) for sides in zip(*columns.side_weights(u))]
+
+
+@pytest.mark.parametrize("margin", MARGINS)
+@pytest.mark.parametrize(("triplets", "hits"), KINDS)
+def test_laplacian_identity(margin, triplets, hits):
+    """Pi_r(h) = (1/R) sum_q u_q [coefficient of w_r in rho_q], by the Laplacian and by the rows' own coefficients."""
+    X, y = blobs(seed=4)
+    rows = make_rows(X, y, triplets, hits)
+    H = random_bits(len(y), 6, seed=5)
+    columns = columns_with_bits(rows, margin, H)
+    u = np.random.default_rng(6).random(len(rows))
+    G = columns.correlations(u, precise=True)  # (6, n_weights), tested above against the textbook
+    for r, graph in enumerate(graphs_of(rows, columns, u, len(y))):
+        worths = [worth(graph, h) for h in H]
+        np.testing.assert_allclose(worths, G[:, r], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(("triplets", "hits"), KINDS)
+def test_laplacian_products_agree_with_a_dense_laplacian(triplets, hits):
+    """L column by column; symmetric, rows adding up to zero; X' L X; real-valued h as sums over pairs."""
+    X, y = blobs(n=30, seed=7)
+    rows = make_rows(X, y, triplets, hits)
+    columns = columns_with_bits(rows, "shared", random_bits(30, 1))
+    (graph,) = graphs_of(rows, columns, np.random.default_rng(8).random(len(rows)), 30)
+    L = np.column_stack([graph.laplacian_times(e) for e in np.eye(30, dtype=np.float32)])
+    np.testing.assert_allclose(L, L.T, atol=1e-6)
+    np.testing.assert_allclose(L.sum(axis=0), 0, atol=1e-6)
+    np.testing.assert_allclose(graph.quadratic(X), X.T @ L @ X, atol=1e-4)
+    h = np.random.default_rng(9).standard_normal(30).astype(np.float32)
+    C = -L + np.diag(np.diag(L))
+    by_pairs = sum(C[i, j] * (h[i] - h[j]) ** 2 for i in range(30) for j in range(i))
+    assert h @ graph.laplacian_times(h) == pytest.approx(by_pairs, rel=1e-4)
+    # With whole classes both directions of a pair add up before their signs are known, so size is an upper bound.
+    assert graph.size >= np.abs(np.tril(C, -1)).sum() * (1 - 1e-5)
+
+
+@pytest.mark.parametrize(("triplets", "hits"), KINDS)
+def test_best_threshold_equals_trying_all(triplets, hits):
+    X, y = blobs(n=45, seed=10)
+    X[7] = X[11]  # equal projections cannot be parted
+    rows = make_rows(X, y, triplets, hits)
+    columns = columns_with_bits(rows, "shared", random_bits(45, 1))
+    (graph,) = graphs_of(rows, columns, np.random.default_rng(11).random(len(rows)), 45)
+    P = X @ np.random.default_rng(12).standard_normal((3, 5)).astype(np.float32)
+    thresholds, worths = graph.best_thresholds(P)
+    for c in range(5):
+        values = np.sort(P[:, c])
+        tried = [worth(graph, np.where(P[:, c] >= t, 1, -1).astype(np.float32)) for t in values[1:]]
+        assert worths[c] == pytest.approx(max(tried), rel=1e-4)
+        h = np.where(P[:, c] >= thresholds[c], 1, -1).astype(np.float32)
+        assert worth(graph, h) == pytest.approx(worths[c], rel=1e-4)
+
+
+def test_a_direction_that_parts_nothing_is_worth_nothing():
+    X, y = blobs(n=12)
+    rows = make_rows(X, y, hits="whole")
+    columns = columns_with_bits(rows, "shared", random_bits(12, 1))
+    (graph,) = graphs_of(rows, columns, np.ones(len(rows)), 12)
+    assert graph.best_thresholds(np.ones((12, 1), dtype=np.float32))[1] == -np.inf
+
+
+def test_threads_change_nothing():
+    X, y = blobs(n=5000, d=8, k=6, seed=13)
+    rows = make_rows(X, y, hits="nearest", n_hits=6, n_misses=6)
+    columns = columns_with_bits(rows, "shared", random_bits(5000, 1))
+    u = np.random.default_rng(14).random(len(rows))
+    h = random_bits(5000, 1, seed=15)[0]
+    one, two = (
+        PairGraph([rows.misses, rows.hits], 5000, n_threads=t).weighted(*(s[0] for s in columns.side_weights(u)))
+        for t in (1, 2)
+    )
+    assert len(two._cuts) == 3
+    np.testing.assert_array_equal(one.laplacian_times(h), two.laplacian_times(h))
+    np.testing.assert_array_equal(one.best_thresholds(X), two.best_thresholds(X))
+
+
+def test_ready_made_triplets_share_pairs():
+    rng = np.random.default_rng(16)
+    anchors, positives, negatives = rng.integers(0, 20, (3, 200))
+    rows = rows_from_triplets(20, anchors, positives, negatives)
+    assert len(rows.hits) == len(set(zip(anchors.tolist(), positives.tolist())))
+    h = random_bits(20, 1)[0]
+    columns = columns_with_bits(rows, "shared", h[None])
+    expected = coefficients(h, Triplets(anchors, positives, negatives))
+    np.testing.assert_allclose(columns.margins(np.ones((1, 1))), expected, atol=1e-6)
