@@ -36,11 +36,12 @@ class CBID(LargeMarginCoder):
         Norm of the weights; a number p is the l_p norm.
     nu : float > 0
         Weight of the penalty against the mean loss.
+    hits, misses : {"whole", "class", "nearest"}
+        What a sample is compared with: the whole of its own and of each other class; ``n_hits`` and ``n_misses``
+        members drawn at random; or the nearest ones. Whole classes are the fastest by far and pull a class together;
+        "nearest" keeps several modes of a class apart. ``misses=None`` follows ``hits``.
     n_hits, n_misses : int
-        How many samples of the own class, and of each other class, a sample is compared with.
-    hits, misses : {"class", "nearest"}
-        Whether those are drawn at random inside the class, or are the nearest. "nearest" keeps several modes of a
-        class apart, "class" pulls a class together. ``misses=None`` follows ``hits``.
+        How many members, where they are drawn or nearest.
     triplets : {"mean", "all"}
         One comparison per sample and other class, on mean distances; or one for every hit and miss.
     kernel : None or "rbf"
@@ -106,7 +107,7 @@ class CBID(LargeMarginCoder):
         nu: float = 0.2,
         n_hits: int = 5,
         n_misses: int = 5,
-        hits: str = "class",
+        hits: str = "whole",
         misses: str | None = None,
         triplets: str = "mean",
         kernel: str | None = None,

@@ -47,6 +47,11 @@ class LargeMarginCoder(Coder):
         check_choice("hits", self.hits, ("whole", "class", "nearest"))
         check_choice("misses", self.misses, (None, "class", "nearest"))
         check_choice("triplets", self.triplets, ("mean", "all"))
+        if self.hits == "whole" and (self.misses is not None or self.triplets == "all"):
+            raise ValueError(
+                f"hits='whole' compares with whole classes; it takes misses=None and triplets='mean', not "
+                f"misses={self.misses!r} and triplets={self.triplets!r}"
+            )
         check_choice("kernel", self.kernel, (None, "rbf"))
         check_integer("n_anchors", self.n_anchors, 1)
         if self.gamma is not None:

@@ -1,0 +1,86 @@
+"""Retrieval metrics that do not depend on how ties are broken.
+
+Hamming distances tie often, and a metric that reads a ranked list then measures the order of the database as well.
+Here items at one distance count as a group in random order, and the metric is its expectation over those orders
+(McSherry and Najork, 2008: "Computing information retrieval performance measures efficiently in the presence of tied
+scores").
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["average_precision", "mean_average_precision", "precision_at"]
+
+Array = NDArray[np.float64]
+
+
+def average_precision(distances: ArrayLike, relevant: ArrayLike) -> Array:
+    """Expected average precision of each query, (q,).
+
+    distances : (q, n), small is near
+    relevant : (q, n) of bool; a query without a relevant item has average precision nan
+    """
+    size, hits, before, hits_before = _groups(*_checked(distances, relevant))
+    harmonic = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, int(size.sum(axis=1).max(initial=0)) + 1))])
+    # A group of N items, R of them relevant, behind `before` items with `hits_before` relevant. At place i of it an
+    # item is relevant with probability R / N, and given that, hits_before + 1 + (i - 1) (R - 1) / (N - 1) relevant
+    # ones stand up to it: summed over i, the expected precisions are a harmonic sum.
+    slope = np.divide(hits - 1, size - 1, out=np.zeros_like(size), where=size > 1)
+    tail = harmonic[(before + size).astype(int)] - harmonic[before.astype(int)]
+    share = np.divide(hits, size, out=np.zeros_like(size), where=size > 0)
+    expected = share * (slope * size + (hits_before + 1 - slope * (before + 1)) * tail)
+    total = hits.sum(axis=1)
+    return np.divide(expected.sum(axis=1), total, out=np.full(len(total), np.nan), where=total > 0)
+
+
+def precision_at(distances: ArrayLike, relevant: ArrayLike, k: int) -> Array:
+    """Expected share of relevant items among the k nearest of each query, (q,)."""
+    checked = _checked(distances, relevant)
+    if not 1 <= k <= checked[0].shape[1]:
+        raise ValueError(f"k={k!r} is not accepted; give 1 to {checked[0].shape[1]}, the number of items")
+    size, hits, before, _ = _groups(*checked)
+    taken = np.clip(k - before, 0, size)  # how many of each group are among the first k
+    return np.sum(np.divide(hits * taken, size, out=np.zeros_like(size), where=size > 0), axis=1) / k
+
+
+def mean_average_precision(
+    queries: ArrayLike, query_labels: ArrayLike, database: ArrayLike, labels: ArrayLike, *, weights: ArrayLike = 1.0
+) -> float:
+    """Mean over queries of the average precision under (weighted) Hamming distance; relevant is the same label.
+
+    queries, database : (q, t), (n, t) bits in -1/+1
+    weights : (t,), or 1 for plain Hamming
+    """
+    Q, B = np.asarray(queries, dtype=np.float64), np.asarray(database, dtype=np.float64)
+    w = np.broadcast_to(np.asarray(weights, dtype=np.float64), Q.shape[1])
+    same = np.asarray(query_labels)[:, None] == np.asarray(labels)[None, :]
+    found = []
+    for start in range(0, len(Q), 256):
+        part = slice(start, start + 256)
+        # Rounded, so that distances equal but for the last digit of a sum are a tie.
+        distances = np.round((w.sum() - (Q[part] * w) @ B.T) / 2, 9)
+        found.append(average_precision(distances, same[part]))
+    return float(np.nanmean(np.concatenate(found)))
+
+
+def _checked(distances: ArrayLike, relevant: ArrayLike) -> tuple[Array, NDArray[np.bool_]]:
+    d, r = np.asarray(distances, dtype=np.float64), np.asarray(relevant, dtype=bool)
+    if d.ndim != 2 or d.shape != r.shape:
+        raise ValueError(f"distances {d.shape} and relevant {r.shape} must both be (queries, items)")
+    return d, r
+
+
+def _groups(distances: Array, relevant: NDArray[np.bool_]) -> tuple[Array, Array, Array, Array]:
+    """Per query and distinct distance, (q, groups): items, relevant ones, and both counts over nearer groups."""
+    q, n = distances.shape
+    order = np.argsort(distances, axis=1, kind="stable")
+    ordered = np.take_along_axis(distances, order, axis=1)
+    group = np.concatenate([np.zeros((q, 1), int), np.cumsum(ordered[:, 1:] > ordered[:, :-1], axis=1)], axis=1)[
+        :, :n
+    ]
+    width = int(group.max(initial=-1)) + 1
+    flat = (np.arange(q)[:, None] * width + group).ravel()
+    found = np.take_along_axis(relevant, order, axis=1).ravel()
+    size: Array = np.bincount(flat, minlength=q * width).reshape(q, width).astype(np.float64)
+    hits: Array = np.bincount(flat, weights=found.astype(np.float64), minlength=q * width).reshape(q, width)
+    return size, hits, np.cumsum(size, axis=1) - size, np.cumsum(hits, axis=1) - hits

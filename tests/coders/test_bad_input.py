@@ -1,0 +1,180 @@
+"""Unusual, wrong or hostile input: it works, or an error names the argument, what came and what is accepted."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from cbid import CBID
+
+
+def blobs(n=60, d=4, k=3, seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % k
+    return rng.standard_normal((n, d)) + 3 * rng.standard_normal((k, d))[y], y
+
+
+X, Y = blobs()
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"n_bits": 0}, "n_bits=0 .* 1 to 65536"),
+        ({"n_bits": 65537}, "n_bits=65537"),
+        ({"n_bits": 8.0}, "n_bits=8.0"),
+        ({"n_bits": True}, "n_bits=True"),
+        ({"nu": 0}, "nu=0 .* above 0"),
+        ({"nu": -1}, "nu=-1"),
+        ({"nu": float("nan")}, "nu=nan"),
+        ({"nu": float("inf")}, "nu=inf"),
+        ({"nu": "small"}, "nu='small'"),
+        ({"margin": "wide"}, "margin='wide' .* 'shared', 'class', 'paper', 'database'"),
+        ({"loss": "huber"}, "loss='huber'"),
+        ({"penalty": "l2"}, "penalty='l2'"),
+        ({"n_hits": 0}, "n_hits=0"),
+        ({"n_misses": -2}, "n_misses=-2"),
+        ({"hits": "furthest"}, "hits='furthest'"),
+        ({"hits": "whole", "misses": "nearest"}, "hits='whole'"),
+        ({"hits": "nearest", "misses": "whole"}, "misses='whole'"),
+        ({"hits": "whole", "triplets": "all"}, "triplets='all'"),
+        ({"triplets": "some"}, "triplets='some'"),
+        ({"kernel": "poly"}, "kernel='poly'"),
+        ({"gamma": 0.0}, "gamma=0.0"),
+        ({"n_anchors": 0}, "n_anchors=0"),
+        ({"n_components": 0}, "n_components=0"),
+        ({"ridge": -1e-3}, "ridge=-0.001"),
+        ({"sigmoid": "relu"}, "sigmoid='relu'"),
+        ({"starts": "best"}, "starts='best'"),
+        ({"n_starts": 0}, "n_starts=0"),
+        ({"n_climbs": -1}, "n_climbs=-1"),
+        ({"distinct": 0.5}, "distinct=0.5"),
+        ({"max_rows": 0}, "max_rows=0"),
+        ({"tol": 0}, "tol=0"),
+    ],
+)
+def test_wrong_parameters_are_named(params, message):
+    with pytest.raises(ValueError, match=message):
+        CBID(**{"n_bits": 4, **params}).fit(X, Y)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_values_that_are_not_finite(value):
+    bad = X.copy()
+    bad[3, 1] = value
+    with pytest.raises(ValueError, match=r"Input X contains (NaN|infinity)"):
+        CBID(n_bits=2).fit(bad, Y)
+    with pytest.raises(ValueError, match=r"Input X contains (NaN|infinity)"):
+        CBID(n_bits=2).fit(X, Y).transform(bad)
+
+
+def test_empty_one_class_and_lengths():
+    with pytest.raises(ValueError, match="0 sample"):
+        CBID().fit(np.empty((0, 3)), [])
+    with pytest.raises(ValueError, match=r"one class .*7"):
+        CBID().fit(X, np.full(60, 7))
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        CBID().fit(X, Y[:-1])
+    with pytest.raises(ValueError, match="requires y"):
+        CBID().fit(X, None)
+
+
+def test_a_class_with_one_member_is_named():
+    y = np.array(["cat", "dog"] * 30, dtype=object)
+    y[5] = "unicorn"
+    with pytest.raises(ValueError, match=r"one member.*'unicorn'"):
+        CBID(n_bits=2).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "names", [["x", "y", "z"], [-1, 0, 99], [("a", 1), ("a", 2), ("b", 1)], [None, "x", 3], [0.5, 1.5, 2.5]]
+)
+def test_labels_of_any_kind_give_the_same_bits(names):
+    coder = CBID(n_bits=4).fit(X, [names[v] for v in Y])
+    assert len(coder.classes_) == 3
+    numbers = CBID(n_bits=4).fit(X, [coder.classes_.tolist().index(names[v]) for v in Y])
+    np.testing.assert_array_equal(coder.encode(X), numbers.encode(X))
+
+
+def test_labels_that_are_not_hashable():
+    with pytest.raises(ValueError, match="not hashable"):
+        CBID().fit(X, np.array([{"a": 1}] * 60, dtype=object))
+
+
+@pytest.mark.parametrize("hits", ["whole", "class", "nearest"])
+@pytest.mark.filterwarnings("ignore:.*classes have fewer:UserWarning")
+def test_one_to_a_thousand(hits):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((2002, 3))
+    X[2000:] += 6
+    y = np.repeat([0, 1], [2000, 2])
+    bits = CBID(n_bits=4, hits=hits).fit(X, y).transform(X).astype(int)
+    far, near = bits[2000] @ bits[:2000].T, bits[2000] @ bits[2001]
+    assert near > far.mean()
+
+
+def test_more_hits_than_members_is_one_warning():
+    with pytest.warns(UserWarning, match="3 of 3 classes have fewer than 51 members") as record:
+        CBID(n_bits=2, hits="nearest", n_hits=50).fit(X, Y)
+    assert len(record) == 1
+
+
+def test_duplicates_with_different_labels():
+    coder = CBID(n_bits=3).fit(np.repeat(X, 2, axis=0), np.repeat(Y, 2) % 2 + np.tile([0, 1], 60))
+    assert coder.n_bits_ == 3
+
+
+def test_nothing_but_duplicates():
+    with pytest.raises(ValueError, match="no column that varies"):
+        CBID().fit(np.ones((10, 3)), np.arange(10) % 2)
+
+
+def test_constant_columns_have_no_say():
+    wide = np.hstack([X, np.full((60, 2), 7.0)])
+    coder = CBID(n_bits=4).fit(wide, Y)
+    np.testing.assert_allclose(coder.coef_[:, 4:], 0, atol=1e-9)
+
+
+def test_more_columns_than_samples():
+    wide, y = blobs(n=20, d=300)
+    assert CBID(n_bits=8).fit(wide, y).transform(wide).shape == (20, 8)
+
+
+@pytest.mark.parametrize("scale", [1e12, 1e-12])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("settings", [{}, {"kernel": "rbf"}, {"hits": "nearest"}])
+def test_scale_makes_no_difference(scale, dtype, settings):
+    plain = CBID(n_bits=6, **settings).fit(X, Y)
+    scaled = CBID(n_bits=6, **settings).fit((X * scale).astype(dtype), Y)
+    np.testing.assert_allclose(scaled.objective_, plain.objective_, rtol=0.05)
+    assert scaled.n_bits_ == 6
+
+
+def test_a_large_offset_makes_no_difference():
+    shifted = CBID(n_bits=6).fit(X + 1e6, Y)
+    np.testing.assert_allclose(shifted.objective_, CBID(n_bits=6).fit(X, Y).objective_, rtol=0.05)
+
+
+def test_float16_integers_lists_and_layouts():
+    bits = CBID(n_bits=4).fit(X.astype(np.float16), Y).transform(X.astype(np.float16))
+    assert bits.shape == (60, 4)
+    CBID(n_bits=2).fit((X * 10).astype(int), Y)
+    CBID(n_bits=2).fit(X.tolist(), Y.tolist())
+    frozen = np.asfortranarray(X)
+    frozen.setflags(write=False)
+    strided = np.repeat(X, 2, axis=0)[::2]
+    expected = CBID(n_bits=4).fit(X, Y).encode(X)
+    for same in (frozen, strided):
+        np.testing.assert_array_equal(CBID(n_bits=4).fit(same, Y).encode(same), expected)
+
+
+def test_sparse_is_refused_clearly():
+    with pytest.raises(TypeError, match=r"[Ss]parse"):
+        CBID().fit(csr_matrix(X), Y)
+
+
+def test_width_and_shape_at_transform():
+    coder = CBID(n_bits=2).fit(X, Y)
+    with pytest.raises(ValueError, match="X has 3 features, but CBID is expecting 4"):
+        coder.transform(X[:, :3])
+    with pytest.raises(ValueError, match="Reshape your data"):
+        coder.encode(X[0])

@@ -1,0 +1,258 @@
+"""The image-level coder from its public surface."""
+
+import warnings
+
+import numpy as np
+import pytest
+from joblib import Parallel, delayed
+from sklearn.base import clone
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+
+from cbid import CBID, codes
+from cbid.learning.losses import LOSSES
+from cbid.learning.margins import MARGINS
+
+HITS = ["whole", "class", "nearest"]
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return X[:600].astype(np.float32), y[:600]
+
+
+@pytest.fixture(scope="module")
+def fitted(digits):
+    return CBID(n_bits=24).fit(*digits)
+
+
+def nearest_class(coder, X, y, Q):
+    """1-NN by plain Hamming distance."""
+    return y[np.argmax(coder.transform(Q).astype(int) @ coder.transform(X).astype(int).T, axis=1)]
+
+
+def test_shapes_and_types_of_the_contract(digits, fitted):
+    X, _ = digits
+    assert fitted.n_bits_ == 24
+    assert fitted.coef_.shape == (24, 64)
+    assert fitted.intercept_.shape == fitted.weights_.shape == fitted.objective_.shape == fitted.gap_.shape == (24,)
+    bits = fitted.transform(X)
+    assert bits.dtype == np.int8
+    assert set(np.unique(bits)) == {-1, 1}
+    assert fitted.encode(X).shape == (600, 3)
+    assert fitted.encode(X).dtype == np.uint8
+    np.testing.assert_array_equal(fitted.encode(X), np.packbits(bits > 0, axis=1))
+    np.testing.assert_array_equal(codes.unpack(fitted.encode(X), 24), bits)
+
+
+def test_hyperplanes_are_in_the_units_of_X(digits, fitted):
+    X, _ = digits
+    by_hand = X.astype(np.float64) @ fitted.coef_.T + fitted.intercept_
+    np.testing.assert_array_equal(np.where(by_hand >= 0, 1, -1), fitted.transform(X))
+    np.testing.assert_allclose(fitted.project(X), by_hand, atol=1e-3)
+    np.testing.assert_allclose(by_hand.std(axis=0), 1, rtol=1e-3)
+
+
+def test_learns_what_the_digits_are():
+    X, y = load_digits(return_X_y=True)
+    coder = CBID(n_bits=32).fit(X[:1200], y[:1200])
+    assert np.mean(nearest_class(coder, X[:1200], y[:1200], X[1200:]) == y[1200:]) > 0.9
+
+
+@pytest.mark.parametrize("hits", HITS)
+@pytest.mark.parametrize("margin", MARGINS)
+def test_every_margin_lowers_its_objective_and_is_certified(digits, margin, hits):
+    X, y = digits
+    coder = CBID(n_bits=6, margin=margin, hits=hits, nu=0.01).fit(X, y)
+    assert coder.weights_.shape == ((6,) if margin == "shared" else (6, 10))
+    assert (coder.weights_ >= 0).all()
+    assert (np.diff(coder.objective_) < 1e-3 * coder.objective_[0]).all()
+    assert coder.objective_[-1] < coder.objective_[0]
+    assert (coder.gap_ >= 0).all()
+    assert (coder.gap_ <= coder.tol * coder.objective_).all()
+
+
+@pytest.mark.parametrize("penalty", ["l1", "linf", 2.5])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_every_loss_and_penalty_learns(digits, loss, penalty):
+    X, y = digits[0][:200], digits[1][:200]
+    coder = CBID(n_bits=4, loss=loss, penalty=penalty, nu=1e-2).fit(X, y)
+    assert coder.n_bits_ == 4
+    assert (coder.gap_ <= coder.tol * coder.objective_).all()
+
+
+SETTINGS = [
+    {"sigmoid": "tanh"},
+    {"sigmoid": "logistic"},
+    {"starts": "spectral"},
+    {"starts": "random"},
+    {"triplets": "all", "hits": "nearest"},
+    {"hits": "class", "misses": "nearest"},
+    {"max_rows": 300},
+    {"n_climbs": 0},
+    {"n_components": 5},
+]
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_every_setting_learns(digits, settings):
+    coder = CBID(n_bits=5, **settings).fit(*digits)
+    assert coder.n_bits_ == 5
+    assert coder.objective_[-1] < np.log(2)
+
+
+def test_the_papers_own_settings(digits):
+    X, y = digits
+    coder = CBID.paper(n_bits=3, n_starts=20).fit(X, y)
+    assert (coder.margin, coder.penalty, coder.triplets, coder.hits) == ("paper", "l1", "all", "nearest")
+    assert coder.n_bits == 3
+    assert (coder.gap_ <= coder.tol * coder.objective_).all()
+
+
+@pytest.mark.parametrize("settings", [{}, {"kernel": "rbf", "n_anchors": 50}, {"hits": "class"}])
+def test_same_seed_same_bits(digits, settings):
+    one, two = (CBID(n_bits=8, random_state=3, **settings).fit(*digits) for _ in range(2))
+    np.testing.assert_array_equal(one.coef_, two.coef_)
+    np.testing.assert_array_equal(one.weights_, two.weights_)
+
+
+def test_threads_do_not_change_the_bits(digits):
+    one, two = (CBID(n_bits=4, hits="nearest", n_jobs=n).fit(*digits) for n in (1, 2))
+    assert np.mean(one.transform(digits[0]) == two.transform(digits[0])) > 0.99
+
+
+def test_prefixes_carry_the_weights_fitted_at_their_length(digits, fitted):
+    X, y = digits
+    short = fitted.truncate(10)
+    alone = CBID(n_bits=10).fit(X, y)
+    assert short.n_bits == short.n_bits_ == 10
+    np.testing.assert_array_equal(short.coef_, alone.coef_)
+    np.testing.assert_array_equal(short.weights_, alone.weights_)
+    np.testing.assert_array_equal(short.transform(X), fitted.transform(X)[:, :10])
+    np.testing.assert_array_equal(short.truncate(4).weights_, fitted.truncate(4).weights_)
+    assert fitted.n_bits_ == 24
+    for n_bits in (0, 25, 3.0):
+        with pytest.raises(ValueError, match="n_bits="):
+            fitted.truncate(n_bits)
+
+
+def test_warm_start_goes_on_where_it_stopped(digits):
+    X, y = digits
+    whole = CBID(n_bits=12).fit(X, y)
+    grown = CBID(n_bits=5, warm_start=True).fit(X, y).set_params(n_bits=12).fit(X, y)
+    np.testing.assert_array_equal(grown.transform(X), whole.transform(X))
+    np.testing.assert_allclose(grown.objective_, whole.objective_, rtol=1e-5)
+    with pytest.raises(ValueError, match="warm_start"):
+        grown.set_params(n_bits=4).fit(X, y)
+
+
+def test_an_interrupt_keeps_the_bits_learned_so_far(digits):
+    def stop_at_five(coder):
+        if coder.n_bits_ == 5:
+            raise KeyboardInterrupt
+
+    coder = CBID(n_bits=12, callback=stop_at_five)
+    with pytest.warns(UserWarning, match="interrupted: the coder keeps the 5 bits"):
+        coder.fit(*digits)
+    assert coder.n_bits_ == 5
+    assert coder.transform(digits[0]).shape == (600, 5)
+
+
+def test_the_callback_sees_a_usable_coder_after_every_bit(digits):
+    seen = []
+    CBID(n_bits=4, callback=lambda coder: seen.append(coder.transform(digits[0]).shape[1])).fit(*digits)
+    assert seen == [1, 2, 3, 4]
+
+
+def test_progress_is_shown_only_when_asked_for(digits, capsys):
+    CBID(n_bits=2).fit(*digits)
+    assert capsys.readouterr().out == ""
+    CBID(n_bits=2, verbose=1).fit(*digits)
+    assert "learning bits" in capsys.readouterr().out
+
+
+def test_no_bit_is_emitted_twice(digits):
+    X, y = digits
+    bits = CBID(n_bits=64, distinct=0.01).fit(X, y).transform(X).astype(int)
+    agree = np.abs(bits.T @ bits) / len(X)
+    np.fill_diagonal(agree, 0)
+    assert agree.max() <= 1 - 2 * 0.01
+    assert (np.abs(bits.sum(axis=0)) < len(X)).all()
+
+
+def test_it_ends_early_when_no_bit_is_left_and_says_so():
+    """Four points on a line have three cuts; their complements are copies."""
+    X, y = np.array([[0.0], [1.0], [2.0], [3.0]]), [0, 0, 1, 1]
+    with pytest.warns(UserWarning, match=r"learning ended at \d of n_bits=40: no further distinct bit"):
+        coder = CBID(n_bits=40, nu=1e-3).fit(X, y)
+    assert 1 <= coder.n_bits_ <= 3
+
+
+def test_l1_saturates_and_names_the_cure(digits):
+    with pytest.warns(UserWarning, match="penalty='linf'"):
+        coder = CBID(n_bits=64, penalty="l1", nu=0.05).fit(*digits)
+    assert coder.n_bits_ < 64
+    with pytest.raises(ValueError, match="no bit improves the objective at nu=50"):
+        CBID(n_bits=4, penalty="l1", nu=50).fit(*digits)
+
+
+def test_kernel_form_parts_what_no_line_can():
+    """Two rings: a hyperplane over similarities to anchors tells them apart, hyperplanes in the plane need many."""
+    rng = np.random.default_rng(0)
+    angle, y = rng.random(400) * 2 * np.pi, np.arange(400) % 2
+    X = np.column_stack([np.cos(angle), np.sin(angle)]) * (1 + y)[:, None] + 0.05 * rng.standard_normal((400, 2))
+    coder = CBID(n_bits=2, kernel="rbf", n_anchors=60).fit(X[:300], y[:300])
+    assert coder.anchors_.shape == (60, 2)
+    assert coder.coef_.shape == (2, 60)
+    assert np.mean(nearest_class(coder, X[:300], y[:300], X[300:]) == y[300:]) > 0.97
+    again = coder.set_params(kernel=None).fit(X, y)
+    assert not hasattr(again, "anchors_")
+
+
+def test_ready_made_triplets(digits):
+    X, y = digits
+    rng = np.random.default_rng(0)
+    anchors, positives, negatives = rng.integers(0, 600, (3, 40_000))
+    good = (y[anchors] == y[positives]) & (y[anchors] != y[negatives]) & (anchors != positives)
+    coder = CBID(n_bits=16).fit_triplets(X, anchors[good], positives[good], negatives[good])
+    assert coder.n_bits_ == 16
+    assert np.mean(nearest_class(coder, X[:400], y[:400], X[400:]) == y[400:]) > 0.8
+    for bad, message in (
+        ({"anchors": [0, 1]}, "as many anchors"),
+        ({"positives": [600]}, "positives holds 600..600; X has rows 0..599"),
+        ({"negatives": [0.5]}, "negatives has shape"),
+    ):
+        given = {"anchors": [0], "positives": [1], "negatives": [2], **bad}
+        with pytest.raises(ValueError, match=message):
+            CBID().fit_triplets(X, **given)
+    with pytest.raises(ValueError, match="margin='class' needs classes"):
+        CBID(margin="class").fit_triplets(X, [0], [1], [2])
+
+
+def test_inside_scikit_learn(digits):
+    X, y = digits
+    search = GridSearchCV(
+        make_pipeline(CBID(n_bits=8), LogisticRegression()), {"cbid__nu": [0.1, 0.5]}, cv=2, n_jobs=2
+    ).fit(X, y)
+    assert search.best_score_ > 0.5
+    assert clone(CBID(n_bits=8, nu=0.3)).nu == 0.3
+    frame = CBID(n_bits=3).set_output(transform="pandas").fit_transform(X, y)
+    assert list(frame.columns) == ["cbid0", "cbid1", "cbid2"]
+    coders = Parallel(n_jobs=2, backend="threading")(delayed(CBID(n_bits=3).fit)(X, y) for _ in range(2))
+    np.testing.assert_array_equal(coders[0].coef_, coders[1].coef_)
+
+
+def test_float32_and_float64_agree(digits, fitted):
+    X, _ = digits
+    assert fitted.project(X).dtype == np.float32
+    assert fitted.project(X.astype(np.float64)).dtype == np.float64
+    np.testing.assert_array_equal(fitted.encode(X), fitted.encode(X.astype(np.float64)))
+
+
+def test_nothing_warns_on_ordinary_data(digits):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        CBID(n_bits=16).fit(*digits)

@@ -1,0 +1,66 @@
+"""Metrics against scikit-learn without ties, and against enumeration of all orders with them."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import average_precision_score
+
+from cbid.evaluation import average_precision, mean_average_precision, precision_at
+
+
+def test_without_ties_it_is_scikit_learns():
+    rng = np.random.default_rng(0)
+    distances, relevant = rng.permuted(np.tile(np.arange(50.0), (8, 1)), axis=1), rng.random((8, 50)) < 0.3
+    expected = [average_precision_score(r, -d) for d, r in zip(distances, relevant)]
+    np.testing.assert_allclose(average_precision(distances, relevant), expected)
+
+
+def over_all_orders(distances, relevant, metric):
+    """Mean of the metric over every order of the items that the distances allow."""
+    allowed = (
+        order
+        for order in itertools.permutations(range(len(distances)))
+        if all(distances[a] <= distances[b] for a, b in itertools.pairwise(order))
+    )
+    return np.mean([metric([relevant[i] for i in order]) for order in allowed])
+
+
+def plain_ap(ranked):
+    return np.mean([sum(ranked[: i + 1]) / (i + 1) for i in range(len(ranked)) if ranked[i]])
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=6).filter(
+        lambda v: any(r for _, r in v)
+    )
+)
+def test_with_ties_it_is_the_mean_over_all_orders(items):
+    distances, relevant = zip(*items)
+    found = average_precision([distances], [relevant])[0]
+    assert found == pytest.approx(over_all_orders(distances, relevant, plain_ap))
+    for k in range(1, len(items) + 1):
+        expected = over_all_orders(distances, relevant, lambda ranked, k=k: np.mean(ranked[:k]))
+        assert precision_at([distances], [relevant], k)[0] == pytest.approx(expected)
+
+
+def test_a_query_without_relevant_items_is_nan_and_left_out_of_the_mean():
+    assert np.isnan(average_precision([[1.0, 2.0]], [[False, False]])[0])
+    bits = np.array([[1, 1], [-1, -1]])
+    assert mean_average_precision(bits, ["a", "z"], bits, ["a", "b"]) == 1
+
+
+def test_weights_decide_the_order():
+    """The query differs from one item in a heavy bit and from the other in two light ones."""
+    query, database = [[1, 1, 1]], [[-1, 1, 1], [1, -1, -1]]
+    assert mean_average_precision(query, [0], database, [0, 1]) == 1
+    assert mean_average_precision(query, [0], database, [0, 1], weights=[3, 1, 1]) == 0.5
+
+
+def test_bad_input_is_named():
+    with pytest.raises(ValueError, match=r"distances \(3,\)"):
+        average_precision([1, 2, 3], [True, False, True])
+    with pytest.raises(ValueError, match="k=3"):
+        precision_at([[1, 2]], [[True, False]], 3)

@@ -1,0 +1,20 @@
+"""scikit-learn's own checks over every estimator of the package."""
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from cbid import CBID
+
+ESTIMATORS = [
+    CBID(n_bits=8),
+    CBID(n_bits=4, hits="nearest", penalty="l1", nu=1e-4),
+    CBID(n_bits=4, kernel="rbf", n_anchors=20, margin="class"),
+]
+
+
+# Tiny data: classes smaller than the neighbourhoods asked for, and fewer distinct bits than asked for.
+@pytest.mark.filterwarnings("ignore:.*classes have fewer than:UserWarning")
+@pytest.mark.filterwarnings("ignore:learning ended at:UserWarning")
+@parametrize_with_checks(ESTIMATORS)
+def test_estimator_checks(estimator, check):
+    check(estimator)
