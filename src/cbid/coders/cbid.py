@@ -46,7 +46,7 @@ class CBID(LargeMarginCoder):
         One comparison per sample and other class, on mean distances; or one for every hit and miss.
     kernel : None or "rbf"
         Hyperplanes in X, or over similarities to ``n_anchors`` training samples with width ``gamma`` (None: the
-        inverse of the mean squared distance).
+        inverse of the total variance of X).
     n_components : int
         Leading principal axes in which bits are searched.
     ridge : float >= 0
@@ -104,7 +104,7 @@ class CBID(LargeMarginCoder):
         margin: str = "shared",
         loss: str | Loss = "logistic",
         penalty: str | float = "linf",
-        nu: float = 0.2,
+        nu: float = 0.15,
         n_hits: int = 5,
         n_misses: int = 5,
         hits: str = "whole",

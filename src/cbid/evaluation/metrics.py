@@ -75,12 +75,14 @@ def _groups(distances: Array, relevant: NDArray[np.bool_]) -> tuple[Array, Array
     q, n = distances.shape
     order = np.argsort(distances, axis=1, kind="stable")
     ordered = np.take_along_axis(distances, order, axis=1)
-    group = np.concatenate([np.zeros((q, 1), int), np.cumsum(ordered[:, 1:] > ordered[:, :-1], axis=1)], axis=1)[
-        :, :n
-    ]
+    first = np.zeros((q, min(n, 1)), dtype=int)
+    group = np.hstack([first, np.cumsum(ordered[:, 1:] > ordered[:, :-1], axis=1)])
     width = int(group.max(initial=-1)) + 1
     flat = (np.arange(q)[:, None] * width + group).ravel()
     found = np.take_along_axis(relevant, order, axis=1).ravel()
-    size: Array = np.bincount(flat, minlength=q * width).reshape(q, width).astype(np.float64)
-    hits: Array = np.bincount(flat, weights=found.astype(np.float64), minlength=q * width).reshape(q, width)
+
+    def count(weights: NDArray[np.bool_]) -> Array:
+        return np.bincount(flat, weights=weights, minlength=q * width).reshape(q, width).astype(np.float64)
+
+    size, hits = count(np.ones_like(found)), count(found)
     return size, hits, np.cumsum(size, axis=1) - size, np.cumsum(hits, axis=1) - hits

@@ -75,11 +75,11 @@ class Anchors:
 
 
 def fit_anchors(X: Array, *, n_anchors: int, gamma: float | None, rng: np.random.Generator) -> Anchors:
-    """Anchors drawn from X; gamma defaults to the inverse of the mean squared distance of two samples."""
+    """Anchors drawn from X; gamma defaults to the inverse of the total variance."""
     chosen = np.sort(rng.choice(len(X), size=min(n_anchors, len(X)), replace=False))
     if gamma is None:
-        spread = float(X.var(axis=0, dtype=np.float64).sum())  # half the mean squared distance
-        gamma = 1 / (2 * spread) if spread > 0 else 1.0
+        spread = float(X.var(axis=0, dtype=np.float64).sum())  # half the mean squared distance of two samples
+        gamma = 1 / spread if spread > 0 else 1.0
     return Anchors(X[chosen], float(gamma))
 
 
