@@ -12,30 +12,23 @@ def bit_progress(total: int, done: int, *, shown: bool) -> Iterator[Callable[[fl
     if not shown:
         yield lambda objective, gap: None
         return
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    # At most 80 characters, so that nothing is cut in a plain terminal.
     columns = (
         TextColumn("learning bits"),
-        BarColumn(),
+        BarColumn(bar_width=12),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[speed]} objective {task.fields[objective]} gap {task.fields[gap]}"),
-        TimeElapsedColumn(),
+        TextColumn("{task.fields[state]}"),
+        TimeRemainingColumn(compact=True),
         TextColumn("left"),
-        TimeRemainingColumn(),
     )
     with Progress(*columns) as progress:
-        task = progress.add_task("bits", total=total, completed=done, speed="", objective="-", gap="-")
+        task = progress.add_task("bits", total=total, completed=done, state="")
 
         def update(objective: float, gap: float) -> None:
             speed = progress.tasks[0].speed
-            text = f"{speed:.1f} bits/s" if speed else ""
-            progress.update(task, advance=1, speed=text, objective=f"{objective:.4g}", gap=f"{gap:.1e}")
+            rate = f" {speed:.0f}/s" if speed else ""
+            progress.update(task, advance=1, state=f"objective {objective:.4f} gap {gap:.0e}{rate}")
 
         yield update
