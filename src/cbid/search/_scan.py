@@ -9,6 +9,7 @@ limit that the filter works with; chunks grow from a few codes, so that it falls
 import numpy as np
 from numpy.typing import NDArray
 
+from cbid.search._avx2 import filter_narrow_1, filter_narrow_4, filter_wide_1, filter_wide_4
 from cbid.search._compile import compiled
 from cbid.search._heap import push, sort_heap
 from cbid.search._portable import filter_portable
@@ -49,15 +50,43 @@ def _candidates_of_group(
 ) -> None:
     """Candidates of queries q <= i < q + size in blocks first <= b < last, one row of ``candidates`` each."""
     group_limits = np.zeros(GROUP, np.int64)
+    check = 0
     for slot in range(size):
-        group_limits[slot] = limits(tables, q + slot, thresholds[q + slot], wide)
+        i = q + slot
+        group_limits[slot] = limits(tables, i, thresholds[i], wide)
         counts[slot] = 0
-    quantised = tables.wide if wide else tables.narrow
-    for slot in range(size):
         if group_limits[slot] > 0:
-            counts[slot] = filter_portable(
-                blocks, first, last, quantised[q + slot], tables.order, group_limits[slot], candidates[slot]
-            )
+            # Until here few blocks can be left; an even number, as the wide filters take columns in pairs.
+            usual = np.searchsorted(tables.typical[i], np.float64(thresholds[i]))
+            check = max(check, usual + 2 - usual % 2)
+    if check == 0:
+        return
+    quantised = (tables.wide if wide else tables.narrow)[q : q + GROUP]
+    order = tables.order
+    if not simd:
+        for slot in range(size):
+            if group_limits[slot] > 0:
+                counts[slot] = filter_portable(
+                    blocks, first, last, quantised[slot], order, group_limits[slot], candidates[slot]
+                )
+    elif size > 2:
+        if wide:
+            filter_wide_4(blocks, first, last, quantised, order, check, group_limits, candidates, counts)
+        else:
+            filter_narrow_4(blocks, first, last, quantised, order, check, group_limits, candidates, counts)
+    else:
+        for slot in range(size):
+            one = slice(slot, slot + 1)
+            if wide:
+                filter_wide_1(
+                    blocks, first, last, quantised[one], order, check, group_limits[one],
+                    candidates[one], counts[one],
+                )  # fmt: skip
+            else:
+                filter_narrow_1(
+                    blocks, first, last, quantised[one], order, check, group_limits[one],
+                    candidates[one], counts[one],
+                )  # fmt: skip
 
 
 @compiled
