@@ -88,7 +88,7 @@ def search_all(
                 queries,
                 k,
                 start=start,
-                keep=keep,
+                keep=None if keep is None else keep[:end],
                 bound=best.bound(rows),
                 n_threads=n_threads,
             )
@@ -135,7 +135,7 @@ def search_within(
                 queries_of(None, label),
                 radius,
                 start=start,
-                keep=keep,
+                keep=None if keep is None else keep[:end],
                 n_threads=n_threads,
             )
             rows.append(np.repeat(np.arange(n_queries), np.diff(offsets)))

@@ -117,9 +117,8 @@ class Segment:
         """
         places, positions = [_NO_ROWS], [_NO_ROWS]
         for start, end, _, _ in self.spans():
-            first, last = np.searchsorted(ids, [self.ids[start], self.ids[end - 1] + 1])
-            if self.ids[end - 1] == np.iinfo(np.int64).max:
-                last = len(ids)  # the bound above has wrapped around
+            first = np.searchsorted(ids, self.ids[start])
+            last = np.searchsorted(ids, self.ids[end - 1], side="right")
             if first >= last:
                 continue
             run, wanted = self.ids[start:end], ids[first:last]

@@ -189,9 +189,10 @@ class Store:
         current, stamp = Manifest.read(self.directory)
         if self.manifest is not None and stamp != self.stamp:
             raise IndexConflictError(
-                f"{self.directory} was committed to by another writer (generation {current.generation}) "
-                f"since this index last read it (generation {self.manifest.generation}); open it anew and apply "
-                "the changes again, or save to another path"
+                f"{self.directory} was committed to by another writer "
+                f"(generation {current.generation}) since this index last read it "
+                f"(generation {self.manifest.generation}); open it anew and apply the changes again, "
+                "or save to another path"
             )
         return current
 
