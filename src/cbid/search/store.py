@@ -102,7 +102,7 @@ class Store:
                 f"{self.directory} was not saved, its committed state is unchanged: {error.strerror}",
             ) from error
         finally:
-            if held is not None and not (self.directory / MANIFEST_NAME).exists():
+            if held is not None and self.manifest is None and not (self.directory / MANIFEST_NAME).exists():
                 self._give_up(created)
             if lock is None and held is not None:
                 held.release()
