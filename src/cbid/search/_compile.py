@@ -11,16 +11,15 @@ from llvmlite import binding
 __all__ = ["HAS_AVX2", "compiled", "simd_wanted"]
 
 
-def _has_avx2() -> bool:
-    # The features that numba compiles for are those of this processor, unless NUMBA_CPU_FEATURES narrows
-    # them.
-    given = getattr(numba.config, "CPU_FEATURES", None)  # set from the environment by numba
+def _has(feature: str) -> bool:
+    # numba compiles for this processor, unless NUMBA_CPU_FEATURES (part of its cache's key) names another.
+    given = getattr(numba.config, "CPU_FEATURES", None)
     if given is not None:
-        return "+avx2" in given.split(",")
-    return bool(binding.get_host_cpu_features().get("avx2", False))
+        return f"+{feature}" in given.split(",")
+    return bool(binding.get_host_cpu_features().get(feature, False))
 
 
-HAS_AVX2 = _has_avx2()
+HAS_AVX2 = _has("avx2")
 
 
 def simd_wanted() -> bool:

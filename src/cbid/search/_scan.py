@@ -9,7 +9,7 @@ limit that the filter works with; chunks grow from a few codes, so that it falls
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.search._avx2 import filter_narrow_1, filter_narrow_4, filter_wide_1, filter_wide_4
+from cbid.search._filters import filter_narrow_1, filter_narrow_4, filter_wide_1, filter_wide_4
 from cbid.search._compile import compiled
 from cbid.search._heap import push, sort_heap
 from cbid.search._portable import filter_portable
