@@ -1,8 +1,8 @@
 """kill -9 at random moments of add, remove and save: what was committed is there, and right.
 
-A child process changes an index on disk and acknowledges every save over a pipe; it is killed without warning.
-What the next process opens must be the state of the last acknowledged save, or of the one in flight. The steps
-are drawn from (seed, step) alone, so both sides know every state. Claim: 200 kills, no failure.
+A child process changes an index on disk and acknowledges every save over a pipe; it is killed without
+warning. What the next process opens must be the state of the last acknowledged save, or of the one in flight.
+The steps are drawn from (seed, step) alone, so both sides know every state. Claim: 200 kills, no failure.
 
     python -m benchmarks.index_durability [kills]
 """
@@ -34,14 +34,21 @@ def step_of(seed: int, step: int, held: Held) -> tuple[np.ndarray, np.ndarray, n
     # Few or many, so that commits append, merge and rewrite segments; about 3,000 codes in the long run.
     gone = rng.choice(ids, int(len(ids) * rng.choice([0, 0.01, 0.3])), replace=False)
     n = int(rng.choice([1, 20, 400, 3000], p=[0.3, 0.3, 0.3, 0.1]))
-    return gone, step * 10_000 + rng.permutation(5000)[:n], rng.integers(0, 256, (n, 6), dtype=np.uint8), np.arange(n)
+    return (
+        gone,
+        step * 10_000 + rng.permutation(5000)[:n],
+        rng.integers(0, 256, (n, 6), dtype=np.uint8),
+        np.arange(n),
+    )
 
 
 def after(held: Held, change: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]) -> Held:
     gone, ids, codes, labels = change
     removed = set(gone.tolist())
     kept = {id: item for id, item in held.items() if id not in removed}
-    return kept | {id: (code.tobytes(), label) for id, code, label in zip(ids.tolist(), codes, labels.tolist())}
+    return kept | {
+        id: (code.tobytes(), label) for id, code, label in zip(ids.tolist(), codes, labels.tolist())
+    }
 
 
 def write_until_killed(path: Path, seed: int, step: int, held: Held, acknowledge: int) -> None:
@@ -77,7 +84,14 @@ def check(path: Path, states: list[Held]) -> int | None:
 def run(n_kills: int, seed: int = 0) -> dict:
     """Kill ``n_kills`` writers of one index; count what each left behind."""
     rng = np.random.default_rng(seed)
-    counts = {"kills": 0, "last_acknowledged": 0, "in_flight": 0, "failures": 0, "commits": 0, "killed_before_any": 0}
+    counts = {
+        "kills": 0,
+        "last_acknowledged": 0,
+        "in_flight": 0,
+        "failures": 0,
+        "commits": 0,
+        "killed_before_any": 0,
+    }
     failures: list[str] = []
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "index"
@@ -138,8 +152,12 @@ def main() -> int:
     began = time.perf_counter()
     results = [run(n_kills // 4, seed) for seed in range(4)]
     totals = {name: sum(result[name] for result in results) for name in results[0] if name != "messages"}
-    record = {"claim": "200 kill -9: always opens, never a wrong answer, nothing committed lost", "totals": totals,
-              "seconds": round(time.perf_counter() - began, 1), "runs": results}  # fmt: skip
+    record = {
+        "claim": "200 kill -9: always opens, never a wrong answer, nothing committed lost",
+        "totals": totals,
+        "seconds": round(time.perf_counter() - began, 1),
+        "runs": results,
+    }
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(record, indent=1) + "\n")
     print(json.dumps(totals))

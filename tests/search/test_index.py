@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.search.reference import distances, nearest, random_codes
 
 from cbid.search import CodeIndex, Match, levels
-from tests.search.reference import distances, nearest, random_codes
 
 
 def exact_weights(rng, shape):
@@ -51,7 +51,9 @@ def test_search_equals_brute_force(data):
         found = index.range_search(queries, radius, weights=given_weights, weighted=weighted)
         for row, one in enumerate(found):
             inside = np.flatnonzero(table[row] <= radius)
-            np.testing.assert_array_equal(one.ids, nearest(ids[inside], table[row : row + 1, inside], len(inside))[0][0])
+            np.testing.assert_array_equal(
+                one.ids, nearest(ids[inside], table[row : row + 1, inside], len(inside))[0][0]
+            )
 
 
 @pytest.mark.parametrize("cells", [None, 4])

@@ -14,11 +14,12 @@ def index():
 
 
 ONE = np.zeros((1, 2), np.uint8)
+LABEL = {"labels": [0]}
 
 ADDITIONS = {
-    "width": (np.zeros((1, 3), np.uint8), {"labels": [0]}, ValueError, "codes is 3 bytes wide; .* 16 bits take 2"),
-    "dtype": (np.zeros((1, 2)), {"labels": [0]}, TypeError, "codes has dtype float64; packed codes are uint8"),
-    "dimensions": (np.zeros((1, 1, 2), np.uint8), {"labels": [0]}, ValueError, r"codes has shape \(1, 1, 2\)"),
+    "width": (np.zeros((1, 3), np.uint8), LABEL, ValueError, "codes is 3 bytes wide; .* 16 bits take 2"),
+    "dtype": (np.zeros((1, 2)), LABEL, TypeError, "codes has dtype float64; packed codes are uint8"),
+    "dimensions": (np.zeros((1, 1, 2), np.uint8), LABEL, ValueError, r"codes has shape \(1, 1, 2\)"),
     "no labels": (ONE, {}, ValueError, "labels is None; the codes already stored have labels"),
     "label count": (ONE, {"labels": [1, 2]}, ValueError, "labels has 2 entries; 1 codes were given"),
     "label kind": (ONE, {"labels": ["a"]}, TypeError, "labels has values of kind str; .* kind int"),
@@ -29,8 +30,8 @@ ADDITIONS = {
     "id type": (ONE, {"ids": [1.0], "labels": [0]}, TypeError, "ids has dtype float64; integers from 0"),
     "id shape": (ONE, {"ids": [[50]], "labels": [0]}, ValueError, r"ids has shape \(1, 1\)"),
     "negative id": (ONE, {"ids": [-1], "labels": [0]}, ValueError, "ids holds -1; integers from 0"),
-    "large id": (ONE, {"ids": np.array([2**63], np.uint64), "labels": [0]}, ValueError, "ids holds 9223372036854775808"),
-    "id stored": (ONE, {"ids": [3], "labels": [0]}, ValueError, "ids holds 3, which the index already stores"),
+    "large id": (ONE, {"ids": np.array([2**63], np.uint64)}, ValueError, "ids holds 9223372036854775808"),
+    "id stored": (ONE, {"ids": [3]}, ValueError, "ids holds 3, which the index already stores"),
     "id twice": (
         np.zeros((2, 2), np.uint8),
         {"ids": [50, 50], "labels": [0, 0]},
@@ -94,7 +95,7 @@ def test_padding_bits_must_be_zero():
 @pytest.mark.parametrize("ids", [[3, 77, 99], 77, [77] * 2])
 def test_unknown_ids(index, ids):
     for act in (index.remove, index.reconstruct):
-        with pytest.raises(UnknownIdError, match="ids holds 77.*, which the index does not store"):
+        with pytest.raises(UnknownIdError, match=r"ids holds 77.*, which the index does not store"):
             act(ids)
     with pytest.raises(KeyError):
         index.remove(ids)
@@ -107,9 +108,9 @@ SEARCHES = {
     "k float": ({"k": 2.0}, TypeError, "k is 2.0; an integer >= 1"),
     "k bool": ({"k": True}, TypeError, "k is True"),
     "weights NaN": ({"weights": np.full(16, np.nan)}, ValueError, "weights has NaN or infinite"),
-    "weights negative": ({"weights": -np.ones(16)}, ValueError, r"weights has negative entries \(least: -1\)"),
-    "weights shape": ({"weights": np.ones(15)}, ValueError, r"weights has shape \(15,\); accepted: \(16,\) or \(1, 16\)"),
-    "weights twice": ({"weights": np.ones(16), "weighted": False}, ValueError, "weights is given and weighted is False"),
+    "weights negative": ({"weights": -np.ones(16)}, ValueError, "weights has negative entries"),
+    "weights shape": ({"weights": np.ones(15)}, ValueError, r"weights has shape \(15,\); accepted: \(16,\)"),
+    "weights twice": ({"weights": np.ones(16), "weighted": False}, ValueError, "weights is given and"),
     "weights text": ({"weights": ["a"] * 16}, TypeError, "weights has dtype <U1; real numbers"),
     "both sides": ({"projections": np.ones(16)}, ValueError, "codes and projections: exactly one"),
     "among": ({"among": [0.5]}, TypeError, "among has dtype float64"),
@@ -138,20 +139,20 @@ def test_search_without_queries(index):
     ("radius", "error"), [(-1, ValueError), (np.nan, ValueError), ("far", TypeError), (None, TypeError)]
 )
 def test_range_search(index, radius, error):
-    with pytest.raises(error, match="radius is .*; a number >= 0 is accepted"):
+    with pytest.raises(error, match=r"radius is .*; a number >= 0 is accepted"):
         index.range_search(ONE, radius)
 
 
 CONSTRUCTIONS = {
     "no bits": ((0,), {}, ValueError, "n_bits is 0"),
     "bits as text": (("64",), {}, TypeError, "n_bits is '64'"),
-    "weights shape": ((16, np.ones(8)), {}, ValueError, r"weights has shape \(8,\); \(16,\) or \(16, n_classes\)"),
+    "weights shape": ((16, np.ones(8)), {}, ValueError, r"weights has shape \(8,\); \(16,\) or"),
     "weights NaN": ((2, [1, np.nan]), {}, ValueError, "weights has NaN"),
     "weights negative": ((2, [1, -1]), {}, ValueError, "weights has negative"),
     "weights huge": ((2, [3e38, 3e38]), {}, ValueError, "weights sum to"),
     "weights negative in a class": ((1, [[1, -1]]), {}, ValueError, "weights has negative"),
     "no classes": ((2, np.ones((2, 0))), {}, ValueError, r"weights has shape \(2, 0\)"),
-    "classes count": ((2, np.ones((2, 3))), {"classes": [0, 1]}, ValueError, "classes has 2 names; weights has 3"),
+    "classes count": ((2, np.ones((2, 3))), {"classes": [0, 1]}, ValueError, "classes has 2 names"),
     "classes twice": ((2, np.ones((2, 2))), {"classes": [1, 1]}, ValueError, "classes names a class twice"),
     "classes alone": ((2,), {"classes": [0]}, ValueError, "classes is given, but weights is not"),
     "threads": ((2,), {"n_threads": 0}, ValueError, "n_threads is 0"),

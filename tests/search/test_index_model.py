@@ -1,4 +1,4 @@
-"""Random sequences of everything an index does, against a dict: in memory, on disk, across processes' eyes."""
+"""Random sequences of everything an index does, against a dict: in memory, on disk, seen by a reader."""
 
 import shutil
 import tempfile
@@ -9,9 +9,9 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.search.reference import distances, nearest, random_codes
 
 from cbid.search import CodeIndex, levels
-from tests.search.reference import distances, nearest, random_codes
 
 
 class IndexMachine(RuleBasedStateMachine):

@@ -1,4 +1,4 @@
-"""The index on disk: round trips, commits, readers, locks, and directories that are not what they should be."""
+"""The index on disk: round trips, commits, readers, locks, and directories that are not what they seem."""
 
 import errno
 import json
@@ -11,15 +11,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.search.reference import random_codes
 
 from cbid.search import CodeIndex, IndexConflictError, IndexCorruptError, IndexLockedError, files, levels
 from cbid.search.manifest import is_ours
-from tests.search.reference import random_codes
 
 
 def content(index):
     labels = index.labels
-    return index.ids.tolist(), index.reconstruct(index.ids).tolist(), None if labels is None else labels.tolist()
+    return (
+        index.ids.tolist(),
+        index.reconstruct(index.ids).tolist(),
+        None if labels is None else labels.tolist(),
+    )
 
 
 def listing(directory):
@@ -161,7 +165,9 @@ def test_one_writer(saved):
         writer.save()
         writer.remove(2)
         writer.save()
-    with pytest.raises(IndexConflictError, match=r"another writer \(generation 3\) since .* \(generation 1\)"):
+    with pytest.raises(
+        IndexConflictError, match=r"another writer \(generation 3\) since .* \(generation 1\)"
+    ):
         other.save()
     assert 0 in CodeIndex.open(saved)
     CodeIndex.open(saved, writable=True).close()
@@ -214,7 +220,7 @@ def test_saving_over_something_else_is_refused(tmp_path, index, what):
     with pytest.raises(expected[0], match=expected[1]):
         index.save(place)
     assert (place.read_text() if what == "file" else listing(place)) == before
-    with pytest.raises(IndexCorruptError, match="is a file|holds no index|is not the manifest"):
+    with pytest.raises(IndexCorruptError, match=r"is a file|holds no index|is not the manifest"):
         CodeIndex.open(place)
     assert (place.read_text() if what == "file" else listing(place)) == before
 
@@ -256,7 +262,11 @@ DAMAGE = {
     "ids truncated": ("ids", truncate, r"ids.npy has \d+ bytes"),
     "labels truncated": ("labels", truncate, r"labels.npy has \d+ bytes"),
     "other array": ("ids", other_array, "holds int8 .*; int64 .* was committed"),
-    "not an array": ("ids", lambda path: path.write_bytes(b"x" * path.stat().st_size), "is not the array that was"),
+    "not an array": (
+        "ids",
+        lambda path: path.write_bytes(b"x" * path.stat().st_size),
+        "is not the array that was",
+    ),
     "runs altered": ("runs", flip_a_bit, "is not as it was committed .its checksum differs"),
     "weights altered": ("weights", flip_a_bit, "its checksum differs"),
     "removals altered": ("removed", flip_a_bit, "its checksum differs"),
@@ -288,7 +298,7 @@ def test_altered_bulk_data_is_found_by_verify(saved, name):
         opened.verify()
 
 
-def altered_manifest(change):
+def altered(change):
     def alter(path):
         outer = json.loads(path.read_text())
         change(outer)
@@ -298,9 +308,9 @@ def altered_manifest(change):
 
 
 MANIFESTS = {
-    "a number changed": (altered_manifest(lambda o: o["manifest"].update(next_id=7)), "was altered or damaged"),
-    "no checksum": (altered_manifest(lambda o: o.pop("blake2b")), "was altered or damaged"),
-    "not ours": (altered_manifest(lambda o: o["manifest"].update(format="x")), "is not the manifest of a cbid index"),
+    "a number changed": (altered(lambda o: o["manifest"].update(next_id=7)), "was altered or damaged"),
+    "no checksum": (altered(lambda o: o.pop("blake2b")), "was altered or damaged"),
+    "not ours": (altered(lambda o: o["manifest"].update(format="x")), "is not the manifest of a cbid"),
     "cut": (truncate, "is not JSON"),
     "cut short": (lambda path: path.write_bytes(path.read_bytes()[:100]), "is not JSON"),
     "empty": (lambda path: path.write_bytes(b""), "is not JSON"),
@@ -366,7 +376,9 @@ def test_full_disk(saved, index, tmp_path, monkeypatch, moment, new):
 
     with monkeypatch.context() as patched:
         patched.setattr(files, "_write_fully", write)
-        with pytest.raises(OSError, match="was not saved, its committed state is unchanged: No space left") as error:
+        with pytest.raises(
+            OSError, match="was not saved, its committed state is unchanged: No space left"
+        ) as error:
             index.save(target)
     assert error.value.errno == errno.ENOSPC
     assert not target.exists() if new else listing(saved) == before
@@ -402,7 +414,9 @@ except OSError as error:
 
 def test_a_limit_on_the_size_of_files(saved):
     before = listing(saved)
-    done = subprocess.run([sys.executable, "-c", LIMITED, str(saved)], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(saved)], capture_output=True, text=True, check=True
+    )
     assert "was not saved, its committed state is unchanged: File too large" in done.stdout
     assert listing(saved) == before
 
@@ -419,7 +433,8 @@ if os.geteuid() == 0:
 index = CodeIndex.open(sys.argv[1])
 print(index.search(np.zeros(3, np.uint8), 1).ids.tolist())
 index.remove(index.ids[:1])
-for act in (index.save, lambda: CodeIndex.open(sys.argv[1], writable=True), lambda: CodeIndex(8).save(sys.argv[2])):
+path, new = sys.argv[1:]
+for act in (index.save, lambda: CodeIndex.open(path, writable=True), lambda: CodeIndex(8).save(new)):
     try:
         act()
     except PermissionError as error:
@@ -476,7 +491,9 @@ def test_a_reader_that_meets_a_commit_halfway_starts_again(saved, index, monkeyp
     def map_array(*given):
         times[0] += 1
         if times[0] == 2:  # the manifest is read, its files are not yet mapped
-            index.add(np.ones((98, 3), np.uint8) * 16, labels=np.ones(98, int))  # as many as there are: a merge
+            index.add(
+                np.ones((98, 3), np.uint8) * 16, labels=np.ones(98, int)
+            )  # as many as there are: a merge
             monkeypatch.setattr(store, "map_array", real)
             index.save()
         return real(*given)

@@ -23,6 +23,8 @@ class Cells:
     def __init__(self, centres: NDArray[np.float32], weights: NDArray[np.floating] | None) -> None:
         self.centres = centres
         self.weights = weights  # (t,) or None: those under which codes are assigned to cells
+        self._twice = 2 * centres.T
+        self._squares = np.ascontiguousarray((centres**2).T)
 
     @classmethod
     def train(
@@ -86,8 +88,8 @@ class Cells:
     ) -> NDArray[np.float32]:
         """(q, n_cells): 2 sum_s w_s b_s c_s - sum_s w_s c_s^2, which is const - sum_s w_s (b_s - c_s)^2."""
         w = _relative(weights, self.centres.shape[1])
-        close = (w * values.astype(np.float32)) @ (2 * self.centres.T)
-        close -= w @ (self.centres**2).T
+        close = (w * values.astype(np.float32)) @ self._twice
+        close -= w @ self._squares
         return close
 
 

@@ -1,19 +1,19 @@
 """One search over many segments and runs: the k best so far, which also bound what is still worth finding."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cbid.search import scan
+from cbid.search.queries import Queries
 from cbid.search.segments import ANY, Segment
+from cbid.search.spans import topk_in_spans
 
 __all__ = ["Best", "search_all", "search_cells", "search_within"]
 
-# The query side for the kernels, of the queries in `rows` (all when None), with the weights of a class of the
-# stored item (ANY: one weight vector for all).
-QueriesOf = Callable[[NDArray[np.int64] | None, int], Any]
+# The query side for the kernels, with the weights of a class of the stored item (ANY: one vector for all).
+QueriesOf = Callable[[int], Queries]
 
 
 class Best:
@@ -24,18 +24,12 @@ class Best:
         self.distances = np.full((n_queries, k), np.inf, dtype=np.float32)
         self.labels = np.full((n_queries, k), -1, dtype=np.int64)
 
-    def offer(
-        self,
-        rows: NDArray[np.int64] | None,
-        segment: Segment,
-        positions: NDArray[np.int64],
-        distances: NDArray[np.float32],
-    ) -> None:
-        """Merge what one scan found for the queries in ``rows`` (all when None)."""
+    def offer(self, segment: Segment, positions: NDArray[np.int64], distances: NDArray[np.float32]) -> None:
+        """Merge what one scan found, (q, up to k)."""
         found = positions[:, 0] >= 0
         if not found.any():
             return
-        rows = np.flatnonzero(found) if rows is None else rows[found]
+        rows = np.flatnonzero(found)
         positions, distances = positions[found], distances[found]
         missing = positions < 0
         ids = segment.ids[positions]
@@ -62,10 +56,9 @@ class Best:
         self.distances[rows] = np.take_along_axis(distances, order, axis=1)
         self.labels[rows] = np.take_along_axis(labels, order, axis=1)
 
-    def bound(self, rows: NDArray[np.int64] | None) -> NDArray[np.float32]:
+    def bound(self) -> NDArray[np.float32]:
         """Distances beyond which nothing is wanted: those of the k-th best."""
-        last = self.distances[:, -1]
-        return np.ascontiguousarray(last if rows is None else last[rows])
+        return np.ascontiguousarray(self.distances[:, -1])
 
 
 def search_all(
@@ -73,26 +66,23 @@ def search_all(
     segments: list[tuple[Segment, NDArray[np.uint8] | None]],
     queries_of: QueriesOf,
     *,
-    cell: int | None = None,
-    rows: NDArray[np.int64] | None = None,
     n_threads: int | None,
 ) -> None:
-    """Scan every run of ``segments`` (each with its keep mask), or only the runs of one cell."""
+    """Scan every run of ``segments`` (each with its keep mask)."""
+    k = best.ids.shape[1]
     for segment, keep in segments:
-        for start, end, _, label in segment.spans() if cell is None else segment.spans_of(cell):
-            k = min(best.ids.shape[1], end - start)
-            queries = queries_of(rows, label)
+        for start, end, _, label in segment.spans():
             positions, distances = scan.topk(
                 segment.blocks,
                 end,
-                queries,
-                k,
+                queries_of(label),
+                min(k, end - start),
                 start=start,
                 keep=None if keep is None else keep[:end],
-                bound=best.bound(rows),
+                bound=best.bound(),
                 n_threads=n_threads,
             )
-            best.offer(rows, segment, positions, distances)
+            best.offer(segment, positions, distances)
 
 
 def search_cells(
@@ -103,18 +93,32 @@ def search_cells(
     *,
     n_threads: int | None,
 ) -> None:
-    """Scan the cells of ``probes`` (q, p), each once for all that probe it, and what has no cell yet."""
-    search_all(best, segments, queries_of, cell=ANY, n_threads=n_threads)
-    if probes.size == 0:
-        return
-    # Cells that are someone's nearest come first: their codes make the bounds tight for the rest.
-    cells, first = np.unique(probes.T, return_index=True)
-    by_cell = np.argsort(probes, axis=None, kind="stable")
-    edges = np.append(np.searchsorted(probes.reshape(-1)[by_cell], cells), probes.size)
-    asking = by_cell // probes.shape[1]
-    for c in np.argsort(first):
-        rows = asking[edges[c] : edges[c + 1]]
-        search_all(best, segments, queries_of, cell=int(cells[c]), rows=rows, n_threads=n_threads)
+    """Scan, for each query, its cells of ``probes`` (q, p), and all that has no cell yet."""
+    for segment, keep in segments:
+        if segment.runs[0, 1] == ANY:
+            search_all(best, [(segment, keep)], queries_of, n_threads=n_threads)
+            continue
+        ends = np.append(segment.runs[1:, 0], len(segment))
+        for label in np.unique(segment.runs[:, 2]):
+            of_label = np.flatnonzero(segment.runs[:, 2] == label)
+            cells = segment.runs[of_label, 1]  # ascending
+            at = np.minimum(np.searchsorted(cells, probes), len(cells) - 1)
+            there = cells[at] == probes  # not every cell has codes in every segment
+            run = of_label[at[there]]
+            spans = np.stack([segment.runs[run, 0], ends[run]], axis=1)
+            edges = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
+            positions, distances = topk_in_spans(
+                segment.blocks,
+                segment.ids,
+                queries_of(int(label)),
+                best.ids.shape[1],
+                spans,
+                edges,
+                keep=keep,
+                bound=best.bound(),
+                n_threads=n_threads,
+            )
+            best.offer(segment, positions, distances)
 
 
 def search_within(
@@ -132,7 +136,7 @@ def search_within(
             offsets, positions, distances = scan.within(
                 segment.blocks,
                 end,
-                queries_of(None, label),
+                queries_of(label),
                 radius,
                 start=start,
                 keep=None if keep is None else keep[:end],

@@ -1,4 +1,4 @@
-"""The query side of one search: queries for the kernels, by rows and by class of the stored item."""
+"""The query side of one search: queries for the kernels, by class of the stored item."""
 
 import dataclasses
 
@@ -44,22 +44,13 @@ class QuerySide:
     def __len__(self) -> int:
         return len(self._queries)
 
-    def queries_of(self, rows: NDArray[np.int64] | None, label: int) -> Queries:
-        """The queries in ``rows`` (all when None) against stored items of class ``label`` (ANY: of any)."""
-        queries = self._queries
-        if self._by_class is not None and label != ANY:
-            if label not in self._made:
-                self._made[label] = dataclasses.replace(queries, weights=np.array(self._by_class[:, label]))
-            queries = self._made[label]
-        if rows is None:
-            return queries
-        weights = queries.weights
-        return dataclasses.replace(
-            queries,
-            codes=None if queries.codes is None else queries.codes[rows],
-            values=None if queries.values is None else queries.values[rows],
-            weights=weights[rows] if weights is not None and weights.ndim == 2 else weights,
-        )
+    def queries_of(self, label: int) -> Queries:
+        """The queries against stored items of class ``label`` (ANY: of any)."""
+        if self._by_class is None or label == ANY:
+            return self._queries
+        if label not in self._made:
+            self._made[label] = dataclasses.replace(self._queries, weights=np.array(self._by_class[:, label]))
+        return self._made[label]
 
     def values(self) -> NDArray[np.floating] | NDArray[np.int8]:
         """Bits in -1/+1, or soft bits between: (q, t)."""

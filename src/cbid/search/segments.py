@@ -100,15 +100,6 @@ class Segment:
         ends = [*self.runs[1:, 0].tolist(), len(self)]
         return [(start, end, cell, label) for (start, cell, label), end in zip(self.runs.tolist(), ends)]
 
-    def spans_of(self, cell: int) -> list[tuple[int, int, int, int]]:
-        """Runs of one cell, found by bisection: there can be thousands."""
-        first, last = np.searchsorted(self.runs[:, 1], [cell, cell + 1])
-        ends = np.append(self.runs[first + 1 : last + 1, 0], len(self))
-        return [
-            (start, int(end), c, label)
-            for (start, c, label), end in zip(self.runs[first:last].tolist(), ends)
-        ]
-
     def positions_of(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Where ``ids`` (sorted, distinct) live here: (their places in ``ids``, their positions here).
 
