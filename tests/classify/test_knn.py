@@ -53,7 +53,9 @@ def test_equal_to_scikit_learn(bits, weights, bit_weights):
     X, X_test, y = bits
     ours = CodeKNeighborsClassifier(5, weights=weights, bit_weights=bit_weights).fit(X, y)
     scale = np.sqrt(np.ones(48) if bit_weights is None else bit_weights) / 2
-    theirs = KNeighborsClassifier(5, weights=weights, metric="sqeuclidean", algorithm="brute").fit(X * scale, y)
+    theirs = KNeighborsClassifier(5, weights=weights, metric="sqeuclidean", algorithm="brute").fit(
+        X * scale, y
+    )
     d_ours, near = ours.kneighbors(X_test)
     d_theirs, _ = theirs.kneighbors(X_test * scale)
     np.testing.assert_allclose(d_ours, d_theirs, rtol=1e-5, atol=1e-5)
@@ -99,7 +101,9 @@ def test_weights_per_class_of_the_training_item():
     model = CodeKNeighborsClassifier(1, bit_weights=[[3, 1], [3, 1]]).fit(X, y)
     assert model.predict([[1, -1]]).tolist() == ["b"]
     assert model.kneighbors([[1, -1]], 2)[0].tolist() == [[1, 3]]
-    assert CodeKNeighborsClassifier(1).fit(X, y).predict([[1, -1]]).tolist() == ["a"]  # equally far: smaller row
+    assert CodeKNeighborsClassifier(1).fit(X, y).predict([[1, -1]]).tolist() == [
+        "a"
+    ]  # equally far: smaller row
 
 
 def test_the_nearest_decides_where_classes_tie():
@@ -138,9 +142,17 @@ def test_neighbours_of_the_training_items_leave_themselves_out():
 BAD = {
     "n_neighbors": ({"n_neighbors": 0}, ValueError, "n_neighbors is 0; an integer >= 1"),
     "weights": ({"weights": "squared"}, ValueError, "weights is 'squared'; 'uniform' or 'distance'"),
-    "packed and coder": ({"packed": True, "coder": SignCoder()}, ValueError, "packed is True and coder is given"),
+    "packed and coder": (
+        {"packed": True, "coder": SignCoder()},
+        ValueError,
+        "packed is True and coder is given",
+    ),
     "n_bits": ({"n_bits": 3}, ValueError, "n_bits is 3 and packed is False"),
-    "bit_weights text": ({"bit_weights": "best"}, ValueError, "bit_weights is 'best'; 'auto', None or an array"),
+    "bit_weights text": (
+        {"bit_weights": "best"},
+        ValueError,
+        "bit_weights is 'best'; 'auto', None or an array",
+    ),
     "bit_weights shape": ({"bit_weights": [1, 2]}, ValueError, r"weights has shape \(2,\)"),
     "bit_weights sign": ({"bit_weights": [-1, 1, 1]}, ValueError, "weights has negative"),
     "bit_weights columns": ({"bit_weights": np.ones((3, 3))}, ValueError, "has 3 columns; y has 2 classes"),

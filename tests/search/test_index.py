@@ -116,6 +116,8 @@ def test_filters(n_wanted, n_queries, by_class):
     for wanted, keep in (
         ({"labels": 4}, labels == 4),
         ({"labels": [1, 2, 3, 5, 7, 8, 99]}, np.isin(labels, [1, 2, 3, 5, 7, 8])),
+        ({"labels": [0, 2, 4, 6, 8]}, labels % 2 == 0),
+        ({"labels": [0, 1, 2]}, labels < 3),
         ({"among": among}, np.isin(ids, among)),
         ({"among": among, "labels": [0, 1]}, np.isin(ids, among) & (labels < 2)),
         ({"labels": 99}, np.zeros(1000, dtype=bool)),

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+from tests.search.reference import distances, nearest, random_codes
 
 from cbid.search import CodeIndex, levels
 from cbid.search.ivf import Cells
-from tests.search.reference import distances, nearest, random_codes
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def test_recall_grows_with_probes_and_all_cells_are_exact(data):
 
 @pytest.mark.parametrize("n_queries", [1, 3, 100])
 def test_what_is_found_is_the_nearest_in_the_probed_cells(data, n_queries):
-    """By brute force over the codes of those cells; also with codes removed, filters, and weights per query."""
+    """By brute force over the codes of those cells; with codes removed, filters, and weights per query."""
     codes, queries, weights = data
     rng = np.random.default_rng(1)
     queries = queries[:n_queries]
@@ -60,7 +60,11 @@ def test_what_is_found_is_the_nearest_in_the_probed_cells(data, n_queries):
         bits = 2.0 * np.unpackbits(queries, axis=1) - 1
         probed = cells.nearest(bits, 3, used)
         table = distances(codes, queries, 48, used)
-        for wanted, keep in (({}, np.ones(6000, bool)), ({"labels": 1}, labels == 1), ({"among": ids[::2]}, None)):
+        for wanted, keep in (
+            ({}, np.ones(6000, bool)),
+            ({"labels": 1}, labels == 1),
+            ({"among": ids[::2]}, None),
+        ):
             keep = np.isin(ids, ids[::2]) if keep is None else keep
             matches = index.search(queries, 25, weights=given, **wanted)
             for row in range(n_queries):

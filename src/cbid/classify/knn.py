@@ -26,8 +26,8 @@ class CodeKNeighborsClassifier(ClassifierMixin, BaseEstimator):
         One vote a neighbour, or 1 / distance each (neighbours at distance 0, if any, then vote alone). Where
         classes tie, that of the nearest neighbour wins.
     coder : estimator with ``fit`` and ``encode``, optional
-        Fitted here on X and y; X are then vectors. Without one, X are the bits themselves: set where positive,
-        so 0/1, -1/+1 (what a coder's ``transform`` gives, in a Pipeline) and real-valued projections all do.
+        Fitted here on X and y; X are then vectors. Without one, X are the bits themselves, set where
+        positive: 0/1, -1/+1 (what a coder's ``transform`` gives, in a Pipeline) and real-valued projections all do.
     packed : bool, default False
         Without a coder: X are packed codes, uint8, (n, ceil(n_bits/8)).
     n_bits : int, optional
@@ -81,15 +81,15 @@ class CodeKNeighborsClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError("packed is True and coder is given; a coder takes vectors, not codes")
         if self.n_bits is not None and not self.packed:
             raise ValueError(f"n_bits is {self.n_bits} and packed is False; n_bits belongs to packed codes")
-        X, y = validate_data(self, X, y, dtype=self._dtype())
+        rows, y = validate_data(self, X, y, dtype=self._dtype())
         check_classification_targets(y)
         self.classes_, classes = np.unique(y, return_inverse=True)
         if self.coder is not None:
-            self.coder_ = clone(self.coder).fit(X, y)
-        codes = self._encoded(X)
-        self._n_bits = self._count_bits(X)
+            self.coder_ = clone(self.coder).fit(rows, y)
+        codes = self._encoded(rows)
+        n_bits = self._count_bits(rows)
         bit_weights = self._bit_weights()
-        self.index_ = CodeIndex(self._n_bits, bit_weights, n_threads=effective_n_jobs(self.n_jobs))
+        self.index_ = CodeIndex(n_bits, bit_weights, n_threads=effective_n_jobs(self.n_jobs))
         self.index_.add(codes, labels=classes)
         return self
 

@@ -12,7 +12,7 @@ from cbid.search._tables import exact_distance, make_tables
 
 __all__ = ["scan_spans"]
 
-CHUNK = 64  # blocks: few, as the k-th best distance falls quickly in the nearest cells
+MOST_BLOCKS = 128  # of a chunk; the first ones are small, so that the k-th best distance falls early
 
 
 @compiled
@@ -36,16 +36,17 @@ def scan_spans(
     """
     n_queries, k = distances.shape
     tables = make_tables(if_zero, if_one)
-    candidates = np.empty((GROUP, 32 * CHUNK), np.int32)
+    candidates = np.empty((GROUP, 32 * MOST_BLOCKS), np.int32)
     counts = np.zeros(GROUP, np.int64)
     distances[:] = np.inf
     positions[:] = -1
     for i in range(n_queries):
-        wide = not simd
+        wide, done = not simd, 0
         for s in range(edges[i], edges[i + 1]):
             start, stop = spans[s, 0], spans[s, 1]
-            for first in range(start // 32, (stop + 31) // 32, CHUNK):
-                last = min(first + CHUNK, (stop + 31) // 32)
+            first, end = start // 32, (stop + 31) // 32
+            while first < end:
+                last = min(first + min(max(done // 2, 4, (k + 31) // 32), MOST_BLOCKS), end)
                 _candidates_of_group(
                     blocks, first, last, tables, i, 1, thresholds, wide, simd, candidates, counts
                 )
@@ -64,6 +65,8 @@ def scan_spans(
                         above = np.nextafter(distances[i, k - 1], np.float32(np.inf))
                         thresholds[i] = min(thresholds[i], above)
                 wide = wide or wrong > WRONG_SHARE * 32 * (last - first)
+                done += last - first
+                first = last
 
 
 @compiled

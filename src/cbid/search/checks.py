@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cbid.codes import check_codes, check_weights, n_bytes
 
-__all__ = ["as_codes", "as_count", "as_ids", "as_radius", "as_weights"]
+__all__ = ["LARGEST_ID", "as_codes", "as_count", "as_ids", "as_radius", "as_weights", "sorted_distinct"]
 
 LARGEST_ID = np.iinfo(np.int64).max
 
@@ -54,6 +54,11 @@ def as_ids(ids: ArrayLike, name: str = "ids") -> NDArray[np.int64]:
                 "(-1 stands for a missing match)"
             )
     return np.ascontiguousarray(array, dtype=np.int64)
+
+
+def sorted_distinct(ids: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Ids ascending and without repetition; what is so already is not sorted again."""
+    return ids if np.all(ids[1:] > ids[:-1]) else np.unique(ids)
 
 
 def as_weights(weights: ArrayLike, n_bits: int) -> NDArray[np.float64]:

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cbid.codes import n_bytes
 from cbid.search.blocks import from_blocks
-from cbid.search.checks import LARGEST_ID, as_codes, as_ids
+from cbid.search.checks import LARGEST_ID, as_codes, as_ids, sorted_distinct
 from cbid.search.errors import UnknownIdError
 from cbid.search.levels import Levels
 from cbid.search.segments import Rows, Segment
@@ -109,7 +109,7 @@ class Collection:
             vocabulary, label_codes = self._new_labels(labels, n)
             if n == 0:
                 return new_ids
-            self._levels.add(Rows(checked.copy(), new_ids.copy(), label_codes))
+            self._levels.add(Rows(checked, new_ids, label_codes))
             self._state.vocabulary = vocabulary
             self._state.next_id = max(self._state.next_id, int(new_ids.max()) + 1)
             self._dirty = True
@@ -166,7 +166,7 @@ class Collection:
 
     def remove(self, ids: ArrayLike) -> None:
         """Remove ids, all of which must be stored."""
-        wanted = np.unique(as_ids(ids))
+        wanted = sorted_distinct(as_ids(ids))
         with self._mutex:
             _all_known(wanted, self._levels.holding(wanted))
             if len(wanted):

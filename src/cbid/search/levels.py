@@ -25,6 +25,7 @@ class Levels:
         self.by_class = by_class
         self.cells = cells  # once trained, every sealed segment is ordered by cell
         self.sealed = list(segments)
+        self._settled = False  # whether nothing has changed since the last merge
         self._tail: list[Rows] = []
         self._tail_ids: set[int] = set()  # bounded by TAIL
         self._tail_segment: Segment | None = None  # the tail as readers see it, until the next addition
@@ -34,10 +35,12 @@ class Levels:
 
     def add(self, rows: Rows) -> None:
         """Take rows (n > 0) whose ids are new."""
+        self._settled = False
         if len(rows.ids) >= TAIL:
             self.sealed.append(self._built([rows]))
         else:
-            self._tail.append(rows)
+            # The caller's arrays may change later.
+            self._tail.append(rows._replace(codes=rows.codes.copy(), ids=rows.ids.copy()))
             self._tail_ids.update(rows.ids.tolist())
             self._tail_segment = None
             if len(self._tail_ids) >= TAIL:
@@ -48,11 +51,14 @@ class Levels:
     def seal(self) -> None:
         """Make the tail a segment."""
         if self._tail:
+            self._settled = False
             self.sealed.append(self._view_of_tail() if self.cells is None else self._built(self._tail))
             self._tail, self._tail_ids, self._tail_segment = [], set(), None
 
     def merge(self) -> None:
         """Restore geometric sizes, and rewrite segments of which more than half was removed."""
+        if self._settled:
+            return
         self.sealed = [segment for segment in self.sealed if segment.n_live]
         large = [segment for segment in self.sealed if segment.n_live > LARGEST_MERGE]
         small = [segment for segment in self.sealed if segment.n_live <= LARGEST_MERGE]
@@ -61,13 +67,16 @@ class Levels:
         smaller_together = sizes.sum() - np.cumsum(sizes)
         crowded = np.flatnonzero(sizes <= smaller_together)
         first = int(crowded[0]) if len(crowded) else len(small)
+        while first < len(small) and sizes[first:].sum() > LARGEST_MERGE:
+            first += 1
         kept, joined = small[:first], small[first:]
-        if joined:
-            kept.append(self._built([segment.rows() for segment in joined]))
+        if len(joined) > 1:
+            joined = [self._built([segment.rows() for segment in joined])]
         self.sealed = [
             self._built([segment.rows()]) if 2 * segment.n_live < len(segment) else segment
-            for segment in [*large, *kept]
+            for segment in [*large, *kept, *joined]
         ]
+        self._settled = True
 
     def readable(self) -> list[Segment]:
         """All segments, largest first: the first scan then gives the tightest bound for the rest."""
@@ -89,6 +98,7 @@ class Levels:
 
     def remove(self, ids: NDArray[np.int64]) -> None:
         """Remove ids (sorted, distinct, all stored)."""
+        self._settled = False
         self.seal()
         for segment in self.sealed:
             segment.remove(segment.positions_of(ids)[1])

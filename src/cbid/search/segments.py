@@ -113,7 +113,9 @@ class Segment:
             if first >= last:
                 continue
             run, wanted = self.ids[start:end], ids[first:last]
-            if len(wanted) <= len(run):
+            if run[-1] - run[0] == len(run) - 1:  # no gaps, as when the index gave the ids itself
+                place, position = np.arange(len(wanted)), wanted - run[0]
+            elif len(wanted) <= len(run):
                 at = np.searchsorted(run, wanted)
                 hit = run[np.minimum(at, len(run) - 1)] == wanted
                 place, position = np.flatnonzero(hit), at[hit]
