@@ -12,16 +12,17 @@ def distances(codes, queries, n_bits, weights=None, classes=None):
 
     ``weights``: None, (t,), (q, t), or with ``classes`` (n,), the column of each stored code, (t, n_classes).
     """
-    stored = np.unpackbits(codes, axis=1, count=n_bits).astype(bool)  # (n, t)
-    asked = np.unpackbits(queries, axis=1, count=n_bits).astype(bool)  # (q, t)
-    differ = (stored[None] != asked[:, None]).astype(np.float64)  # (q, n, t)
-    if weights is None:
-        table = differ.sum(axis=2)
-    elif classes is not None:
-        table = np.einsum("qnt,tn->qn", differ, np.asarray(weights)[:, classes])
-    else:
-        table = np.einsum("qnt,qt->qn", differ, np.broadcast_to(weights, (len(asked), n_bits)))
-    return table.astype(np.float32)
+    stored = np.unpackbits(codes, axis=1, count=n_bits).astype(np.float64)  # (n, t)
+    asked = np.unpackbits(queries, axis=1, count=n_bits).astype(np.float64)  # (q, t)
+    if classes is not None:
+        table = np.zeros((len(asked), len(stored)))
+        for c in np.unique(classes):
+            table[:, classes == c] = distances(
+                codes[classes == c], queries, n_bits, np.asarray(weights)[:, c]
+            )
+        return table.astype(np.float32)
+    w = np.ones(n_bits) if weights is None else np.asarray(weights, dtype=np.float64)
+    return ((w * asked) @ (1 - stored).T + (w * (1 - asked)) @ stored.T).astype(np.float32)
 
 
 def nearest(ids, table, k):

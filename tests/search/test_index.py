@@ -56,6 +56,31 @@ def test_search_equals_brute_force(data):
             )
 
 
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n_bits=st.integers(1, 4096),
+    n=st.integers(0, 5000),
+    k=st.integers(1, 6000),
+    scale=st.sampled_from([0, 2.0**-90, 1, 2.0**100]),
+    distinct=st.integers(1, 5000),
+)
+def test_large_cases_and_a_mask_over_all_bits(seed, n_bits, n, k, scale, distinct):
+    """Also k above n, weights of zero, huge and tiny, many duplicates; XOR with one mask changes nothing."""
+    rng = np.random.default_rng(seed)
+    codes = random_codes(rng, distinct, n_bits)[rng.integers(0, distinct, n)]
+    queries, mask = random_codes(rng, 3, n_bits), random_codes(rng, 1, n_bits)
+    weights = scale * rng.integers(1, 9, n_bits) / 4
+    index, masked = CodeIndex(n_bits, weights), CodeIndex(n_bits, weights)
+    index.add(codes)
+    masked.add(codes ^ mask)
+    matches, same = index.search(queries, k), masked.search(queries ^ mask, k)
+    expected_ids, expected = nearest(np.arange(n), distances(codes, queries, n_bits, weights), k)
+    for found in (matches, same):
+        np.testing.assert_array_equal(found.ids, expected_ids)
+        np.testing.assert_array_equal(found.distances, expected)
+
+
 @pytest.mark.parametrize("cells", [None, 4])
 def test_weights_per_class_of_the_stored_item(cells):
     rng = np.random.default_rng(0)
@@ -122,6 +147,10 @@ def test_filters(n_wanted, n_queries, by_class):
         ({"among": among, "labels": [0, 1]}, np.isin(ids, among) & (labels < 2)),
         ({"labels": 99}, np.zeros(1000, dtype=bool)),
         ({"among": []}, np.zeros(1000, dtype=bool)),
+        (
+            {"among": set(ids[:40].tolist()), "labels": {5, 6}},
+            np.isin(labels, [5, 6]) & (np.arange(1000) < 40),
+        ),
     ):
         keep = keep & live
         matches = index.search(queries, 20, **wanted)

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -178,6 +179,26 @@ def test_a_writer_forgotten_without_closing_lets_go(saved):
     CodeIndex.open(saved, writable=True).close()
 
 
+def test_a_forked_child_neither_ends_nor_keeps_the_lock(saved):
+    writer = CodeIndex.open(saved, writable=True)
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        writer.close()
+        del writer
+        os.write(writing, b"x")
+        signal.pause()
+    os.read(reading, 1)
+    with pytest.raises(IndexLockedError):
+        CodeIndex.open(saved, writable=True)
+    writer.close()
+    CodeIndex.open(saved, writable=True).close()
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    os.close(reading)
+    os.close(writing)
+
+
 def test_save_elsewhere_is_a_copy(saved, index, tmp_path):
     opened = CodeIndex.open(saved)
     opened.remove(0)
@@ -293,6 +314,9 @@ def test_altered_bulk_data_is_found_by_verify(saved, name):
     flip_a_bit(path)
     with pytest.raises(IndexCorruptError, match=f"{name}.npy is not as it was committed"):
         CodeIndex.open(saved).verify()
+    with pytest.raises(IndexCorruptError, match="its checksum differs"):
+        CodeIndex.open(saved, writable=True, verify=True)
+    CodeIndex.open(saved, writable=True).close()
     path.unlink()
     with pytest.raises(IndexCorruptError, match=f"{name}.npy is missing"):
         opened.verify()

@@ -27,7 +27,7 @@ class CodeKNeighborsClassifier(ClassifierMixin, BaseEstimator):
         classes tie, that of the nearest neighbour wins.
     coder : estimator with ``fit`` and ``encode``, optional
         Fitted here on X and y; X are then vectors. Without one, X are the bits themselves, set where
-        positive: 0/1, -1/+1 (what a coder's ``transform`` gives, in a Pipeline) and real-valued projections all do.
+        positive: 0/1, -1/+1 (what a coder's ``transform`` gives, in a Pipeline) and projections all do.
     packed : bool, default False
         Without a coder: X are packed codes, uint8, (n, ceil(n_bits/8)).
     n_bits : int, optional

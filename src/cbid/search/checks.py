@@ -1,6 +1,7 @@
 """Checks of what callers hand to the index: messages name the argument, what came and what is accepted."""
 
 import operator
+from collections.abc import Set
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,8 +38,8 @@ def as_codes(codes: ArrayLike, n_bits: int) -> NDArray[np.uint8]:
 
 
 def as_ids(ids: ArrayLike, name: str = "ids") -> NDArray[np.int64]:
-    """Ids (n,) as int64; one id may come as a scalar."""
-    array = np.asarray(ids)
+    """Ids (n,) as int64; one id may come as a scalar, several also as a set."""
+    array = np.asarray(list(ids) if isinstance(ids, Set) else ids)
     if array.size == 0:
         array = array.astype(np.int64)
     if array.dtype.kind not in "iu":

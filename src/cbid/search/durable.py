@@ -31,13 +31,18 @@ class Durable(Collection):
 
     @classmethod
     def open(
-        cls, path: str | os.PathLike[str], *, writable: bool = False, n_threads: int | None = None
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        writable: bool = False,
+        verify: bool = False,
+        n_threads: int | None = None,
     ) -> Self:
         """Map an index that `save` has written; nothing is read until it is needed.
 
         ``writable=True`` takes the writer lock and holds it until `close`. Otherwise changes stay in this
         process until `save`, which takes the lock for the moment of the commit, and refuses if another writer
-        has committed since. Sizes and the manifest are always checked; see `verify` for the rest.
+        has committed since. Sizes and the manifest are always checked, ``verify=True`` reads and checks all.
         """
         directory = Path(path)
         store = Store(directory)
@@ -50,6 +55,8 @@ class Durable(Collection):
                 raise PermissionError(error.errno, f"{directory} cannot be opened for writing") from error
         try:
             state = store.read()
+            if verify:
+                store.verify()
         except BaseException:
             if lock is not None:
                 lock.release()

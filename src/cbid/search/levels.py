@@ -60,23 +60,23 @@ class Levels:
         if self._settled:
             return
         self.sealed = [segment for segment in self.sealed if segment.n_live]
-        large = [segment for segment in self.sealed if segment.n_live > LARGEST_MERGE]
+        while len(joined := self._crowded()) > 1:
+            whole = self._built([segment.rows() for segment in joined])
+            self.sealed = [segment for segment in self.sealed if segment not in joined] + [whole]
+        self.sealed = [
+            self._built([segment.rows()]) if 2 * segment.n_live < len(segment) else segment
+            for segment in self.sealed
+        ]
+        self._settled = True
+
+    def _crowded(self) -> list[Segment]:
+        """The segments to join: the largest that is no larger than the smaller ones together, and these."""
         small = [segment for segment in self.sealed if segment.n_live <= LARGEST_MERGE]
         small.sort(key=lambda segment: -segment.n_live)
         sizes = np.array([segment.n_live for segment in small], dtype=np.int64)
         smaller_together = sizes.sum() - np.cumsum(sizes)
-        crowded = np.flatnonzero(sizes <= smaller_together)
-        first = int(crowded[0]) if len(crowded) else len(small)
-        while first < len(small) and sizes[first:].sum() > LARGEST_MERGE:
-            first += 1
-        kept, joined = small[:first], small[first:]
-        if len(joined) > 1:
-            joined = [self._built([segment.rows() for segment in joined])]
-        self.sealed = [
-            self._built([segment.rows()]) if 2 * segment.n_live < len(segment) else segment
-            for segment in [*large, *kept, *joined]
-        ]
-        self._settled = True
+        joins = (sizes <= smaller_together) & (sizes + smaller_together <= LARGEST_MERGE)
+        return small[int(np.argmax(joins)) :] if joins.any() else []
 
     def readable(self) -> list[Segment]:
         """All segments, largest first: the first scan then gives the tightest bound for the rest."""

@@ -34,8 +34,17 @@ class WriterLock:
             except FileNotFoundError:
                 pass
             os.close(descriptor)
-        self._close = weakref.finalize(self, os.close, descriptor)
+        self._close = weakref.finalize(self, _let_go, descriptor, os.getpid())
 
     def release(self) -> None:
         """Let others write; harmless when already released."""
         self._close()
+
+
+def _let_go(descriptor: int, owner: int) -> None:
+    import fcntl
+
+    # A forked child shares the lock: its copy must not keep the lock when the owner lets go, nor end it.
+    if os.getpid() == owner:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    os.close(descriptor)

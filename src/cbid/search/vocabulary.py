@@ -1,5 +1,6 @@
 """Labels as small integers: the index stores one label code a stored item and one vocabulary."""
 
+from collections.abc import Set
 from typing import Any
 
 import numpy as np
@@ -74,9 +75,7 @@ class Vocabulary:
 
 
 def _checked(labels: ArrayLike, name: str) -> tuple[NDArray[Any], str]:
-    array = np.asarray(labels)
-    if array.ndim == 0:
-        array = array[None]
+    array = np.atleast_1d(np.asarray(list(labels) if isinstance(labels, Set) else labels))
     if array.ndim != 1:
         raise ValueError(f"{name} has shape {array.shape}; one label a code, (n,), is accepted")
     if len(array) == 0:
