@@ -59,7 +59,10 @@ def as_ids(ids: ArrayLike, name: str = "ids") -> NDArray[np.int64]:
 
 def sorted_distinct(ids: NDArray[np.int64]) -> NDArray[np.int64]:
     """Ids ascending and without repetition; what is so already is not sorted again."""
-    return ids if np.all(ids[1:] > ids[:-1]) else np.unique(ids)
+    if np.all(ids[1:] > ids[:-1]):
+        return ids
+    ids = np.sort(ids)
+    return ids[np.concatenate([[True], ids[1:] != ids[:-1]])]
 
 
 def as_weights(weights: ArrayLike, n_bits: int) -> NDArray[np.float64]:

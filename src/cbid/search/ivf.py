@@ -14,7 +14,7 @@ __all__ = ["CODES_PER_CELL", "SAMPLE_PER_CELL", "Cells"]
 
 CODES_PER_CELL = 40  # k-means below about this many is noise
 SAMPLE_PER_CELL = 64  # more hardly moves the recall, and takes longer
-_CHUNK = 16384  # codes whose scores against all cells are held at once
+_CHUNK = 2048  # codes whose scores against all cells are held at once: they stay in the cache
 
 
 class Cells:

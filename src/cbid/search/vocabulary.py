@@ -44,7 +44,7 @@ class Vocabulary:
     def extended(self, labels: ArrayLike) -> tuple["Vocabulary", NDArray[np.int64]]:
         """A vocabulary with the new ones of ``labels`` added, and the codes of ``labels``."""
         array, kind = self._same_kind(labels)
-        distinct, inverse = np.unique(array, return_inverse=True)
+        distinct, inverse = _distinct(array)
         new = [value for value in distinct.tolist() if value not in self._place]
         if new and self.closed:
             raise ValueError(
@@ -53,7 +53,7 @@ class Vocabulary:
             )
         grown = Vocabulary(kind, [*self.values, *new], closed=self.closed) if new else self
         codes = np.array([grown._place[value] for value in distinct.tolist()], dtype=np.int64)
-        return grown, codes[inverse.reshape(-1)]
+        return grown, codes[inverse]
 
     def codes_of(self, labels: ArrayLike) -> NDArray[np.int64]:
         """Codes of the labels of a filter; a label that no stored item ever had simply matches nothing."""
@@ -72,6 +72,18 @@ class Vocabulary:
         if kind != self.kind and len(array):
             raise TypeError(f"labels has values of kind {kind}; this index holds labels of kind {self.kind}")
         return array, self.kind
+
+
+def _distinct(array: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The distinct values in order, and the place of each entry among them."""
+    if array.dtype == np.int64 and len(array):
+        least, largest = int(array.min()), int(array.max())
+        if largest - least < max(len(array), 1 << 16):  # as classes usually are: counting spares the sorting
+            present = np.zeros(largest - least + 1, dtype=bool)
+            present[array - least] = True
+            return np.flatnonzero(present) + least, (np.cumsum(present) - 1)[array - least]
+    distinct, inverse = np.unique(array, return_inverse=True)
+    return distinct, inverse.reshape(-1)
 
 
 def _checked(labels: ArrayLike, name: str) -> tuple[NDArray[Any], str]:
