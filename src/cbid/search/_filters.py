@@ -41,6 +41,7 @@ __all__ = ["filter_narrow_1", "filter_narrow_4", "filter_wide_1", "filter_wide_4
 
 Bytes = NDArray[np.uint8]
 Columns = NDArray[np.int64]
+Lanes = tuple[np.uint64, np.uint64]  # a mask for each register
 Found = NDArray[np.int32]
 
 LOOK = 4  # steps between two looks at whether the blocks can be left
@@ -50,7 +51,7 @@ AHEAD = 4096  # bytes at least that a filter for one query, which waits for memo
 
 
 @compiled
-def _write(lanes: tuple[np.uint64, np.uint64], offset: int, found: Found, count: int) -> int:
+def _write(lanes: Lanes, offset: int, found: Found, count: int) -> int:
     """Append the codes whose bit is set in ``lanes``."""
     for half in range(2):
         left = lanes[half]
@@ -115,11 +116,10 @@ def filter_narrow_4(
                 break
             stop = min(stop + LOOK, steps)
         if alive:
-            at = 32 * b
-            counts[0] = _write(set_lanes(under_0), at, found[0], counts[0])
-            counts[1] = _write(set_lanes(under_1), at, found[1], counts[1])
-            counts[2] = _write(set_lanes(under_2), at, found[2], counts[2])
-            counts[3] = _write(set_lanes(under_3), at, found[3], counts[3])
+            counts[0] = _write(set_lanes(under_0), 32 * b, found[0], counts[0])
+            counts[1] = _write(set_lanes(under_1), 32 * b, found[1], counts[1])
+            counts[2] = _write(set_lanes(under_2), 32 * b, found[2], counts[2])
+            counts[3] = _write(set_lanes(under_3), 32 * b, found[3], counts[3])
 
 
 @compiled
@@ -155,8 +155,7 @@ def filter_narrow_1(
                 break
             stop = min(stop + LOOK, steps)
         if alive:
-            at = 32 * b
-            counts[0] = _write(set_lanes(passing), at, found[0], counts[0])
+            counts[0] = _write(set_lanes(passing), 32 * b, found[0], counts[0])
 
 
 @compiled
@@ -221,11 +220,10 @@ def filter_wide_4(
                 break
             stop = min(stop + LOOK, steps)
         if alive:
-            at = 32 * b
-            counts[0] = _write(set_lanes16(even_under_0, odd_under_0), at, found[0], counts[0])
-            counts[1] = _write(set_lanes16(even_under_1, odd_under_1), at, found[1], counts[1])
-            counts[2] = _write(set_lanes16(even_under_2, odd_under_2), at, found[2], counts[2])
-            counts[3] = _write(set_lanes16(even_under_3, odd_under_3), at, found[3], counts[3])
+            counts[0] = _write(set_lanes16(even_under_0, odd_under_0), 32 * b, found[0], counts[0])
+            counts[1] = _write(set_lanes16(even_under_1, odd_under_1), 32 * b, found[1], counts[1])
+            counts[2] = _write(set_lanes16(even_under_2, odd_under_2), 32 * b, found[2], counts[2])
+            counts[3] = _write(set_lanes16(even_under_3, odd_under_3), 32 * b, found[3], counts[3])
 
 
 @compiled
@@ -262,5 +260,4 @@ def filter_wide_1(
                 break
             stop = min(stop + LOOK, steps)
         if alive:
-            at = 32 * b
-            counts[0] = _write(set_lanes16(even_under, odd_under), at, found[0], counts[0])
+            counts[0] = _write(set_lanes16(even_under, odd_under), 32 * b, found[0], counts[0])

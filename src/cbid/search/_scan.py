@@ -45,7 +45,7 @@ def _group_candidates(
         if room > 0.0:
             limits[slot] = wide_limit(tables, i, room) if wide else narrow_limit(tables, i, room)
             # Until there few blocks can be left.
-            check = max(check, 1 + np.searchsorted(tables.typical[i], np.float64(thresholds[i])))
+            check = max(check, 1 + int(np.searchsorted(tables.typical[i], np.float64(thresholds[i]))))
     if check == 0:
         return
     quantised = (tables.wide if wide else tables.narrow)[q : q + GROUP]
@@ -107,8 +107,8 @@ def _chunk_source(
         if ragged or copied < 0.75 * (finish - begin):
             copy_codes(blocks, first, places[:copied], scratch)
             per_step = 32 * BLOCKS
-            return np.int64(scratch.ctypes.data), (copied + per_step - 1) // per_step * BLOCKS, copied
-    return np.int64(blocks.ctypes.data) + first * 32 * blocks.shape[1], last - first, -1
+            return int(scratch.ctypes.data), (copied + per_step - 1) // per_step * BLOCKS, copied
+    return int(blocks.ctypes.data) + first * 32 * blocks.shape[1], last - first, -1
 
 
 @compiled

@@ -179,7 +179,7 @@ def _load_fields(builder: ir.IRBuilder, block: ir.Value, per_block: ir.Value, of
             loaded.append(_load(builder, address, COLUMN))
             address = builder.add(address, per_block)
         if SIX_BIT:
-            loaded = [_pick(builder, *loaded[i : i + 2], list(range(64))) for i in (0, 2)]
+            loaded = [_pick(builder, a, b, list(range(64))) for a, b in (loaded[:2], loaded[2:])]
         columns.append(_pair(builder, loaded))
     fields = _six_bit_fields(builder, *columns) if SIX_BIT else _nibbles(builder, *columns)
     out = ir.Constant(ir.ArrayType(PAIR, FIELDS), ir.Undefined)
@@ -310,8 +310,9 @@ def _set_lanes16(builder: ir.IRBuilder, even: ir.Value, odd: ir.Value) -> ir.Val
     flags = []
     for half in (0, 1):
         words = [builder.bitcast(builder.extract_value(v, half), WORDS) for v in (even, odd)]
-        set_words = [builder.icmp_unsigned("!=", w, _constant(WORDS, 0)) for w in words]
-        flags.append(_pick(builder, *set_words, [i // 2 + LANES // 2 * (i % 2) for i in range(LANES)]))
+        set_even, set_odd = (builder.icmp_unsigned("!=", w, _constant(WORDS, 0)) for w in words)
+        places = [i // 2 + LANES // 2 * (i % 2) for i in range(LANES)]
+        flags.append(_pick(builder, set_even, set_odd, places))
     return _flag_lanes(builder, flags)
 
 
