@@ -8,7 +8,7 @@ from typing import Any
 import numba
 from llvmlite import binding
 
-__all__ = ["HAS_AVX2", "compiled", "simd_wanted"]
+__all__ = ["HAS_AVX2", "HAS_VBMI", "compiled", "simd_wanted"]
 
 
 def _has(feature: str) -> bool:
@@ -20,10 +20,11 @@ def _has(feature: str) -> bool:
 
 
 HAS_AVX2 = _has("avx2")
+HAS_VBMI = _has("avx512vbmi") and _has("avx512bw")
 
 
 def simd_wanted() -> bool:
-    """Whether the AVX2 filters run: where the processor has them, unless CBID_SIMD=off."""
+    """Whether the SIMD filters run: where the processor has AVX2, unless CBID_SIMD=off."""
     setting = os.environ.get("CBID_SIMD", "auto")
     if setting not in ("auto", "off"):
         raise ValueError(f"the environment variable CBID_SIMD is {setting!r}; 'auto' or 'off' is accepted")

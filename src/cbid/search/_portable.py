@@ -1,4 +1,4 @@
-"""The filter for processors without AVX2: the quantised tables joined to tables over whole bytes."""
+"""The filter for processors without AVX2: float32 tables over whole bytes."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,31 +13,36 @@ def filter_portable(
     blocks: NDArray[np.uint8],
     first: int,
     last: int,
-    tables: NDArray[np.uint8],
-    order: NDArray[np.int64],
-    limit: int,
+    excess: NDArray[np.float64],
+    preferred: NDArray[np.uint8],
+    room: float,
     candidates: NDArray[np.int32],
 ) -> int:
-    """Codes of blocks first <= b < last whose quantised sum is below ``limit``.
+    """Codes of blocks first <= b < last whose bits other than the ``preferred`` ones cost at most ``room``.
 
-    Writes their offsets from the first block's first code to ``candidates``, in order; returns how many.
+    Writes their offsets from the first block's first code to ``candidates``, in order; returns how many. Sums
+    are rounded, so a few may cost a little more.
     """
-    columns = len(order)
-    byte_tables = np.empty((columns, 256), np.int32)
-    for c in range(columns):
-        for value in range(256):
-            byte_tables[c, value] = np.int32(tables[c, 0, value >> 4]) + np.int32(tables[c, 1, value & 15])
-    sums = np.empty(32, np.int32)
+    width = blocks.shape[1]
+    tables = np.zeros((width, 256), np.float32)  # in units of room
+    for j in range(width):
+        for s in range(8 * j, 8 * j + 8):
+            cost = np.float32(min(excess[s] / room, 2.0))
+            for value in range(256):
+                if (value >> (7 - s % 8) & 1) != preferred[s]:
+                    tables[j, value] += cost
+    limit = np.float32(1.0 + 2e-7 * (8 * width + 8))
+    sums = np.empty(32, np.float32)
     count = 0
     for b in range(first, last):
         sums[:] = 0
-        for c in range(columns):
-            table = byte_tables[c]
-            column = blocks[b, order[c]]
+        for j in range(width):
+            table = tables[j]
+            column = blocks[b, j]
             for lane in range(32):
                 sums[lane] += table[column[lane]]
         for lane in range(32):
-            if sums[lane] < limit:
+            if sums[lane] <= limit:
                 candidates[count] = (b - first) * 32 + lane
                 count += 1
     return count

@@ -1,13 +1,15 @@
-"""Per-query tables over the 16 values of a nibble (4 bits): exact costs, and their 8-bit lower bounds.
+"""Per-query tables: the exact costs of nibbles, and the 8-bit lower bounds that the SIMD filters add.
 
-The exact distance of a code is the sum of 2 ceil(t/8) entries of a float64 table, rounded once to float32.
-The filters add floor-quantised entries floor(scale (c - least c of the nibble)) instead: never above scale
-times the distance (less `base`, the sum of the least entries), so a code whose sum passes a limit cannot be
-wanted.
+The exact distance of a code is a sum of entries of a float64 table over its nibbles, rounded once to float32.
+
+For the filters a distance is written base + sum_s excess_s [bit s is not the preferred one]: base is what the
+cheaper value of every bit costs, excess how much the other one costs more. The bits of some byte columns make
+four *fields* (see `_vectors`), each with a table floor(scale * excess of the field's value). Floors never add
+up to more than scale times the excess of the code, so a code whose sum reaches a limit cannot be wanted.
 
 Two quantisations: *narrow*, scaled so that the limit sits just under saturation of 8-bit sums; *wide*, scaled
-so that the 4 nibbles of a pair of bytes just fit 8 bits, those sums then added in 16 bits. Wide costs a
-quarter more to scan and is far sharper for long codes.
+so that the four fields of a step just fit 8 bits, those sums then added in 16 bits. Wide costs more to scan
+and is far sharper for long codes.
 """
 
 from typing import NamedTuple
@@ -16,165 +18,203 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.search._compile import compiled
+from cbid.search._vectors import COLUMNS, ENTRIES, FIELDS, SIX_BIT
 
-__all__ = ["Tables", "exact_distance", "limits", "make_tables", "quantise_narrow"]
+__all__ = ["Tables", "exact_distance", "make_tables", "narrow_limit", "room_below", "wide_limit"]
 
 Floats = NDArray[np.float64]
+Columns = NDArray[np.int64]
 
 NARROW_ALL = 255  # limits that every code passes
 WIDE_ALL = 65535
 
 
 class Tables(NamedTuple):
-    """Tables of q queries; byte columns of the quantised ones stand in scan order (`order`), padded to
-    pairs."""
+    """Tables of q queries. A step takes COLUMNS byte columns, in the order of `columns`, and has FIELDS
+    fields."""
 
     exact: Floats  # (q, bytes, 2, 16): half 0 is the high nibble, bits 0..3 of the byte
-    base: Floats  # (q,) sum of the least entries
-    unit: Floats  # (q,) the one value that all costs are, or 0: sums of multiples of it lose nothing
-    order: NDArray[np.int64]  # (columns,) byte columns as they are scanned
-    typical: Floats  # (q, columns) nearly every random code costs more than this in the columns up to here
-    narrow: NDArray[np.uint8]  # (q + 3, columns, 2, 16), made anew as the limit falls
+    base: Floats  # (q,)
+    excess: Floats  # (q, 8 bytes), zero for padding bits
+    preferred: NDArray[np.uint8]  # (q, 8 bytes)
+    unit: Floats  # (q,) the one value that every excess is, or 0: sums of multiples of it lose nothing
+    columns: Columns  # (COLUMNS steps,) byte columns in scan order; past the last one padding, `bytes`
+    offsets: Columns  # (COLUMNS steps,) where they lie in a block; padding lies on column 0
+    typical: Floats  # (q, steps) nearly every random code costs more than this in the steps up to here
+    narrow: NDArray[np.uint8]  # (q + 3, steps, FIELDS, ENTRIES), made anew as the threshold falls
     narrow_scale: Floats  # (q,)
-    wide: NDArray[np.uint8]  # (q + 3, columns, 2, 16), made once
+    wide: NDArray[np.uint8]  # (q + 3, steps, FIELDS, ENTRIES), made at the first use
     wide_scale: Floats  # (q,)
 
 
 @compiled
 def make_tables(if_zero: Floats, if_one: Floats) -> Tables:
-    """Tables from the costs (q, t) of a stored 0 and a stored 1; the narrow ones are left blank (all
-    zero)."""
+    """Tables from the costs (q, t) of a stored 0 and a stored 1; the quantised ones are still blank."""
     n_queries, n_bits = if_zero.shape
     width = (n_bits + 7) // 8
-    columns = width + width % 2
     exact = np.zeros((n_queries, width, 2, 16))
     base = np.zeros(n_queries)
+    excess = np.zeros((n_queries, 8 * width))
+    preferred = np.zeros((n_queries, 8 * width), np.uint8)
     unit = np.zeros(n_queries)
-    weight = np.zeros(columns)
     for q in range(n_queries):
         flat = True
         for s in range(n_bits):
-            for cost in (if_zero[q, s], if_one[q, s]):
-                if cost > 0.0:
-                    if unit[q] == 0.0:
-                        unit[q] = cost
-                    flat = flat and cost == unit[q]
+            zero, one = if_zero[q, s], if_one[q, s]
+            base[q] += min(zero, one)
+            excess[q, s] = abs(one - zero)
+            preferred[q, s] = one < zero
+            if zero != one:
+                if unit[q] == 0.0:
+                    unit[q] = excess[q, s]
+                flat = flat and excess[q, s] == unit[q]
+            table = exact[q, s // 8, s % 8 // 4]
+            for value in range(16):
+                # Always in the order of the bits, so that equal sets of differing bits cost the same.
+                table[value] += one if value >> (3 - s % 4) & 1 else zero
         if not flat:
             unit[q] = 0.0
-        for j in range(width):
-            for half in range(2):
-                table = exact[q, j, half]
-                for i in range(4):
-                    s = 8 * j + 4 * half + i
-                    if s < n_bits:
-                        for value in range(16):
-                            # Always in the order of the bits, so that equal sets of differing bits cost
-                            # equally.
-                            table[value] += if_one[q, s] if value >> (3 - i) & 1 else if_zero[q, s]
-                base[q] += table.min()
-                weight[j] += table.max() - table.min()
-    order = _column_order(weight, width)
 
-    typical = np.empty((n_queries, columns))
-    wide = np.zeros((n_queries + 3, columns, 2, 16), np.uint8)
-    wide_scale = np.zeros(n_queries)
+    columns = _column_order(excess)
+    steps = len(columns) // COLUMNS
+    offsets = np.where(columns < width, 32 * columns, 0)
+    typical = np.empty((n_queries, steps))
     for q in range(n_queries):
-        mean = variance = total = pair = largest_pair = 0.0
-        for c in range(columns):
-            j = order[c]
-            if c % 2 == 0:
-                pair = 0.0
-            if j < width:
-                for half in range(2):
-                    table = exact[q, j, half]
-                    mean += table.mean()
-                    variance += table.var()
-                    pair += table.max() - table.min()
-                    total += table.max() - table.min()
-            largest_pair = max(largest_pair, pair)
-            typical[q, c] = mean - 3.0 * np.sqrt(variance)
-        if largest_pair > 0.0:
-            wide_scale[q] = _whole(min(255.0 / largest_pair, (WIDE_ALL - 1) / total), unit[q])
-        _quantise(exact[q], order, wide_scale[q], wide[q])
-    order[order == width] = 0  # the padding column: its table is zero, so it may read any byte
-    narrow = np.zeros((n_queries + 3, columns, 2, 16), np.uint8)
-    return Tables(exact, base, unit, order, typical, narrow, np.zeros(n_queries), wide, wide_scale)
+        mean, variance = base[q], 0.0
+        for c in range(len(columns)):
+            if columns[c] < width:
+                for s in range(8 * columns[c], 8 * columns[c] + 8):
+                    mean += excess[q, s] / 2
+                    variance += excess[q, s] ** 2 / 4
+            typical[q, c // COLUMNS] = mean - 3.0 * np.sqrt(variance)
+    narrow = np.zeros((n_queries + 3, steps, FIELDS, ENTRIES), np.uint8)
+    scales = np.zeros((2, n_queries))
+    return Tables(
+        exact, base, excess, preferred, unit, columns, offsets, typical,
+        narrow, scales[0], np.zeros_like(narrow), scales[1],
+    )  # fmt: skip
 
 
 @compiled
-def _column_order(weight: Floats, width: int) -> NDArray[np.int64]:
-    """Costliest columns first where a quarter of them carries half of the cost or more; else as stored, which
-    the processor fetches faster."""
-    if width < len(weight):
-        weight[width] = -1.0  # the padding column stays last
-    order = np.argsort(-weight, kind="mergesort").astype(np.int64)
-    costliest = weight[order[: (width + 3) // 4]].sum()
-    if 2.0 * costliest < weight[:width].sum():
-        order = np.arange(len(weight))
-    return order
+def _column_order(excess: Floats) -> Columns:
+    """Costliest byte columns first where a quarter of them carries half of the cost or more; else as stored,
+    which the processor fetches faster. Padded to whole steps."""
+    width = excess.shape[1] // 8
+    cost = np.zeros(width)
+    for q in range(len(excess)):
+        for s in range(8 * width):
+            cost[s // 8] += excess[q, s]
+    columns = np.full(-(-width // COLUMNS) * COLUMNS, width)
+    costliest = np.argsort(-cost, kind="mergesort")
+    if 2.0 * cost[costliest[: (width + 3) // 4]].sum() >= cost.sum():
+        columns[:width] = costliest
+    else:
+        columns[:width] = np.arange(width)
+    return columns
 
 
 @compiled
-def limits(tables: Tables, q: int, threshold: np.float32, wide: bool) -> int:
-    """Sums strictly below the limit may belong to a code with float32 distance < threshold; 0 when none can.
-
-    Brings the narrow tables of query q up to date: when the threshold has fallen, a new scale makes use of
-    all 8 bits again.
-    """
-    if threshold == np.inf:
-        if not wide:
-            tables.narrow[q] = 0
-            tables.narrow_scale[q] = 0.0
-        return WIDE_ALL if wide else NARROW_ALL
+def room_below(tables: Tables, q: int, threshold: np.float32) -> float:
+    """What a code may cost query q above `base` and still be nearer than ``threshold``; none if not
+    positive."""
     # A float64 sum that rounds to a float32 below the threshold is at most threshold (1 - 2**-25); the last
     # term covers the rounding of the sums themselves.
-    room = threshold * (1.0 - 2.0**-25) - tables.base[q] + threshold * 1e-10
-    if room <= 0.0:
-        return 0
-    if wide:
-        return int(min(tables.wide_scale[q] * room, WIDE_ALL - 1.0)) + 1
-    if tables.narrow_scale[q] * room < 216.0:
-        quantise_narrow(tables, q, room)
+    return threshold * (1.0 - 2.0**-25) - tables.base[q] + threshold * 1e-10
+
+
+@compiled
+def narrow_limit(tables: Tables, q: int, room: float) -> int:
+    """The limit that 8-bit sums of query q stay below; a new scale where the last one wastes the range."""
+    if tables.narrow_scale[q] * room < 216.0 or room == np.inf:
+        scale = 0.0 if room == np.inf else _whole((NARROW_ALL - 1) / room, tables.unit[q])
+        if scale != tables.narrow_scale[q]:
+            tables.narrow_scale[q] = scale
+            _quantise(tables, q, scale, tables.narrow[q])
+        if scale == 0.0:
+            return NARROW_ALL
     return int(min(tables.narrow_scale[q] * room, NARROW_ALL - 1.0)) + 1
 
 
 @compiled
-def quantise_narrow(tables: Tables, q: int, room: float) -> None:
-    """Narrow tables of query q for distances up to base + room."""
-    scale = _whole((NARROW_ALL - 1) / room, tables.unit[q])
-    if scale != tables.narrow_scale[q]:
-        tables.narrow_scale[q] = scale
-        _quantise(tables.exact[q], tables.order, scale, tables.narrow[q])
+def wide_limit(tables: Tables, q: int, room: float) -> int:
+    """The limit that 16-bit sums of query q stay below."""
+    if tables.wide_scale[q] == 0.0:
+        largest = total = 0.0
+        for first in range(0, len(tables.columns), COLUMNS):
+            step = 0.0
+            for column in tables.columns[first : first + COLUMNS]:
+                step += tables.excess[q, 8 * column : 8 * column + 8].sum()
+            largest = max(largest, step)
+            total += step
+        if total > 0.0:
+            tables.wide_scale[q] = _whole(min(255.0 / largest, (WIDE_ALL - 1) / total), tables.unit[q])
+            _quantise(tables, q, tables.wide_scale[q], tables.wide[q])
+        else:
+            return WIDE_ALL
+    return int(min(tables.wide_scale[q] * room, WIDE_ALL - 1.0)) + 1
 
 
 @compiled
 def _whole(scale: float, unit: float) -> float:
-    """``scale``, lowered so that multiples of ``unit`` become whole numbers: equal weights then lose
-    nothing."""
+    """``scale``, lowered so that multiples of ``unit`` become whole numbers: equal weights lose nothing."""
     steps = np.floor(scale * unit)
-    # The factor keeps floor() from falling one short; `room` has more to spare.
+    # The factor keeps floor() from falling one short; `room_below` has more to spare.
     return scale if steps < 1.0 else steps / unit * (1.0 + 1e-12)
 
 
 @compiled
-def _quantise(exact: Floats, order: NDArray[np.int64], scale: float, out: NDArray[np.uint8]) -> None:
-    """Entries floor(scale (c - least)), capped so that the two halves of a byte together fit 8 bits."""
-    width = len(exact)
-    for c in range(width):  # past these `order` has at most a padding column, whose table stays zero
-        high, low = exact[order[c], 0], exact[order[c], 1]
-        least_high, least_low = high.min(), low.min()
-        most_high, most_low = (high.max() - least_high) * scale, (low.max() - least_low) * scale
-        cap_high = min(most_high, max(127.0, 255.0 - np.floor(most_low)))
-        cap_low = min(most_low, 255.0 - np.floor(cap_high))
-        for value in range(16):
-            out[c, 0, value] = np.uint8(min((high[value] - least_high) * scale, cap_high))
-            out[c, 1, value] = np.uint8(min((low[value] - least_low) * scale, cap_low))
+def _field_bit(columns: Columns, step: int, field: int, i: int, width: int) -> int:
+    """The bit of the code that is bit i (lowest first) of a field, or -1 where there is none."""
+    if SIX_BIT:  # the low six bits of each of three bytes; then their high bits, two of each
+        column = columns[3 * step + (i // 2 if field == 3 else field)]
+        bit = 8 * column + (1 - i % 2 if field == 3 else 7 - i)
+    else:  # the high and the low nibble of each of two bytes
+        column = columns[2 * step + field // 2]
+        bit = 8 * column + (7 - i if field % 2 else 3 - i)
+    return bit if column < width else -1
+
+
+@compiled
+def _field_entries(tables: Tables, q: int, step: int, field: int, scale: float, out: Floats) -> float:
+    """scale * excess of every value of a field; returns that of the costliest one."""
+    width = tables.exact.shape[1]
+    out[0] = most = 0.0
+    size, i = 1, 0
+    while size < ENTRIES:
+        s = _field_bit(tables.columns, step, field, i, width)
+        if_zero = if_one = 0.0
+        if s >= 0:
+            most += scale * tables.excess[q, s]
+            if tables.preferred[q, s]:
+                if_zero = scale * tables.excess[q, s]
+            else:
+                if_one = scale * tables.excess[q, s]
+        for value in range(size):
+            out[size + value] = out[value] + if_one
+            out[value] += if_zero
+        size *= 2
+        i += 1
+    return most
+
+
+@compiled
+def _quantise(tables: Tables, q: int, scale: float, out: NDArray[np.uint8]) -> None:
+    """Entries floor(scale * excess), capped so that fields 0 and 1, and 2 and 3, together fit 8 bits."""
+    entries, other_entries = np.empty(ENTRIES), np.empty(ENTRIES)
+    for step in range(len(out)):
+        for field in range(0, FIELDS, 2):
+            most = _field_entries(tables, q, step, field, scale, entries)
+            other_most = _field_entries(tables, q, step, field + 1, scale, other_entries)
+            cap = min(most, max(127.0, 255.0 - np.floor(other_most)))
+            other_cap = min(other_most, 255.0 - np.floor(cap))
+            for value in range(ENTRIES):
+                out[step, field, value] = np.uint8(min(entries[value], cap))
+                out[step, field + 1, value] = np.uint8(min(other_entries[value], other_cap))
 
 
 @compiled
 def exact_distance(exact: Floats, blocks: NDArray[np.uint8], position: int) -> np.float32:
-    """Distance of the code at ``position``: float64 sums in the order of the bytes, rounded once to
-    float32."""
+    """Distance of the code at ``position``: float64 sums in the order of the bytes, rounded once."""
     block, lane = position // 32, position % 32
     high = low = 0.0
     for j in range(len(exact)):
