@@ -6,13 +6,13 @@ Within one cell codes are sorted by id, from cell to cell they are not: here tie
 import numpy as np
 from numpy.typing import NDArray
 
+from cbid.search._chunks import chunk_blocks, code_at
 from cbid.search._compile import compiled
-from cbid.search._scan import GROUP, WRONG_SHARE, _candidates_of_group
+from cbid.search._scan import GROUP, WRONG_SHARE, _chunk_source, _group_candidates, _portable_candidates
 from cbid.search._tables import exact_distance, make_tables
+from cbid.search._vectors import BLOCKS
 
 __all__ = ["scan_spans"]
-
-MOST_BLOCKS = 128  # of a chunk; the first ones are small, so that the k-th best distance falls early
 
 
 @compiled
@@ -36,24 +36,37 @@ def scan_spans(
     """
     n_queries, k = distances.shape
     tables = make_tables(if_zero, if_one)
-    candidates = np.empty((GROUP, 32 * MOST_BLOCKS), np.int32)
+    width = blocks.shape[1]
+    largest = chunk_blocks(width, len(blocks), k)
+    candidates = np.empty((GROUP, 32 * largest), np.int32)
     counts = np.zeros(GROUP, np.int64)
+    places = np.empty(32 * largest + 1, np.int32)
+    scratch = np.empty((largest, width, 32), np.uint8)
     distances[:] = np.inf
     positions[:] = -1
     for i in range(n_queries):
-        wide, done = not simd, 0
+        wide, done = False, 0
         for s in range(edges[i], edges[i + 1]):
             start, stop = spans[s, 0], spans[s, 1]
             first, end = start // 32, (stop + 31) // 32
             while first < end:
-                last = min(first + min(max(done // 2, 4, (k + 31) // 32), MOST_BLOCKS), end)
-                _candidates_of_group(
-                    blocks, first, last, tables, i, 1, thresholds, wide, simd, candidates, counts
+                last = min(first + chunk_blocks(width, done, k), end)
+                # Whole steps of the filters, if need be into the next cell: what is past `stop` is left out.
+                whole = first + -(-(last - first) // BLOCKS) * BLOCKS
+                last = whole if whole <= len(blocks) else last
+                source, n_blocks, copied = _chunk_source(
+                    blocks, first, last, start, stop, keep, simd, 1, places, scratch
                 )
+                if simd:
+                    _group_candidates(
+                        source, n_blocks, 32 * width, tables, i, 1, thresholds, wide, candidates, counts
+                    )
+                else:
+                    _portable_candidates(blocks, first, last, tables, i, 1, thresholds, candidates, counts)
                 wrong = 0
                 for c in range(counts[0]):
-                    position = 32 * first + candidates[0, c]
-                    if position < start or position >= stop or (len(keep) > 0 and keep[position] == 0):
+                    position = code_at(candidates[0, c], 32 * first, copied, places, start, stop, keep)
+                    if position < 0:
                         continue
                     distance = exact_distance(tables.exact[i], blocks, position)
                     if distance >= thresholds[i] or not _insert(
@@ -64,7 +77,7 @@ def scan_spans(
                         # Just above the k-th best: a code as far as it with a smaller id is still wanted.
                         above = np.nextafter(distances[i, k - 1], np.float32(np.inf))
                         thresholds[i] = min(thresholds[i], above)
-                wide = wide or wrong > WRONG_SHARE * 32 * (last - first)
+                wide = wide or wrong > WRONG_SHARE * 32 * n_blocks
                 done += last - first
                 first = last
 
