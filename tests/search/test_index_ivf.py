@@ -38,9 +38,10 @@ def test_recall_grows_with_probes_and_all_cells_are_exact(data):
     assert repr(index) == "CodeIndex(n_bits=48, 6000 codes, cells=32, probes=1)"
 
 
-@pytest.mark.parametrize("n_queries", [1, 3, 100])
-def test_what_is_found_is_the_nearest_in_the_probed_cells(data, n_queries):
+@pytest.mark.parametrize(("n_queries", "simd"), [(1, "auto"), (3, "auto"), (100, "auto"), (100, "off")])
+def test_what_is_found_is_the_nearest_in_the_probed_cells(data, monkeypatch, n_queries, simd):
     """By brute force over the codes of those cells; with codes removed, filters, and weights per query."""
+    monkeypatch.setenv("CBID_SIMD", simd)
     codes, queries, weights = data
     rng = np.random.default_rng(1)
     queries = queries[:n_queries]

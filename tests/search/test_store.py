@@ -132,7 +132,10 @@ def test_readers_keep_their_state_until_they_refresh(saved, index):
         index.remove(index.ids[::3])
         index.save()
     assert content(reader) == before
+    with pytest.raises(IndexConflictError, match="files of the state read then are gone; refresh"):
+        reader.verify()
     assert reader.refresh()
+    reader.verify()
     assert content(reader) == content(index)
     assert not reader.refresh()
 

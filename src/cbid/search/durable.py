@@ -44,6 +44,7 @@ class Durable(Collection):
         process until `save`, which takes the lock for the moment of the commit, and refuses if another writer
         has committed since. Sizes and the manifest are always checked, ``verify=True`` reads and checks all.
         """
+        threads = None if n_threads is None else as_count(n_threads, "n_threads")
         directory = Path(path)
         store = Store(directory)
         lock = None
@@ -64,7 +65,7 @@ class Durable(Collection):
         index = cls.__new__(cls)
         Durable.__init__(index, state)
         index._store, index._lock, index._dirty = store, lock, False
-        index.n_threads = None if n_threads is None else as_count(n_threads, "n_threads")
+        index.n_threads = threads
         return index
 
     def save(self, path: str | os.PathLike[str] | None = None) -> None:

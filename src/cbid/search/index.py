@@ -139,10 +139,12 @@ class CodeIndex(Durable):
         n_probes = self._n_probes(probes)
         best = Best(len(asking), k)
         if len(asking) and segments:
-            if cells is None or n_probes >= len(cells):
+            if cells is None:
                 search_all(best, segments, asking.queries_of, n_threads=self.n_threads)
             else:
-                near = cells.nearest(asking.values(), n_probes, asking.mean_weights())
+                near = None  # all of them
+                if n_probes < len(cells):
+                    near = cells.nearest(asking.values(), n_probes, asking.mean_weights())
                 search_cells(best, segments, asking.queries_of, near, n_threads=self.n_threads)
         return Matches(best.ids, best.distances, self._decoded(best.labels))
 

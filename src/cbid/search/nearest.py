@@ -89,29 +89,25 @@ def search_cells(
     best: Best,
     segments: list[tuple[Segment, NDArray[np.uint8] | None]],
     queries_of: QueriesOf,
-    probes: NDArray[np.int64],
+    probes: NDArray[np.int64] | None,
     *,
     n_threads: int | None,
 ) -> None:
-    """Scan, for each query, its cells of ``probes`` (q, p), and all that has no cell yet."""
+    """Scan, for each query, its cells of ``probes`` (q, p), or all when None, and what has no cell yet."""
+    n_queries, k = best.ids.shape
     for segment, keep in segments:
         if segment.runs[0, 1] == ANY:
             search_all(best, [(segment, keep)], queries_of, n_threads=n_threads)
             continue
-        ends = np.append(segment.runs[1:, 0], len(segment))
-        for label in np.unique(segment.runs[:, 2]):
-            of_label = np.flatnonzero(segment.runs[:, 2] == label)
-            cells = segment.runs[of_label, 1]  # ascending
-            at = np.minimum(np.searchsorted(cells, probes), len(cells) - 1)
-            there = cells[at] == probes  # not every cell has codes in every segment
-            run = of_label[at[there]]
-            spans = np.stack([segment.runs[run, 0], ends[run]], axis=1)
-            edges = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
+        for label in np.unique(segment.runs[:, 2]).tolist():
+            spans, edges = (
+                _all_spans(segment, label, n_queries) if probes is None else _spans(segment, label, probes)
+            )
             positions, distances = topk_in_spans(
                 segment.blocks,
                 segment.ids,
-                queries_of(int(label)),
-                best.ids.shape[1],
+                queries_of(label),
+                k,
                 spans,
                 edges,
                 keep=keep,
@@ -119,6 +115,26 @@ def search_cells(
                 n_threads=n_threads,
             )
             best.offer(segment, positions, distances)
+
+
+def _spans(
+    segment: Segment, label: int, probes: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Spans (s, 2) of one class in the probed cells (q, p); those of query i: edges[i] to edges[i + 1]."""
+    ends = np.append(segment.runs[1:, 0], len(segment))
+    of_label = np.flatnonzero(segment.runs[:, 2] == label)
+    cells = segment.runs[of_label, 1]  # ascending
+    at = np.minimum(np.searchsorted(cells, probes), len(cells) - 1)
+    there = cells[at] == probes  # not every cell has codes in every segment
+    run = of_label[at[there]]
+    edges = np.concatenate([[0], np.cumsum(there.sum(axis=1))])
+    return np.stack([segment.runs[run, 0], ends[run]], axis=1), edges
+
+
+def _all_spans(segment: Segment, label: int, n_queries: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The same for queries that look at everything."""
+    spans = [(start, end) for start, end, of in segment.spans_across_cells() if of == label]
+    return np.tile(np.array(spans, dtype=np.int64), (n_queries, 1)), np.arange(n_queries + 1) * len(spans)
 
 
 def search_within(
@@ -132,7 +148,7 @@ def search_within(
     """All codes within ``radius``: offsets (q + 1,); ids, distances, label codes by (query, distance, id)."""
     rows, ids, near, labels = ([np.empty(0, dtype)] for dtype in (np.int64, np.int64, np.float32, np.int64))
     for segment, keep in segments:
-        for start, end, _, label in segment.spans():
+        for start, end, label in segment.spans_across_cells():
             offsets, positions, distances = scan.within(
                 segment.blocks,
                 end,

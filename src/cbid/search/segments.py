@@ -100,6 +100,12 @@ class Segment:
         ends = [*self.runs[1:, 0].tolist(), len(self)]
         return [(start, end, cell, label) for (start, cell, label), end in zip(self.runs.tolist(), ends)]
 
+    def spans_across_cells(self) -> list[tuple[int, int, int]]:
+        """(first position, end, class) of what lies together and has one class: not sorted by id."""
+        first = np.concatenate([[True], self.runs[1:, 2] != self.runs[:-1, 2]])
+        starts, classes = self.runs[first, 0].tolist(), self.runs[first, 2].tolist()
+        return list(zip(starts, [*starts[1:], len(self)], classes))
+
     def positions_of(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Where ``ids`` (sorted, distinct) live here: (their places in ``ids``, their positions here).
 

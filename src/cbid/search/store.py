@@ -79,6 +79,11 @@ class Store:
             try:
                 check_content(self.directory, record)
             except FileNotFoundError as error:
+                if self.changed():
+                    raise IndexConflictError(
+                        f"{self.directory} was committed to by another writer since this index last read it, "
+                        "and files of the state read then are gone; refresh() first"
+                    ) from error
                 raise IndexCorruptError(f"{error.filename} is missing; it was committed") from error
 
     def commit(self, state: State, lock: WriterLock | None, *, dirty: bool = True) -> None:
