@@ -15,7 +15,8 @@ import pytest
 from tests.search.reference import random_codes
 
 from cbid.search import CodeIndex, IndexConflictError, IndexCorruptError, IndexLockedError, files, levels
-from cbid.search.manifest import is_ours
+from cbid.search import manifest as manifest_module
+from cbid.search.manifest import Manifest, is_ours
 
 
 def content(index):
@@ -364,22 +365,57 @@ def test_damaged_manifest(saved, index, case):
     assert listing(saved) == before
 
 
-def test_a_manifest_cannot_lead_out_of_its_directory(saved, tmp_path):
-    from cbid.search.manifest import Manifest
-
-    manifest, _ = Manifest.read(saved)
+def lead_out(manifest, directory):
     manifest.segments[0].ids["file"] = "../secret.npy"
+
+
+def labels_as_objects(manifest, directory):
+    manifest.segments[0].label_type = "|O"
+
+
+def runs_past_the_end(manifest, directory):
+    name = "segment-0123456789abcdef.runs.npy"
+    runs = np.array([[0, -1, -1], [10**9, -1, -1]])
+    manifest.segments[0].runs, manifest.segments[0].n_runs = files.write_array(directory / name, runs), 2
+
+
+def pickled_ids(manifest, directory):
+    path = directory / "segment-0123456789abcdef.ids.npy"
+    np.save(path, np.array([print] * 100, dtype=object), allow_pickle=True)
+    manifest.segments[0].ids = {**manifest.segments[0].ids, "file": path.name, "bytes": path.stat().st_size}
+
+
+FORGED = {
+    lead_out: r"names '\.\./secret.npy', which is no file of an index",
+    labels_as_objects: r"has labels of type '\|O'",
+    runs_past_the_end: "does not divide 100 codes into runs",
+    pickled_ids: "is not the array that was committed",
+}
+
+
+@pytest.mark.parametrize("forge", FORGED)
+def test_forged_directories(saved, forge):
+    """With right checksums, so by intent: nothing outside is read, nothing unpickled, nothing past an end."""
+    manifest, _ = Manifest.read(saved)
+    forge(manifest, saved)
     manifest.write(saved)
-    with pytest.raises(IndexCorruptError, match=r"names '\.\./secret.npy', which is no file of an index"):
+    with pytest.raises(IndexCorruptError, match=FORGED[forge]):
+        CodeIndex.open(saved)
+
+
+def test_a_manifest_that_lacks_a_field(saved):
+    outer = json.loads((saved / "manifest.json").read_text())
+    del outer["manifest"]["segments"][0]["n"]
+    outer["blake2b"] = manifest_module._stamp(outer["manifest"])
+    (saved / "manifest.json").write_text(json.dumps(outer))
+    with pytest.raises(IndexCorruptError, match="lacks what a manifest holds"):
         CodeIndex.open(saved)
 
 
 def test_a_manifest_of_a_later_format(saved, monkeypatch):
-    from cbid.search import manifest
-
-    written, _ = manifest.Manifest.read(saved)
+    written, _ = Manifest.read(saved)
     with monkeypatch.context() as patched:
-        patched.setattr(manifest, "VERSION", 2)
+        patched.setattr(manifest_module, "VERSION", 2)
         written.write(saved)
     with pytest.raises(IndexCorruptError, match="is of format version 2; this release reads version 1"):
         CodeIndex.open(saved)
@@ -417,9 +453,7 @@ def test_failed_first_save_into_an_empty_directory_leaves_it_empty(tmp_path, ind
     def fail(path, text):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    from cbid.search import manifest
-
-    monkeypatch.setattr(manifest, "replace_text", fail)
+    monkeypatch.setattr(manifest_module, "replace_text", fail)
     with pytest.raises(OSError, match="was not saved"):
         index.save(tmp_path)
     assert not list(tmp_path.iterdir())

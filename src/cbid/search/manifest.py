@@ -108,8 +108,11 @@ class Manifest:
                 f"{path} is of format version {content.get('version')}; this release reads version {VERSION}"
             )
         fields = {name: value for name, value in content.items() if name not in ("format", "version")}
-        fields["segments"] = [SegmentRecord(**record) for record in fields["segments"]]
-        manifest = cls(**fields)
+        try:
+            fields["segments"] = [SegmentRecord(**record) for record in fields["segments"]]
+            manifest = cls(**fields)
+        except (KeyError, TypeError) as error:
+            raise IndexCorruptError(f"{path} lacks what a manifest holds ({error})") from error
         for record in manifest.files():
             if not is_ours(record["file"]):  # a name such as ../other must not lead out of the directory
                 raise IndexCorruptError(f"{path} names {record['file']!r}, which is no file of an index")

@@ -26,6 +26,7 @@ from cbid.search.vocabulary import Vocabulary
 
 __all__ = ["State", "Store"]
 
+_LABEL_TYPES = ("|u1", "<u2", "<u4", "<u8")
 _TRIES = 20  # a reader starts again when a commit came between its manifest and its files
 
 
@@ -143,8 +144,15 @@ class Store:
             ids = map_array(directory, record.ids, np.int64, (n,))
             # Scans trust where a run starts and ends, so this one is read and checked.
             runs = self._small(record.runs, np.int64, (record.n_runs, 3))
+            starts = np.append(runs[:, 0], n)
+            if starts[0] != 0 or np.any(starts[1:] <= starts[:-1]):
+                raise IndexCorruptError(
+                    f"{directory / record.runs['file']} does not divide {n} codes into runs"
+                )
             labels = None
-            if record.labels is not None and record.label_type is not None:
+            if record.labels is not None:
+                if record.label_type not in _LABEL_TYPES:
+                    raise IndexCorruptError(f"{directory} has labels of type {record.label_type!r}")
                 labels = map_array(directory, record.labels, np.dtype(record.label_type), (n,))
         keep = None
         if record.removed is not None:
