@@ -47,7 +47,7 @@ Found = NDArray[np.int32]
 LOOK = 4  # steps between two looks at whether the blocks can be left
 STEP_TABLES = FIELDS * ENTRIES
 STEP_BYTES = 32 * COLUMNS * BLOCKS
-AHEAD = 4096  # bytes at least that a filter for one query, which waits for memory, fetches in advance
+AHEAD = 4096  # bytes past the next blocks that a filter for one query, which waits for memory, fetches
 
 
 @compiled
@@ -132,7 +132,7 @@ def filter_narrow_1(
     offsets_at = np.int64(offsets.ctypes.data)
     table = np.int64(tables.ctypes.data)
     limit = splat(limits[0])
-    ahead = max(AHEAD, BLOCKS * per_block)
+    ahead = BLOCKS * per_block + AHEAD
     for b in range(0, n_blocks, BLOCKS):
         block = source + b * per_block
         sums = zeros(0)
@@ -236,7 +236,7 @@ def filter_wide_1(
     offsets_at = np.int64(offsets.ctypes.data)
     table = np.int64(tables.ctypes.data)
     limit = splat16(limits[0])
-    ahead = max(AHEAD, BLOCKS * per_block)
+    ahead = BLOCKS * per_block + AHEAD
     for b in range(0, n_blocks, BLOCKS):
         block = source + b * per_block
         total = odd = zeros(0)

@@ -23,8 +23,8 @@ Blocks = NDArray[np.uint8]
 Floats = NDArray[np.float64]
 
 GROUP = 4  # queries whose sums are kept in registers at a time
-# More wrong candidates than this share of the codes cost more than the sharper bound of 16-bit sums.
-WRONG_SHARE = 1 / 128
+# More wrong candidates than this share of the codes cost more time than the sharper bound of 16-bit sums.
+WRONG_SHARE = 1 / 1024
 # From so many queries on it pays to bring the kept codes of a chunk together before they are scanned.
 MANY_QUERIES = 8
 
@@ -112,6 +112,19 @@ def _chunk_source(
 
 
 @compiled
+def _wide_until(wide_until: int, first: int, last: int, origin: int, wrong: float) -> int:
+    """Up to which block 16-bit sums are used, given the wrong candidates of blocks first <= b < last.
+
+    Their share falls about as 1 / (codes seen), with the number of codes nearer than the threshold: so 8-bit
+    sums are tried again when it should have become small enough.
+    """
+    excess = wrong / (WRONG_SHARE * 32 * (last - first))
+    if wide_until > first or excess <= 1.0:
+        return wide_until
+    return last + int((last - origin) * min(excess, 1e6))
+
+
+@compiled
 def scan_topk(
     blocks: Blocks, start: int, stop: int, keep: NDArray[np.uint8], if_zero: Floats, if_one: Floats,
     simd: bool, thresholds: NDArray[np.float32], distances: NDArray[np.float32], positions: NDArray[np.int64],
@@ -123,7 +136,7 @@ def scan_topk(
     """
     n_queries, k = distances.shape
     tables = make_tables(if_zero, if_one)
-    wide = np.zeros(n_queries, np.bool_)
+    wide_until = np.zeros(n_queries, np.int64)
     width = blocks.shape[1]
     first, end = start // 32, (stop + 31) // 32
     largest = chunk_blocks(width, end, k)
@@ -141,7 +154,16 @@ def scan_topk(
             size = min(GROUP, n_queries - q)
             if simd:
                 _group_candidates(
-                    source, n_blocks, 32 * width, tables, q, size, thresholds, wide[q], candidates, counts
+                    source,
+                    n_blocks,
+                    32 * width,
+                    tables,
+                    q,
+                    size,
+                    thresholds,
+                    wide_until[q] > first,
+                    candidates,
+                    counts,
                 )
             else:
                 _portable_candidates(blocks, first, last, tables, q, size, thresholds, candidates, counts)
@@ -160,8 +182,7 @@ def scan_topk(
                         sizes[i] = push(distances[i], positions[i], sizes[i], distance, position)
                         if sizes[i] == k:
                             thresholds[i] = min(thresholds[i], distances[i, 0])
-            if wrong > WRONG_SHARE * 32 * n_blocks * size:
-                wide[q] = True
+            wide_until[q] = _wide_until(wide_until[q], first, last, start // 32, wrong / size)
         first = last
     for i in range(n_queries):
         sort_heap(distances[i], positions[i], sizes[i])
@@ -176,7 +197,7 @@ def scan_within(
     each."""
     n_queries = len(thresholds)
     tables = make_tables(if_zero, if_one)
-    wide = np.zeros(n_queries, np.bool_)
+    wide_until = np.zeros(n_queries, np.int64)
     width = blocks.shape[1]
     first, end = start // 32, (stop + 31) // 32
     largest = chunk_blocks(width, end, 1)
@@ -197,7 +218,16 @@ def scan_within(
             size = min(GROUP, n_queries - q)
             if simd:
                 _group_candidates(
-                    source, n_blocks, 32 * width, tables, q, size, thresholds, wide[q], candidates, counts
+                    source,
+                    n_blocks,
+                    32 * width,
+                    tables,
+                    q,
+                    size,
+                    thresholds,
+                    wide_until[q] > first,
+                    candidates,
+                    counts,
                 )
             else:
                 _portable_candidates(blocks, first, last, tables, q, size, thresholds, candidates, counts)
@@ -219,7 +249,6 @@ def scan_within(
                         found += 1
                     else:
                         wrong += 1
-            if wrong > WRONG_SHARE * 32 * n_blocks * size:
-                wide[q] = True
+            wide_until[q] = _wide_until(wide_until[q], first, last, start // 32, wrong / size)
         first = last
     return queries[:found], positions[:found], distances[:found]

@@ -21,6 +21,9 @@ from cbid.search.queries import Queries
 
 __all__ = ["Queries", "from_blocks", "to_blocks", "topk", "within"]
 
+Answers = tuple[NDArray[np.int64], NDArray[np.float32]]  # positions, distances
+Hits = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]  # queries, positions, distances
+
 _TABLE_BYTES = (
     1 << 19
 )  # quantised tables of the queries scanned together: they share the cache with the codes
@@ -38,7 +41,7 @@ def topk(
     bound: ArrayLike | None = None,
     n_threads: int | None = None,
     simd: bool | None = None,
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+) -> Answers:
     """The k nearest codes of each query among positions start <= p < n: positions and distances, (q, k).
 
     ``keep`` (n,) is zero for codes to pass over (deleted, or filtered out). ``bound`` (q,) or a number: codes
@@ -51,11 +54,14 @@ def topk(
         raise TypeError(f"k is {k!r} ({type(k).__name__}); an int of at least 1 is accepted")
     if k < 1:
         raise ValueError(f"k is {k}; an int of at least 1 is accepted")
-    thresholds = _just_above(np.inf if bound is None else bound, len(queries), "bound")
+    if bound is None:
+        thresholds = np.full(len(queries), np.inf, np.float32)
+    else:
+        thresholds = _just_above(bound, len(queries), "bound")
     kernel = _kernels().scan_topk
     held = min(int(k), max(n - start, 1))  # a heap never holds more than there is
 
-    def scan(begin: int, end: int, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    def scan(begin: int, end: int, first: int, last: int) -> Answers:
         positions = np.empty((last - first, held), np.int64)
         distances = np.empty((last - first, held), np.float32)
         for q in _query_blocks(first, last, blocks.shape[1]):
@@ -100,7 +106,7 @@ def within(
     thresholds = _just_above(radius, len(queries), "radius")
     kernel = _kernels().scan_within
 
-    def scan(begin: int, end: int, first: int, last: int) -> list[tuple[NDArray, NDArray, NDArray]]:
+    def scan(begin: int, end: int, first: int, last: int) -> list[Hits]:
         found = []
         for q in _query_blocks(first, last, blocks.shape[1]):
             of, positions, distances = kernel(
@@ -182,7 +188,7 @@ def _just_above(distance: ArrayLike, n_queries: int, name: str) -> NDArray[np.fl
 
 def _query_blocks(first: int, last: int, width: int) -> list[slice]:
     """Queries in runs whose tables fit the cache beside the codes."""
-    size = max(min(_TABLE_BYTES // (32 * width), 256), 8)
+    size = max(min(_TABLE_BYTES // (64 * width), 256), 8)
     return [slice(q, min(q + size, last)) for q in range(first, last, size)]
 
 
@@ -203,15 +209,19 @@ def _run(
         n_threads = 1
     over_codes = n_queries < 8 * n_threads
     if over_codes:
-        edges = np.linspace(start, n, n_threads + 1).astype(int) // BLOCK * BLOCK
-        edges[0], edges[-1] = start, n
-        jobs = [(int(a), int(b), 0, n_queries) for a, b in itertools.pairwise(edges) if a < b]
+        edges = _edges(start, n, n_threads, BLOCK)
+        jobs = [(a, b, 0, n_queries) for a, b in itertools.pairwise(edges) if a < b]
     else:
         # Multiples of four: the kernels take four queries at a time.
-        edges = np.linspace(0, n_queries, n_threads + 1).astype(int) // 4 * 4
-        edges[-1] = n_queries
-        jobs = [(start, n, int(a), int(b)) for a, b in itertools.pairwise(edges)]
+        jobs = [(start, n, a, b) for a, b in itertools.pairwise(_edges(0, n_queries, n_threads, 4))]
     return _in_threads(scan, jobs or [(start, n, 0, n_queries)]), over_codes
+
+
+def _edges(begin: int, end: int, parts: int, multiple: int) -> list[int]:
+    """begin = e_0 <= e_1 ... <= e_parts = end, about evenly spaced, the inner ones multiples of
+    ``multiple``."""
+    inner = (begin + (end - begin) * i // parts for i in range(1, parts))
+    return [begin, *(max(edge // multiple * multiple, begin) for edge in inner), end]
 
 
 def _in_threads(
