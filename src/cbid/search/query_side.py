@@ -24,9 +24,11 @@ class QuerySide:
     def hard(
         cls, codes: NDArray[np.uint8], n_bits: int, own: NDArray[np.float64] | None, given: ArrayLike | None
     ) -> "QuerySide":
-        """Packed codes; ``own``: the weights of the index, ``given``: those of this search."""
+        """Packed codes, checked; ``own``: the weights of the index, ``given``: those of this search."""
         shared, by_class = _shared_or_by_class(own)
-        return cls(Queries.from_codes(codes, n_bits, shared if given is None else given), by_class)
+        if given is None:
+            return cls(Queries(n_bits, codes, None, shared), by_class)  # nothing to check a second time
+        return cls(Queries.from_codes(codes, n_bits, given), by_class)
 
     @classmethod
     def soft(
