@@ -1,19 +1,24 @@
 """IVF: codes grouped into cells by k-means, so that a search scans only the cells near its query.
 
-The cells are those of k-means over bits in -1/+1 scaled by sqrt(weights): there the squared distance of two
-codes is 4 times their weighted Hamming distance. Centres are kept unscaled (means of bits), so that a search
-with other weights than those of the training still ranks the cells by its own.
+The cells are those of k-means over bits in -1/+1 under sum_s w_s (b_s - c_s)^2, which between two codes is 4
+times their weighted Hamming distance. A centre is the mean of the bits of its cell, whatever the weights; so
+a search with other weights than those of the training ranks the cells by its own.
 """
+
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from cbid.codes import unpack
+from cbid.search.scan import _thread_count
 
 __all__ = ["CODES_PER_CELL", "SAMPLE_PER_CELL", "Cells"]
 
 CODES_PER_CELL = 40  # k-means with fewer is noise
 SAMPLE_PER_CELL = 40  # more hardly moves the recall, and takes longer
+_ROUNDS = 10
 _CHUNK = 1024  # codes whose scores against all cells are held at once: they stay in the cache
 
 
@@ -36,21 +41,24 @@ class Cells:
         *,
         seed: int = 0,
     ) -> "Cells":
-        """k-means (faiss) over a sample of ``codes``."""
-        import faiss
-
+        """k-means over a sample of ``codes``: rounds of assignment and means, from codes drawn at random."""
         if len(codes) < n_cells:
             raise ValueError(f"codes has {len(codes)} rows; training {n_cells} cells takes at least as many")
-        largest = SAMPLE_PER_CELL * n_cells
-        if len(codes) > largest:
-            codes = codes[np.random.default_rng(seed).choice(len(codes), largest, replace=False)]
-        scale = np.sqrt(_relative(weights, n_bits))
-        points: NDArray[np.float32] = unpack(codes, n_bits).astype(np.float32) * scale
-        kmeans = faiss.Kmeans(n_bits, n_cells, niter=8, seed=seed, min_points_per_centroid=1)
-        kmeans.train(points)
-        # A bit without weight does not move a cell, and its mean is never looked at under these weights.
-        scaled = np.asarray(kmeans.centroids, dtype=np.float32)
-        return cls(np.divide(scaled, scale, out=np.zeros_like(scaled), where=scale > 0), weights)
+        rng = np.random.default_rng(seed)
+        if len(codes) > SAMPLE_PER_CELL * n_cells:
+            codes = codes[rng.choice(len(codes), SAMPLE_PER_CELL * n_cells, replace=False)]
+        bits = unpack(codes, n_bits)
+        cells = cls(bits[rng.choice(len(bits), n_cells, replace=False)].astype(np.float32), weights)
+        for _ in range(_ROUNDS):
+            own = cells.of(codes)
+            sizes = np.bincount(own, minlength=n_cells)
+            held = sizes > 0
+            first = (np.cumsum(sizes) - sizes)[held]
+            centres = bits[rng.integers(0, len(bits), n_cells)].astype(np.float32)  # where a cell is empty
+            sums = np.add.reduceat(bits[np.argsort(own, kind="stable")], first, axis=0, dtype=np.float32)
+            centres[held] = sums / sizes[held, None]
+            cells = cls(centres, weights)
+        return cells
 
     def __len__(self) -> int:
         return len(self.centres)
@@ -61,14 +69,26 @@ class Cells:
         w = _relative(self.weights, n_bits)
         # `_closeness` as one product, with a column of ones for its second term: this is most of the work.
         factors = np.concatenate([self._twice * w[:, None], -(w @ self._squares)[None]])
-        values = np.ones((_CHUNK, n_bits + 1), dtype=np.float32)
-        close = np.empty((_CHUNK, len(self)), dtype=np.float32)
         cells = np.empty(len(codes), dtype=np.int64)
-        for first in range(0, len(codes), _CHUNK):
-            chunk = codes[first : first + _CHUNK]
-            values[: len(chunk), :-1] = unpack(chunk, n_bits)
-            np.matmul(values, factors, out=close)
-            cells[first : first + len(chunk)] = close[: len(chunk)].argmax(axis=1)
+
+        def assign(begin: int, end: int) -> None:
+            values = np.ones((_CHUNK, n_bits + 1), dtype=np.float32)
+            close = np.empty((_CHUNK, len(self)), dtype=np.float32)
+            for first in range(begin, end, _CHUNK):
+                chunk = codes[first : min(first + _CHUNK, end)]
+                values[: len(chunk), :-1] = unpack(chunk, n_bits)
+                np.matmul(values, factors, out=close)
+                cells[first : first + len(chunk)] = close[: len(chunk)].argmax(axis=1)
+
+        # Threads over codes, each with its own products: the threads of a BLAS meet after every chunk, and on
+        # a machine that is busy with other things then wait for each other most of the time.
+        n_jobs = max(min(_thread_count(None), len(codes) // (4 * _CHUNK)), 1)
+        if n_jobs == 1:
+            assign(0, len(codes))
+            return cells
+        edges = np.linspace(0, len(codes), n_jobs + 1).astype(int).tolist()
+        with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(n_jobs) as pool:
+            list(pool.map(assign, edges[:-1], edges[1:]))
         return cells
 
     def nearest(
