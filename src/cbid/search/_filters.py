@@ -154,6 +154,8 @@ def filter_narrow_1(
             if stop == steps or not alive:
                 break
             stop = min(stop + LOOK, steps)
+        for skipped in range(step, steps):  # the next blocks may need these columns
+            prefetch_step(block + STEP_BYTES * skipped + ahead)
         if alive:
             counts[0] = _write(set_lanes(passing), 32 * b, found[0], counts[0])
 
@@ -259,5 +261,7 @@ def filter_wide_1(
             if stop == steps or not alive:
                 break
             stop = min(stop + LOOK, steps)
+        for skipped in range(step, steps):  # the next blocks may need these columns
+            prefetch_step(block + STEP_BYTES * skipped + ahead)
         if alive:
             counts[0] = _write(set_lanes16(even_under, odd_under), 32 * b, found[0], counts[0])

@@ -41,7 +41,7 @@ def _group_candidates(
     counts[:] = 0
     for slot in range(size):
         i = q + slot
-        room = room_below(tables, i, thresholds[i])
+        room = room_below(thresholds[i], tables.base[i])
         if room > 0.0:
             limits[slot] = wide_limit(tables, i, room) if wide else narrow_limit(tables, i, room)
             # Until there few blocks can be left.
@@ -82,7 +82,7 @@ def _portable_candidates(
     """The same without SIMD, for blocks first <= b < last."""
     for slot in range(size):
         i = q + slot
-        room = room_below(tables, i, thresholds[i])
+        room = room_below(thresholds[i], tables.base[i])
         counts[slot] = 0
         if room > 0.0:
             counts[slot] = filter_portable(

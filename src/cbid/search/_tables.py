@@ -23,8 +23,12 @@ from cbid.search._vectors import COLUMNS, ENTRIES, FIELDS, SIX_BIT
 __all__ = ["Tables", "exact_distance", "make_tables", "narrow_limit", "room_below", "wide_limit"]
 
 Floats = NDArray[np.float64]
+Singles = NDArray[np.float32]
+Bytes = NDArray[np.uint8]
 Columns = NDArray[np.int64]
 
+HALF_ENTRIES = 8 if SIX_BIT else 4  # values of half a field
+HALF_BITS = 3 if SIX_BIT else 2
 NARROW_ALL = 255  # limits that every code passes
 WIDE_ALL = 65535
 
@@ -36,14 +40,14 @@ class Tables(NamedTuple):
     exact: Floats  # (q, bytes, 2, 16): half 0 is the high nibble, bits 0..3 of the byte
     base: Floats  # (q,)
     excess: Floats  # (q, 8 bytes), zero for padding bits
-    preferred: NDArray[np.uint8]  # (q, 8 bytes)
+    preferred: Bytes  # (q, 8 bytes)
     unit: Floats  # (q,) the one value that every excess is, or 0: sums of multiples of it lose nothing
     columns: Columns  # (COLUMNS steps,) byte columns in scan order; past the last one padding, `bytes`
     offsets: Columns  # (COLUMNS steps,) where they lie in a block; padding lies on column 0
     typical: Floats  # (q, steps) nearly every random code costs more than this in the steps up to here
-    narrow: NDArray[np.uint8]  # (q + 3, steps, FIELDS, ENTRIES), made anew as the threshold falls
+    narrow: Bytes  # (q + 3, steps, FIELDS, ENTRIES), made anew as the threshold falls
     narrow_scale: Floats  # (q,)
-    wide: NDArray[np.uint8]  # (q + 3, steps, FIELDS, ENTRIES), made at the first use
+    wide: Bytes  # (q + 3, steps, FIELDS, ENTRIES), made at the first use
     wide_scale: Floats  # (q,)
 
 
@@ -114,12 +118,11 @@ def _column_order(excess: Floats) -> Columns:
 
 
 @compiled
-def room_below(tables: Tables, q: int, threshold: np.float32) -> float:
-    """What a code may cost query q above `base` and still be nearer than ``threshold``; none if not
-    positive."""
+def room_below(threshold: np.float32, base: float) -> float:
+    """What a code may cost above ``base`` and still be nearer than ``threshold``; not positive if nothing."""
     # A float64 sum that rounds to a float32 below the threshold is at most threshold (1 - 2**-25); the last
     # term covers the rounding of the sums themselves.
-    return threshold * (1.0 - 2.0**-25) - tables.base[q] + threshold * 1e-10
+    return float(threshold) * (1.0 - 2.0**-25 + 1e-10) - base
 
 
 @compiled
@@ -129,7 +132,8 @@ def narrow_limit(tables: Tables, q: int, room: float) -> int:
         scale = 0.0 if room == np.inf else _whole((NARROW_ALL - 1) / room, tables.unit[q])
         if scale != tables.narrow_scale[q]:
             tables.narrow_scale[q] = scale
-            _quantise(tables, q, scale, tables.narrow[q])
+            flat = tables.unit[q] > 0.0
+            _quantise(tables.columns, tables.excess[q], tables.preferred[q], flat, scale, tables.narrow[q])
         if scale == 0.0:
             return NARROW_ALL
     return int(min(tables.narrow_scale[q] * room, NARROW_ALL - 1.0)) + 1
@@ -147,8 +151,10 @@ def wide_limit(tables: Tables, q: int, room: float) -> int:
             largest = max(largest, step)
             total += step
         if total > 0.0:
-            tables.wide_scale[q] = _whole(min(255.0 / largest, (WIDE_ALL - 1) / total), tables.unit[q])
-            _quantise(tables, q, tables.wide_scale[q], tables.wide[q])
+            scale = _whole(min(255.0 / largest, (WIDE_ALL - 1) / total), tables.unit[q])
+            tables.wide_scale[q] = scale
+            flat = tables.unit[q] > 0.0
+            _quantise(tables.columns, tables.excess[q], tables.preferred[q], flat, scale, tables.wide[q])
         else:
             return WIDE_ALL
     return int(min(tables.wide_scale[q] * room, WIDE_ALL - 1.0)) + 1
@@ -175,41 +181,55 @@ def _field_bit(columns: Columns, step: int, field: int, i: int, width: int) -> i
 
 
 @compiled
-def _field_entries(tables: Tables, q: int, step: int, field: int, scale: float, out: Floats) -> float:
-    """scale * excess of every value of a field; returns that of the costliest one."""
-    width = tables.exact.shape[1]
-    out[0] = most = 0.0
-    size, i = 1, 0
-    while size < ENTRIES:
-        s = _field_bit(tables.columns, step, field, i, width)
-        if_zero = if_one = 0.0
-        if s >= 0:
-            most += scale * tables.excess[q, s]
-            if tables.preferred[q, s]:
-                if_zero = scale * tables.excess[q, s]
-            else:
-                if_one = scale * tables.excess[q, s]
-        for value in range(size):
-            out[size + value] = out[value] + if_one
+def _half_field(
+    columns: Columns, step: int, field: int, first: int, excess: Floats, preferred: Bytes, scale: float,
+    out: Singles,
+) -> float:  # fmt: skip
+    """scale * excess of the values of bits first, first + 1... of a field; returns that of the costliest."""
+    most = 0.0
+    out[0] = 0
+    for i in range(HALF_BITS):
+        s = _field_bit(columns, step, field, first + i, len(excess) // 8)
+        cost = scale * excess[s] if s >= 0 else 0.0
+        most += cost
+        one_preferred = s >= 0 and preferred[s] == 1
+        if_one, if_zero = (
+            np.float32(0.0 if one_preferred else cost),
+            np.float32(cost if one_preferred else 0.0),
+        )
+        for value in range(1 << i):
+            out[(1 << i) + value] = out[value] + if_one
             out[value] += if_zero
-        size *= 2
-        i += 1
     return most
 
 
 @compiled
-def _quantise(tables: Tables, q: int, scale: float, out: NDArray[np.uint8]) -> None:
+def _quantise(
+    columns: Columns, excess: Floats, preferred: Bytes, flat: bool, scale: float, out: Bytes
+) -> None:
     """Entries floor(scale * excess), capped so that fields 0 and 1, and 2 and 3, together fit 8 bits."""
-    entries, other_entries = np.empty(ENTRIES), np.empty(ENTRIES)
+    # float32 is several times as fast and errs by less than this; equal weights have to stay whole numbers.
+    scale *= 1.0 + 1e-6 if flat else 1.0 - 1e-6
+    low, high = np.empty((2, HALF_ENTRIES), np.float32), np.empty((2, HALF_ENTRIES), np.float32)
+    entries = np.empty(ENTRIES, np.int32)
+    most, caps = np.empty(2), np.empty(2, np.float32)
     for step in range(len(out)):
-        for field in range(0, FIELDS, 2):
-            most = _field_entries(tables, q, step, field, scale, entries)
-            other_most = _field_entries(tables, q, step, field + 1, scale, other_entries)
-            cap = min(most, max(127.0, 255.0 - np.floor(other_most)))
-            other_cap = min(other_most, 255.0 - np.floor(cap))
-            for value in range(ENTRIES):
-                out[step, field, value] = np.uint8(min(entries[value], cap))
-                out[step, field + 1, value] = np.uint8(min(other_entries[value], other_cap))
+        for pair in range(0, FIELDS, 2):
+            for i in range(2):
+                field = pair + i
+                most[i] = _half_field(columns, step, field, 0, excess, preferred, scale, low[i])
+                most[i] += _half_field(columns, step, field, HALF_BITS, excess, preferred, scale, high[i])
+            caps[0] = np.floor(min(most[0], max(127.0, 255.0 - np.floor(most[1]))))
+            caps[1] = np.floor(min(most[1], 255.0 - caps[0]))
+            for i in range(2):
+                cap = caps[i]
+                # Two simple loops, which become vector instructions.
+                for value in range(ENTRIES):
+                    entry = high[i, value // HALF_ENTRIES] + low[i, value % HALF_ENTRIES]
+                    entries[value] = np.int32(entry if entry < cap else cap)
+                row = out[step, pair + i]
+                for value in range(ENTRIES):
+                    row[value] = entries[value]
 
 
 @compiled

@@ -24,9 +24,7 @@ __all__ = ["Queries", "from_blocks", "to_blocks", "topk", "within"]
 Answers = tuple[NDArray[np.int64], NDArray[np.float32]]  # positions, distances
 Hits = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]  # queries, positions, distances
 
-_TABLE_BYTES = (
-    1 << 19
-)  # quantised tables of the queries scanned together: they share the cache with the codes
+_TABLE_BYTES = 1 << 19  # tables of the queries scanned together: they share the cache with the codes
 _FEW_BYTES = 1 << 18  # code bytes times queries below which a second thread costs more than it saves
 
 
