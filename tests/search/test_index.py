@@ -161,6 +161,20 @@ def test_filters(n_wanted, n_queries, by_class):
         np.testing.assert_array_equal(np.diff(found.offsets), (table[:, keep] <= 6).sum(axis=1))
 
 
+def test_a_filter_used_again_knows_of_what_was_removed_and_added_since():
+    index = CodeIndex(8)
+    index.add(np.zeros((5000, 1), np.uint8), labels=np.arange(5000) % 2)
+    query = np.zeros(1, np.uint8)
+    assert index.search(query, 2, labels=1).ids.tolist() == [[1, 3]]
+    assert index.search(query, 2, labels=1).ids.tolist() == [[1, 3]]
+    index.remove([1, 2])
+    assert index.search(query, 2, labels=1).ids.tolist() == [[3, 5]]
+    assert index.search(query, 2, labels=[0, 1]).ids.tolist() == [[0, 3]]
+    index.add(query, [1], [0])
+    assert index.search(query, 2, labels=0).ids.tolist() == [[0, 1]]
+    assert index.search(query, 2, labels=1).ids.tolist() == [[3, 5]]
+
+
 def test_matches_read_as_objects():
     index = CodeIndex(8, [8, 7, 6, 5, 4, 3, 2, 1])
     index.add(np.array([[0], [7], [128]], np.uint8), labels=["a", "b", "a"])

@@ -159,7 +159,8 @@ class Collection:
             return vocabulary, None
         if vocabulary is None and len(self) and n:
             raise ValueError("labels is given; the codes already stored have none, so these cannot either")
-        grown, codes = (vocabulary or Vocabulary.of(labels)).extended(labels)
+        known = Vocabulary.for_labels(labels) if vocabulary is None else vocabulary
+        grown, codes = known.extended(labels)
         if len(codes) != n:
             raise ValueError(f"labels has {len(codes)} entries; {n} codes were given, and each takes one")
         return grown, codes

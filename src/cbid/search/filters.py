@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.search.segments import Segment
+from cbid.search.segments import LabelFilter, Segment
 
 __all__ = ["selected"]
 
@@ -39,13 +39,16 @@ def selected(
 def _by_label(segment: Segment, labels: NDArray[np.int64] | None, n_queries: int) -> Kept:
     assert labels is not None
     assert segment.labels is not None
-    keep = _mask(segment.labels, labels)
-    if segment.keep is not None:
-        keep &= segment.keep
-    n_kept = int(np.count_nonzero(keep.view(bool)))
-    if _worth_a_copy(n_kept, segment, n_queries):
-        return _copied(segment, np.flatnonzero(keep.view(bool)))
-    return [(segment, keep)]
+    key, last, n_live = labels.tobytes(), segment.last_filter, segment.n_live
+    if last is None or (last.labels, last.n_live) != (key, n_live):
+        keep = _mask(segment.labels, labels)
+        if segment.keep is not None:
+            keep &= segment.keep
+        last = LabelFilter(key, n_live, keep, int(np.count_nonzero(keep.view(bool))))
+        segment.last_filter = last
+    if _worth_a_copy(last.n_kept, segment, n_queries):
+        return _copied(segment, np.flatnonzero(last.keep.view(bool)))
+    return [(segment, last.keep)]
 
 
 def _by_id(

@@ -67,7 +67,7 @@ class CodeIndex(Durable):
         vocabulary = None
         if checked is not None and checked.ndim == 2:
             names = np.arange(checked.shape[1]) if classes is None else classes
-            vocabulary = Vocabulary.of(names, closed=True, name="classes")
+            vocabulary = Vocabulary.of_classes(names)
             if len(vocabulary) != checked.shape[1]:
                 raise ValueError(
                     f"classes has {len(vocabulary)} names; weights has {checked.shape[1]} columns, one each"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from cbid.search.blocks import from_blocks, to_blocks
 from cbid.search.vocabulary import narrow
 
-__all__ = ["ANY", "Rows", "Segment"]
+__all__ = ["ANY", "LabelFilter", "Rows", "Segment"]
 
 ANY = -1  # the cell of codes not assigned to one; the class of a run that mixes classes
 
@@ -46,6 +46,15 @@ class Rows(NamedTuple):
         )
 
 
+class LabelFilter(NamedTuple):
+    """The mask of the last filter by label: searches with the same filter come one after the other."""
+
+    labels: bytes
+    n_live: int  # falls with every removal, so it tells whether the mask still holds
+    keep: NDArray[np.uint8]
+    n_kept: int
+
+
 @dataclass(eq=False)
 class Segment:
     """Codes in blocks of 32, sorted by id within each run; ``keep`` alone ever changes (0 = removed)."""
@@ -58,6 +67,7 @@ class Segment:
     n_live: int = field(default=-1)
     stored_as: str | None = None  # name in the store, once written there
     keep_stored: bool = True  # whether the store knows of every removal
+    last_filter: "LabelFilter | None" = field(default=None, repr=False)  # one byte a code once filtered
 
     def __post_init__(self) -> None:
         if self.n_live < 0:
@@ -92,7 +102,8 @@ class Segment:
 
     @property
     def nbytes(self) -> int:
-        arrays = (self.blocks, self.ids, self.labels, self.runs, self.keep)
+        filtered = None if self.last_filter is None else self.last_filter.keep
+        arrays = (self.blocks, self.ids, self.labels, self.runs, self.keep, filtered)
         return sum(array.nbytes for array in arrays if array is not None)
 
     def spans(self) -> list[tuple[int, int, int, int]]:

@@ -18,7 +18,7 @@ def narrow(codes: NDArray[np.integer]) -> NDArray[np.unsignedinteger]:
 
 
 class Vocabulary:
-    """The distinct labels of an index, in order of first appearance; a label's code is its place.
+    """The distinct labels of an index; a label's code is its place, those of one addition are in order.
 
     Labels are integers, strings or bools, of one kind in one index.
     """
@@ -30,13 +30,18 @@ class Vocabulary:
         self._place = {value: place for place, value in enumerate(values)}
 
     @classmethod
-    def of(cls, labels: ArrayLike, *, closed: bool = False, name: str = "labels") -> "Vocabulary":
-        """The vocabulary of some labels; ``closed`` says that no other label will ever be accepted."""
-        array, kind = _checked(labels, name)
-        values = list(dict.fromkeys(array.tolist()))
-        if closed and len(values) != len(array):
-            raise ValueError(f"{name} names a class twice; each class has one column of weights")
-        return cls(kind, values, closed=closed)
+    def of_classes(cls, classes: ArrayLike) -> "Vocabulary":
+        """The classes that weights were given for, in their order; no other label will ever be accepted."""
+        array, kind = _checked(classes, "classes")
+        values = array.tolist()
+        if len(set(values)) != len(values):
+            raise ValueError("classes names a class twice; each class has one column of weights")
+        return cls(kind, values, closed=True)
+
+    @classmethod
+    def for_labels(cls, labels: ArrayLike) -> "Vocabulary":
+        """An empty vocabulary for labels of this kind."""
+        return cls(_checked(labels, "labels")[1], [])
 
     def __len__(self) -> int:
         return len(self.values)
