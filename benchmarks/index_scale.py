@@ -1,8 +1,8 @@
 """What the index costs beside its scans: opening, memory, first answer, larger k, filters, IVF.
 
 Claims (64-bit codes): opening 10 million codes takes under 0.5 s; n_bits / 8 bytes a code and at most 9 more;
-a fresh process with warm caches answers its first search within 2 s; k = 100, and filters by label, cost less
-than twice k = 10 without a filter.
+a fresh process with warm caches answers its first search within 2 s; k = 100, and filters by label, each cost
+less than twice k = 10 without a filter.
 
     python -m benchmarks.index_scale [millions of codes, default 10]
 """
@@ -238,10 +238,10 @@ def main() -> int:
         "first_answer_within_2_seconds": max(run["total"] for run in warm) < 2,
         "at_most_9_bytes_beside_the_code": record["memory"]["a_tenth_removed"]["nbytes_per_code"]
         <= N_BITS / 8 + 9.01,
-        "k_100_and_label_filters_under_twice": all(
+        "k_100_and_label_filters_each_under_twice": all(
             row["times_k10"] < 2
             for row in record["larger_k_and_filters_1_million"]
-            if "ids" not in row["case"]  # a set of ids has to be found first, which is no part of the claim
+            if row["case"] in ("k=100", "one label of 20", "ten labels of 20")
         ),
     }
     RESULTS.parent.mkdir(exist_ok=True)
