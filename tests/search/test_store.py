@@ -1,10 +1,12 @@
 """The index on disk: round trips, commits, readers and locks."""
 
 import os
+import shutil
 import signal
 
 import numpy as np
 import pytest
+from benchmarks.index_durability import fork
 from tests.search.reference import random_codes
 from tests.search.stored import content, listing
 
@@ -150,7 +152,7 @@ def test_a_writer_forgotten_without_closing_lets_go(saved):
 def test_a_forked_child_neither_ends_nor_keeps_the_lock(saved):
     writer = CodeIndex.open(saved, writable=True)
     reading, writing = os.pipe()
-    child = os.fork()
+    child = fork()
     if child == 0:
         writer.close()
         del writer
@@ -212,6 +214,19 @@ def test_saving_over_something_else_is_refused(tmp_path, index, what):
     with pytest.raises(IndexCorruptError, match=r"is a file|holds no index|is not the manifest"):
         CodeIndex.open(place)
     assert (place.read_text() if what == "file" else listing(place)) == before
+
+
+@pytest.mark.parametrize("writable", [False, True])
+def test_a_directory_that_was_removed_is_written_anew(saved, writable):
+    opened = CodeIndex.open(saved, writable=writable)
+    before = content(opened)
+    shutil.rmtree(saved)
+    opened.save()
+    assert content(CodeIndex.open(saved, verify=True)) == before
+    if writable:
+        with pytest.raises(IndexLockedError):
+            CodeIndex.open(saved, writable=True)
+        opened.close()
 
 
 def test_an_empty_directory_is_taken(tmp_path, index):

@@ -21,7 +21,7 @@ def test_kill_at_random_moments():
 
 def in_child(act):
     """Run ``act`` in a fork of this process; its exit status."""
-    child = os.fork()
+    child = index_durability.fork()
     if child == 0:
         status = 1
         try:
@@ -118,7 +118,7 @@ def test_reading_while_another_process_writes(tmp_path):
                 writer.remove(np.arange(10 * (batch - 2), 10 * (batch - 1)))
             writer.save()
 
-    child = os.fork()
+    child = index_durability.fork()
     if child == 0:
         try:
             write()

@@ -84,17 +84,23 @@ class Durable(Collection):
             self._levels.seal()
             self._levels.merge()
             self._state.segments = list(self._levels.sealed)
-            if self._store is not None and (path is None or _same(Path(path), self._store.directory)):
-                self._store.commit(self._state, self._lock, dirty=self._dirty)
-            elif self._store is None:
-                store = Store(Path(path))  # type: ignore[arg-type]
-                store.commit(self._state, None)
-                self._store = store
-            else:
+            own = self.path
+            target = own if path is None else Path(path)
+            assert target is not None
+            if own is not None and not _same(target, own):
                 # The copy must not take over which files of our own directory the segments are stored in.
                 segments = [dataclasses.replace(segment, stored_as=None) for segment in self._state.segments]
-                Store(Path(path)).commit(dataclasses.replace(self._state, segments=segments), None)  # type: ignore[arg-type]
+                Store(target).commit(dataclasses.replace(self._state, segments=segments), None)
                 return
+            if self._store is not None and self._store.directory.exists():
+                self._store.commit(self._state, self._lock, dirty=self._dirty)
+            else:  # the first save, or somebody has removed the directory: all is written
+                store = Store(target)
+                store.commit(self._state, None)
+                self._store = store
+                if self._lock is not None:  # that of the directory that is gone
+                    self._lock.release()
+                    self._lock = WriterLock(target)
             self._dirty = False
 
     def refresh(self) -> bool:
