@@ -53,7 +53,7 @@ def after(held: Held, change: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarr
 
 
 def fork() -> int:
-    """os.fork, which from Python 3.12 on warns where there are threads; the child here calls none of theirs."""
+    """os.fork, which from Python 3.12 on warns where there are threads; the child calls none of theirs."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
