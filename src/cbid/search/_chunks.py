@@ -8,7 +8,7 @@ from cbid.search._vectors import BLOCKS
 
 __all__ = ["chunk_blocks", "chunk_end", "code_at", "copy_codes", "wanted_places"]
 
-CHUNK_BYTES = 1 << 17  # with the tables of the queries, half of a second-level cache
+CHUNK_BYTES = 1 << 18  # leaves room for the tables of the queries in a second-level cache
 CHUNK_CODES = 1 << 15  # bounds the list of candidates of short codes
 
 Bytes = NDArray[np.uint8]

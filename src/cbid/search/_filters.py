@@ -163,9 +163,10 @@ def filter_narrow_1(
 @compiled
 def filter_wide_4(
     source: int, n_blocks: int, per_block: int, tables: Bytes, offsets: Columns, check: int,
-    limits: Columns, found: Found, counts: Columns,
+    segment: int, limits: Columns, found: Found, counts: Columns,
 ) -> None:  # fmt: skip
-    """16-bit sums, of the 8-bit sums of each step, of four queries. ``limits`` (4,) up to 65535."""
+    """16-bit sums, of the 8-bit sums of ``segment`` steps each, of four queries. ``limits`` (4,) up to
+    65535."""
     steps = len(offsets) // COLUMNS
     offsets_at = np.int64(offsets.ctypes.data)
     table_0, per_query = np.int64(tables.ctypes.data), STEP_TABLES * steps
@@ -178,8 +179,9 @@ def filter_wide_4(
         even_under_0 = even_under_1 = even_under_2 = even_under_3 = odd_under_0 = odd_under_1 = (
             odd_under_2
         ) = odd_under_3 = total_0
-        step, stop = 0, min(check, steps)
+        step, stop = 0, min(segment, steps)
         while True:
+            sums_0 = sums_1 = sums_2 = sums_3 = zeros(0)
             while step < stop:
                 f0, f1, f2, f3 = load_fields(block, per_block, offsets_at + 8 * COLUMNS * step)
                 at = table_0 + STEP_TABLES * step
@@ -187,30 +189,33 @@ def filter_wide_4(
                 right = add(
                     lookup(load_table(at + 2 * ENTRIES), f2), lookup(load_table(at + 3 * ENTRIES), f3)
                 )
-                both = add(left, right)
-                total_0, odd_0 = add16(total_0, both), add16(odd_0, odd_bytes(both))
+                sums_0 = add_saturating(add_saturating(sums_0, left), right)
                 at = table_1 + STEP_TABLES * step
                 left = add(lookup(load_table(at), f0), lookup(load_table(at + ENTRIES), f1))
                 right = add(
                     lookup(load_table(at + 2 * ENTRIES), f2), lookup(load_table(at + 3 * ENTRIES), f3)
                 )
-                both = add(left, right)
-                total_1, odd_1 = add16(total_1, both), add16(odd_1, odd_bytes(both))
+                sums_1 = add_saturating(add_saturating(sums_1, left), right)
                 at = table_2 + STEP_TABLES * step
                 left = add(lookup(load_table(at), f0), lookup(load_table(at + ENTRIES), f1))
                 right = add(
                     lookup(load_table(at + 2 * ENTRIES), f2), lookup(load_table(at + 3 * ENTRIES), f3)
                 )
-                both = add(left, right)
-                total_2, odd_2 = add16(total_2, both), add16(odd_2, odd_bytes(both))
+                sums_2 = add_saturating(add_saturating(sums_2, left), right)
                 at = table_3 + STEP_TABLES * step
                 left = add(lookup(load_table(at), f0), lookup(load_table(at + ENTRIES), f1))
                 right = add(
                     lookup(load_table(at + 2 * ENTRIES), f2), lookup(load_table(at + 3 * ENTRIES), f3)
                 )
-                both = add(left, right)
-                total_3, odd_3 = add16(total_3, both), add16(odd_3, odd_bytes(both))
+                sums_3 = add_saturating(add_saturating(sums_3, left), right)
                 step += 1
+            total_0, odd_0 = add16(total_0, sums_0), add16(odd_0, odd_bytes(sums_0))
+            total_1, odd_1 = add16(total_1, sums_1), add16(odd_1, odd_bytes(sums_1))
+            total_2, odd_2 = add16(total_2, sums_2), add16(odd_2, odd_bytes(sums_2))
+            total_3, odd_3 = add16(total_3, sums_3), add16(odd_3, odd_bytes(sums_3))
+            if stop < check and stop < steps:
+                stop = min(stop + segment, steps)
+                continue
             even_under_0, odd_under_0 = under16(limit_0, even_sums(total_0, odd_0)), under16(limit_0, odd_0)
             even_under_1, odd_under_1 = under16(limit_1, even_sums(total_1, odd_1)), under16(limit_1, odd_1)
             even_under_2, odd_under_2 = under16(limit_2, even_sums(total_2, odd_2)), under16(limit_2, odd_2)
@@ -220,7 +225,7 @@ def filter_wide_4(
             alive = any_set(union(even, odd_))
             if stop == steps or not alive:
                 break
-            stop = min(stop + LOOK, steps)
+            stop = min(stop + segment, steps)
         if alive:
             counts[0] = _write(set_lanes16(even_under_0, odd_under_0), 32 * b, found[0], counts[0])
             counts[1] = _write(set_lanes16(even_under_1, odd_under_1), 32 * b, found[1], counts[1])
@@ -231,7 +236,7 @@ def filter_wide_4(
 @compiled
 def filter_wide_1(
     source: int, n_blocks: int, per_block: int, tables: Bytes, offsets: Columns, check: int,
-    limits: Columns, found: Found, counts: Columns,
+    segment: int, limits: Columns, found: Found, counts: Columns,
 ) -> None:  # fmt: skip
     """16-bit sums of one query. ``limits`` (1,) up to 65535."""
     steps = len(offsets) // COLUMNS
@@ -243,8 +248,9 @@ def filter_wide_1(
         block = source + b * per_block
         total = odd = zeros(0)
         even_under = odd_under = total
-        step, stop = 0, min(check, steps)
+        step, stop = 0, min(segment, steps)
         while True:
+            sums = zeros(0)
             while step < stop:
                 prefetch_step(block + STEP_BYTES * step + ahead)
                 f0, f1, f2, f3 = load_fields(block, per_block, offsets_at + 8 * COLUMNS * step)
@@ -253,14 +259,17 @@ def filter_wide_1(
                 right = add(
                     lookup(load_table(at + 2 * ENTRIES), f2), lookup(load_table(at + 3 * ENTRIES), f3)
                 )
-                both = add(left, right)
-                total, odd = add16(total, both), add16(odd, odd_bytes(both))
+                sums = add_saturating(add_saturating(sums, left), right)
                 step += 1
+            total, odd = add16(total, sums), add16(odd, odd_bytes(sums))
+            if stop < check and stop < steps:
+                stop = min(stop + segment, steps)
+                continue
             even_under, odd_under = under16(limit, even_sums(total, odd)), under16(limit, odd)
             alive = any_set(union(even_under, odd_under))
             if stop == steps or not alive:
                 break
-            stop = min(stop + LOOK, steps)
+            stop = min(stop + segment, steps)
         for skipped in range(step, steps):  # the next blocks may need these columns
             prefetch_step(block + STEP_BYTES * skipped + ahead)
         if alive:

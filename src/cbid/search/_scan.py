@@ -14,7 +14,7 @@ from cbid.search._compile import compiled
 from cbid.search._filters import filter_narrow_1, filter_narrow_4, filter_wide_1, filter_wide_4
 from cbid.search._heap import push, sort_heap
 from cbid.search._portable import filter_portable
-from cbid.search._tables import Tables, exact_distance, make_tables, narrow_limit, room_below, wide_limit
+from cbid.search._tables import Tables, exact_distance, make_tables, room_below, segment_steps, sum_limit
 from cbid.search._vectors import BLOCKS
 
 __all__ = ["scan_topk", "scan_within"]
@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 GROUP = 4  # queries whose sums are kept in registers at a time
 # More wrong candidates than this share of the codes cost more time than the sharper bound of 16-bit sums.
-WRONG_SHARE = 1 / 1024
+WRONG_SHARE = 1 / 2048
 # From so many queries on it pays to bring the kept codes of a chunk together before they are scanned.
 MANY_QUERIES = 8
 
@@ -43,16 +43,19 @@ def _group_candidates(
         i = q + slot
         room = room_below(thresholds[i], tables.base[i])
         if room > 0.0:
-            limits[slot] = wide_limit(tables, i, room) if wide else narrow_limit(tables, i, room)
+            limits[slot] = sum_limit(tables, i, room, wide, n_blocks)
             # Until there few blocks can be left.
             check = max(check, 1 + int(np.searchsorted(tables.typical[i], np.float64(thresholds[i]))))
     if check == 0:
         return
     quantised = (tables.wide if wide else tables.narrow)[q : q + GROUP]
     offsets = tables.offsets
+    segment = segment_steps(tables.typical.shape[1])
     if size > 2:
         if wide:
-            filter_wide_4(source, n_blocks, per_block, quantised, offsets, check, limits, candidates, counts)
+            filter_wide_4(
+                source, n_blocks, per_block, quantised, offsets, check, segment, limits, candidates, counts
+            )
         else:
             filter_narrow_4(
                 source, n_blocks, per_block, quantised, offsets, check, limits, candidates, counts
@@ -64,7 +67,7 @@ def _group_candidates(
             continue
         if wide:
             filter_wide_1(
-                source, n_blocks, per_block, quantised[one], offsets, check, limits[one],
+                source, n_blocks, per_block, quantised[one], offsets, check, segment, limits[one],
                 candidates[one], counts[one],
             )  # fmt: skip
         else:

@@ -7,9 +7,9 @@ cheaper value of every bit costs, excess how much the other one costs more. The 
 four *fields* (see `_vectors`), each with a table floor(scale * excess of the field's value). Floors never add
 up to more than scale times the excess of the code, so a code whose sum reaches a limit cannot be wanted.
 
-Two quantisations: *narrow*, scaled so that the limit sits just under saturation of 8-bit sums; *wide*, scaled
-so that the four fields of a step just fit 8 bits, those sums then added in 16 bits. Wide costs more to scan
-and is far sharper for long codes.
+Two quantisations: *narrow*, for 8-bit sums, which saturate just above the limit; *wide*, for 16-bit sums of
+the 8-bit sums of a few steps each (a *segment*), scaled so that a segment seldom saturates. Wide costs a
+little more to scan and is far sharper for long codes.
 """
 
 from typing import NamedTuple
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from cbid.search._compile import compiled
 from cbid.search._vectors import COLUMNS, ENTRIES, FIELDS, SIX_BIT
 
-__all__ = ["Tables", "exact_distance", "make_tables", "narrow_limit", "room_below", "wide_limit"]
+__all__ = ["Tables", "exact_distance", "make_tables", "room_below", "segment_steps", "sum_limit"]
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
@@ -47,8 +47,9 @@ class Tables(NamedTuple):
     typical: Floats  # (q, steps) nearly every random code costs more than this in the steps up to here
     narrow: Bytes  # (q + 3, steps, FIELDS, ENTRIES), made anew as the threshold falls
     narrow_scale: Floats  # (q,)
-    wide: Bytes  # (q + 3, steps, FIELDS, ENTRIES), made at the first use
+    wide: Bytes  # the same for 16-bit sums
     wide_scale: Floats  # (q,)
+    widest: Floats  # (q,) what the wide limit may come to
 
 
 @compiled
@@ -83,7 +84,9 @@ def make_tables(if_zero: Floats, if_one: Floats) -> Tables:
     steps = len(columns) // COLUMNS
     offsets = np.where(columns < width, 32 * columns, 0)
     typical = np.empty((n_queries, steps))
+    widest = np.empty(n_queries)
     for q in range(n_queries):
+        widest[q] = _widest_sum(columns, excess[q])
         mean, variance = base[q], 0.0
         for c in range(len(columns)):
             if columns[c] < width:
@@ -95,7 +98,7 @@ def make_tables(if_zero: Floats, if_one: Floats) -> Tables:
     scales = np.zeros((2, n_queries))
     return Tables(
         exact, base, excess, preferred, unit, columns, offsets, typical,
-        narrow, scales[0], np.zeros_like(narrow), scales[1],
+        narrow, scales[0], np.zeros_like(narrow), scales[1], widest,
     )  # fmt: skip
 
 
@@ -126,38 +129,49 @@ def room_below(threshold: np.float32, base: float) -> float:
 
 
 @compiled
-def narrow_limit(tables: Tables, q: int, room: float) -> int:
-    """The limit that 8-bit sums of query q stay below; a new scale where the last one wastes the range."""
-    if tables.narrow_scale[q] * room < 216.0 or room == np.inf:
-        scale = 0.0 if room == np.inf else _whole((NARROW_ALL - 1) / room, tables.unit[q])
-        if scale != tables.narrow_scale[q]:
-            tables.narrow_scale[q] = scale
-            flat = tables.unit[q] > 0.0
-            _quantise(tables.columns, tables.excess[q], tables.preferred[q], flat, scale, tables.narrow[q])
-        if scale == 0.0:
-            return NARROW_ALL
-    return int(min(tables.narrow_scale[q] * room, NARROW_ALL - 1.0)) + 1
+def segment_steps(steps: int) -> int:
+    """Steps whose 8-bit sums make one term of the 16-bit sums: fewer for longer codes, which need sharper
+    ones, but never so many segments that their sums overflow."""
+    bits = 8 * COLUMNS * steps
+    wanted = 96 if bits <= 600 else 48 if bits <= 1200 else 24
+    return max(wanted // (8 * COLUMNS), -(-steps // 256), 1)
 
 
 @compiled
-def wide_limit(tables: Tables, q: int, room: float) -> int:
-    """The limit that 16-bit sums of query q stay below."""
-    if tables.wide_scale[q] == 0.0:
-        largest = total = 0.0
-        for first in range(0, len(tables.columns), COLUMNS):
-            step = 0.0
-            for column in tables.columns[first : first + COLUMNS]:
-                step += tables.excess[q, 8 * column : 8 * column + 8].sum()
-            largest = max(largest, step)
-            total += step
-        if total > 0.0:
-            scale = _whole(min(255.0 / largest, (WIDE_ALL - 1) / total), tables.unit[q])
-            tables.wide_scale[q] = scale
-            flat = tables.unit[q] > 0.0
-            _quantise(tables.columns, tables.excess[q], tables.preferred[q], flat, scale, tables.wide[q])
-        else:
-            return WIDE_ALL
-    return int(min(tables.wide_scale[q] * room, WIDE_ALL - 1.0)) + 1
+def _widest_sum(columns: Columns, excess: Floats) -> float:
+    """What 16-bit sums are scaled to: the costliest segment of a code at the limit then takes about 200 of
+    255, so that it seldom saturates."""
+    steps = len(columns) // COLUMNS
+    size = COLUMNS * segment_steps(steps)
+    largest = total = 0.0
+    for first in range(0, len(columns), size):
+        segment = 0.0
+        for column in columns[first : first + size]:
+            segment += excess[8 * column : 8 * column + 8].sum()
+        largest = max(largest, segment)
+        total += segment
+    return 200.0 * total / largest if largest > 0.0 else 200.0
+
+
+@compiled
+def sum_limit(tables: Tables, q: int, room: float, wide: bool, n_blocks: int) -> int:
+    """The limit that sums of query q stay below when what it costs is at most ``room``.
+
+    Makes the tables anew where the scale of the last ones wastes too much of the range of the sums to scan
+    ``n_blocks`` with them.
+    """
+    used = 0.85 if n_blocks >= 64 else 0.6
+    scales = tables.wide_scale if wide else tables.narrow_scale
+    full = tables.widest[q] if wide else NARROW_ALL - 1.0
+    if room == np.inf or scales[q] * room < used * full:
+        scale = 0.0 if room == np.inf else _whole(full / room, tables.unit[q])
+        if scale != scales[q]:
+            scales[q] = scale
+            out = (tables.wide if wide else tables.narrow)[q]
+            _quantise(tables.columns, tables.excess[q], tables.preferred[q], tables.unit[q] > 0.0, scale, out)
+        if scale == 0.0:
+            return WIDE_ALL if wide else NARROW_ALL
+    return int(min(scales[q] * room, full)) + 1
 
 
 @compiled
