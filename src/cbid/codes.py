@@ -1,13 +1,27 @@
 """Packed binary codes: the one place that knows their layout.
 
-A code of t bits takes ceil(t / 8) bytes in the order of ``numpy.packbits`` ("big": bit 0 is the highest bit of
-byte 0); the last byte is padded with zeros.
+A code of t bits takes ceil(t / 8) bytes in the order of ``numpy.packbits`` ("big": bit 0 is the highest bit
+of byte 0); the last byte is padded with zeros. Functions on codes take (n, ceil(t/8)) arrays of uint8, or one
+code as a 1-D array.
 """
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["n_bytes", "pack", "unpack"]
+__all__ = [
+    "check_codes",
+    "check_n_bits",
+    "check_weights",
+    "hamming",
+    "n_bytes",
+    "pack",
+    "prefix",
+    "unpack",
+    "weighted_hamming",
+]
+
+# Pairs of codes compared at a time: temporaries stay around 32 MB whatever the sizes of the inputs.
+_PAIR_BYTES = 1 << 25
 
 
 def n_bytes(n_bits: int) -> int:
@@ -22,5 +36,176 @@ def pack(bits: ArrayLike) -> NDArray[np.uint8]:
 
 def unpack(codes: NDArray[np.uint8], n_bits: int) -> NDArray[np.int8]:
     """Codes (n, ceil(t/8)) to bits (n, t) in -1/+1."""
-    bits = np.unpackbits(np.asarray(codes), axis=-1, count=n_bits).view(np.int8)
-    return 2 * bits - 1
+    codes = check_codes(codes, n_bits, padding="any", one=True)
+    bits = np.unpackbits(codes, axis=-1, count=n_bits).view(np.int8)
+    bits *= 2
+    bits -= 1
+    return bits
+
+
+def prefix(codes: NDArray[np.uint8], n_bits: int) -> NDArray[np.uint8]:
+    """The first ``n_bits`` of each code, as a copy with zero padding: (n, ceil(t/8)) to (n,
+    ceil(n_bits/8))."""
+    codes = check_codes(codes, one=True)
+    n_bits = check_n_bits(n_bits)
+    width = n_bytes(n_bits)
+    if codes.shape[-1] < width:
+        raise ValueError(
+            f"n_bits is {n_bits}, but the codes are {codes.shape[-1]} bytes wide: "
+            f"at most {8 * codes.shape[-1]} bits can be taken"
+        )
+    cut = codes[..., :width].copy()
+    cut[..., -1] &= _last_byte_mask(n_bits)
+    return cut
+
+
+def hamming(
+    a: NDArray[np.uint8], b: NDArray[np.uint8], *, n_bits: int | None = None
+) -> NDArray[np.int32] | np.int32:
+    """Number of differing bits between every code of ``a`` and every code of ``b``, (n_a, n_b) int32.
+
+    A 1-D input is one code and drops its axis. With ``n_bits`` only the first n_bits are compared.
+    """
+    a, b = _check_pair(a, b)
+    if n_bits is not None:
+        a, b = prefix(a, n_bits), prefix(b, n_bits)
+    left, right = _as_words(np.atleast_2d(a)), _as_words(np.atleast_2d(b))
+    out = np.empty((len(left), len(right)), np.int32)
+    for rows, columns in _tiles(len(left), len(right), left.shape[1] * left.itemsize):
+        differing = np.bitwise_count(left[rows, None, :] ^ right[None, columns, :])
+        differing.sum(axis=2, dtype=np.int32, out=out[rows, columns])
+    return _drop_axes(out, a, b)
+
+
+def weighted_hamming(
+    a: NDArray[np.uint8], b: NDArray[np.uint8], weights: ArrayLike
+) -> NDArray[np.float32] | np.float32:
+    """sum_s w_s [bit s differs] between every code of ``a`` and every code of ``b``, (n_a, n_b) float32.
+
+    ``weights`` is (t,), non-negative; a 1-D input is one code and drops its axis. Sums run in float64 and are
+    rounded once, as in the scans of ``cbid.search``.
+    """
+    a, b = _check_pair(a, b)
+    w = np.asarray(weights)
+    if w.ndim != 1 or n_bytes(w.size) != a.shape[-1]:
+        raise ValueError(
+            f"weights has shape {w.shape}; codes of {a.shape[-1]} bytes take a vector of "
+            f"{max(8 * a.shape[-1] - 7, 1)} to {8 * a.shape[-1]} weights"
+        )
+    w = check_weights(w, w.size)
+    # table[j, v]: summed weight of the bits set in byte value v at byte j; padding bits weigh nothing.
+    padded = np.zeros((a.shape[-1], 8))
+    padded.ravel()[: w.size] = w
+    set_bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)  # (256, 8)
+    table = np.zeros((len(padded), 256))
+    for s in range(8):
+        table += padded[:, s, None] * set_bits[:, s]
+    left, right = np.atleast_2d(a), np.atleast_2d(b)
+    out = np.empty((len(left), len(right)), np.float32)
+    for rows, columns in _tiles(len(left), len(right), 16):
+        total = np.zeros((rows.stop - rows.start, columns.stop - columns.start))
+        for j, by_value in enumerate(table):
+            total += by_value[left[rows, j, None] ^ right[None, columns, j]]
+        out[rows, columns] = total
+    return _drop_axes(out, a, b)
+
+
+def check_n_bits(n_bits: int) -> int:
+    """``n_bits`` as an int of at least 1, or an error that says what came."""
+    if isinstance(n_bits, bool) or not isinstance(n_bits, (int, np.integer)):
+        raise TypeError(f"n_bits is {n_bits!r} ({type(n_bits).__name__}); an int of at least 1 is accepted")
+    if n_bits < 1:
+        raise ValueError(f"n_bits is {n_bits}; an int of at least 1 is accepted")
+    return int(n_bits)
+
+
+def check_codes(
+    codes: NDArray[np.uint8],
+    n_bits: int | None = None,
+    *,
+    name: str = "codes",
+    padding: str = "zero",
+    one: bool = False,
+) -> NDArray[np.uint8]:
+    """Codes as an array of uint8, (n, bytes); a wrong dtype, shape or width is an error that names ``name``.
+
+    One code given as a 1-D array becomes (1, bytes), or stays 1-D with ``one=True``. With ``n_bits`` the
+    width must be ceil(n_bits/8) and, unless ``padding="any"``, the bits past n_bits must be zero.
+    """
+    array = np.asarray(codes)
+    if array.dtype != np.uint8:
+        raise TypeError(f"{name} has dtype {array.dtype}; packed codes are uint8 (see cbid.codes.pack)")
+    if array.ndim not in (1, 2):
+        raise ValueError(f"{name} has shape {array.shape}; (n, bytes) or one code (bytes,) is accepted")
+    if array.shape[-1] == 0:
+        raise ValueError(f"{name} has shape {array.shape}; a code takes at least one byte")
+    if n_bits is not None:
+        n_bits = check_n_bits(n_bits)
+        if array.shape[-1] != n_bytes(n_bits):
+            raise ValueError(
+                f"{name} is {array.shape[-1]} bytes wide; codes of {n_bits} bits take {n_bytes(n_bits)}"
+            )
+        if padding == "zero" and np.any(array[..., -1] & ~_last_byte_mask(n_bits)):
+            raise ValueError(f"{name} has bits set past bit {n_bits}; the padding of a code is zero")
+    return array if one else np.atleast_2d(array)
+
+
+def check_weights(weights: ArrayLike, n_bits: int, *, n_rows: int | None = None) -> NDArray[np.float64]:
+    """Weights as float64, (t,) or, where ``n_rows`` is given, also (n_rows, t); finite and non-negative.
+
+    Their sum must fit float32, the type of a distance.
+    """
+    w = np.asarray(weights)
+    if w.dtype.kind not in "fiub":
+        raise TypeError(f"weights has dtype {w.dtype}; real numbers are accepted")
+    shapes = [(n_bits,)] if n_rows is None else [(n_bits,), (n_rows, n_bits)]
+    if w.shape not in shapes:
+        raise ValueError(f"weights has shape {w.shape}; accepted: {' or '.join(map(str, shapes))}")
+    w = w.astype(np.float64, copy=False)
+    if not np.all(np.isfinite(w)):
+        raise ValueError("weights has NaN or infinite entries; finite non-negative numbers are accepted")
+    if np.any(w < 0):
+        raise ValueError(f"weights has negative entries (least: {w.min():g}); non-negative ones are accepted")
+    largest = w.sum(axis=-1).max(initial=0.0)
+    if largest > np.finfo(np.float32).max:
+        raise ValueError(
+            f"weights sum to {largest:g}; a distance is float32, at most {np.finfo(np.float32).max:g}"
+        )
+    return w
+
+
+def _last_byte_mask(n_bits: int) -> np.uint8:
+    """Bits of the last byte that belong to the code: the highest ones."""
+    return np.uint8(0xFF << (-n_bits % 8) & 0xFF)
+
+
+def _check_pair(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    a, b = check_codes(a, name="a", one=True), check_codes(b, name="b", one=True)
+    if a.shape[-1] != b.shape[-1]:
+        raise ValueError(
+            f"a is {a.shape[-1]} bytes wide and b {b.shape[-1]}; codes of one width are compared"
+        )
+    return a, b
+
+
+def _as_words(codes: NDArray[np.uint8]) -> NDArray[np.uint8] | NDArray[np.uint64]:
+    """The same bytes as 64-bit words where the width allows: eight times fewer elements to count."""
+    return np.ascontiguousarray(codes).view(np.uint64) if codes.shape[1] % 8 == 0 else codes
+
+
+def _tiles(n_rows: int, n_columns: int, bytes_per_pair: int) -> list[tuple[slice, slice]]:
+    """Row and column slices that cover (n_rows, n_columns) in tiles of bounded memory."""
+    pairs = max(_PAIR_BYTES // bytes_per_pair, 1)
+    width = max(min(n_columns, pairs), 1)
+    height = max(pairs // width, 1)
+    return [
+        (slice(i, min(i + height, n_rows)), slice(j, min(j + width, n_columns)))
+        for i in range(0, n_rows, height)
+        for j in range(0, n_columns, width)
+    ]
+
+
+def _drop_axes(distances: NDArray, a: NDArray[np.uint8], b: NDArray[np.uint8]) -> NDArray:
+    if a.ndim == 1:
+        distances = distances[0]
+    return distances[..., 0] if b.ndim == 1 else distances

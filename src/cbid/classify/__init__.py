@@ -1,0 +1,5 @@
+"""Classification on codes."""
+
+from cbid.classify.knn import CodeKNeighborsClassifier
+
+__all__ = ["CodeKNeighborsClassifier"]

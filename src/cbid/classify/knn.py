@@ -1,0 +1,188 @@
+"""k-nearest-neighbour classification on binary codes, with the index under it."""
+
+from typing import Any, Self
+
+import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from cbid.codes import check_codes, pack
+from cbid.search import CodeIndex
+from cbid.search.checks import as_count
+
+__all__ = ["CodeKNeighborsClassifier"]
+
+
+class CodeKNeighborsClassifier(ClassifierMixin, BaseEstimator):
+    """The classes of the nearest codes vote, under plain or weighted Hamming distance.
+
+    Parameters
+    ----------
+    n_neighbors : int, default 5
+    weights : "uniform" (default) or "distance"
+        One vote a neighbour, or 1 / distance each (neighbours at distance 0, if any, then vote alone). Where
+        classes tie, that of the nearest neighbour wins.
+    coder : estimator with ``fit`` and ``encode``, optional
+        Fitted here on X and y; X are then vectors. Without one, X are the bits themselves, set where
+        positive: 0/1, -1/+1 (what a coder's ``transform`` gives, in a Pipeline) and projections all do.
+    packed : bool, default False
+        Without a coder: X are packed codes, uint8, (n, ceil(n_bits/8)).
+    n_bits : int, optional
+        With ``packed``: the number of bits, by default 8 a byte.
+    bit_weights : "auto" (default), None, (n_bits,) or (n_bits, n_classes)
+        Weights of the distance. "auto": ``weights_`` of the coder if it has them; None: plain Hamming.
+        Two-dimensional: one vector per class of the training item, columns in the order of ``classes_``.
+    n_jobs : int, optional
+        Threads of a search, by the rules of scikit-learn: None is one, -1 all processors.
+
+    Attributes
+    ----------
+    classes_ : (n_classes,)
+    coder_ : the fitted coder, when there is one
+    index_ : CodeIndex; ids are the rows of the training data
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> bits = np.array([[1, 1, 1, -1], [1, 1, -1, -1], [-1, -1, 1, 1]])
+    >>> model = CodeKNeighborsClassifier(n_neighbors=1).fit(bits, ["a", "a", "b"])
+    >>> model.predict([[1, 1, 1, 1]])
+    array(['a'], dtype='<U1')
+    """
+
+    def __init__(
+        self,
+        n_neighbors: int = 5,
+        *,
+        weights: str = "uniform",
+        coder: Any = None,
+        packed: bool = False,
+        n_bits: int | None = None,
+        bit_weights: ArrayLike | str | None = "auto",
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_neighbors = n_neighbors
+        self.weights = weights
+        self.coder = coder
+        self.packed = packed
+        self.n_bits = n_bits
+        self.bit_weights = bit_weights
+        self.n_jobs = n_jobs
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Store the codes of X with their classes y."""
+        as_count(self.n_neighbors, "n_neighbors")
+        if self.weights not in ("uniform", "distance"):
+            raise ValueError(f"weights is {self.weights!r}; 'uniform' or 'distance' is accepted")
+        if self.packed and self.coder is not None:
+            raise ValueError("packed is True and coder is given; a coder takes vectors, not codes")
+        if self.n_bits is not None and not self.packed:
+            raise ValueError(f"n_bits is {self.n_bits} and packed is False; n_bits belongs to packed codes")
+        rows, y = validate_data(self, X, y, dtype=self._dtype())
+        check_classification_targets(y)
+        self.classes_, classes = np.unique(y, return_inverse=True)
+        if self.coder is not None:
+            self.coder_ = clone(self.coder).fit(rows, y)
+        codes = self._encoded(rows)
+        n_bits = self._count_bits(rows)
+        bit_weights = self._bit_weights()
+        self.index_ = CodeIndex(n_bits, bit_weights, n_threads=effective_n_jobs(self.n_jobs))
+        self.index_.add(codes, labels=classes)
+        return self
+
+    def kneighbors(
+        self, X: ArrayLike | None = None, n_neighbors: int | None = None, return_distance: bool = True
+    ) -> NDArray[np.int64] | tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """The nearest training items of each row of X, nearest first: distances and rows, (n, n_neighbors).
+
+        Without X: of each training item, itself left out.
+        """
+        check_is_fitted(self)
+        k = as_count(self.n_neighbors if n_neighbors is None else n_neighbors, "n_neighbors")
+        others = len(self.index_) - (X is None)
+        if k > others:
+            raise ValueError(f"n_neighbors is {k}; the model was fitted on {len(self.index_)} samples")
+        if X is None:
+            codes = self.index_.reconstruct(self.index_.ids)
+            found = self.index_.search(codes, k + 1)
+            keep = found.ids != np.arange(len(codes))[:, None]
+            keep[keep.all(axis=1), -1] = False  # k + 1 copies of it came before it
+            distances, rows = (a[keep].reshape(len(codes), k) for a in (found.distances, found.ids))
+        else:
+            found = self.index_.search(self._encoded(self._validated(X)), k)
+            distances, rows = found.distances, found.ids
+        return (distances, rows) if return_distance else rows
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Share of the votes of each class, (n, n_classes); where classes tie, the winner is 1e-9 ahead."""
+        check_is_fitted(self)
+        k = as_count(self.n_neighbors, "n_neighbors")
+        if k > len(self.index_):
+            raise ValueError(f"n_neighbors is {k}; the model was fitted on {len(self.index_)} samples")
+        found = self.index_.search(self._encoded(self._validated(X)), k)
+        assert found.labels is not None
+        votes = _votes(found.distances.astype(np.float64), found.labels, len(self.classes_), self.weights)
+        return votes / votes.sum(axis=1, keepdims=True)
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The class with most votes of each row of X."""
+        shares = self.predict_proba(X)
+        return self.classes_[shares.argmax(axis=1)]
+
+    def _dtype(self) -> Any:
+        # Packed codes must come as uint8: converting would hide that they are something else.
+        return None if self.packed else "numeric"
+
+    def _validated(self, X: ArrayLike) -> NDArray[Any]:
+        return validate_data(self, X, dtype=self._dtype(), reset=False)
+
+    def _encoded(self, X: NDArray[Any]) -> NDArray[np.uint8]:
+        if self.coder is not None:
+            return self.coder_.encode(X)
+        if self.packed:
+            return check_codes(X, self._count_bits(X), name="X")
+        return pack(X)
+
+    def _count_bits(self, X: NDArray[Any]) -> int:
+        if self.coder is not None:
+            return int(getattr(self.coder_, "n_bits_", 0) or self.coder_.transform(X[:1]).shape[1])
+        if self.packed:
+            return 8 * X.shape[1] if self.n_bits is None else as_count(self.n_bits, "n_bits")
+        return X.shape[1]
+
+    def _bit_weights(self) -> ArrayLike | None:
+        if isinstance(self.bit_weights, str):
+            if self.bit_weights != "auto":
+                raise ValueError(f"bit_weights is {self.bit_weights!r}; 'auto', None or an array is accepted")
+            return getattr(self.coder_, "weights_", None) if self.coder is not None else None
+        if self.bit_weights is not None and np.ndim(self.bit_weights) == 2:
+            n_columns = np.shape(self.bit_weights)[1]
+            if n_columns != len(self.classes_):
+                raise ValueError(f"bit_weights has {n_columns} columns; y has {len(self.classes_)} classes")
+        return self.bit_weights
+
+
+def _votes(
+    distances: NDArray[np.float64], labels: NDArray[np.int64], n_classes: int, weights: str
+) -> NDArray[np.float64]:
+    """Votes of each class (n, n_classes), from neighbours (n, k) ordered nearest first."""
+    vote = np.ones(distances.shape)
+    if weights == "distance":
+        same = distances == 0
+        # Relative to the nearest, so that tiny distances do not overflow; the shares stay the same.
+        nearest = np.where(same, np.inf, distances).min(axis=1, keepdims=True)
+        np.divide(nearest, distances, out=vote, where=~same)
+        vote = np.where(same.any(axis=1, keepdims=True), same, vote)
+    rows = np.arange(len(labels))
+    votes = np.zeros((len(labels), n_classes))
+    for place in range(labels.shape[1]):
+        votes[rows, labels[:, place]] += vote[:, place]
+    tied = votes == votes.max(axis=1, keepdims=True)
+    of_tied = np.take_along_axis(tied, labels, axis=1)  # the first of these is the nearest
+    winner = labels[rows, of_tied.argmax(axis=1)]
+    several = tied.sum(axis=1) > 1
+    votes[rows[several], winner[several]] *= 1 + 1e-9
+    return votes

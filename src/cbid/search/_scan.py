@@ -1,0 +1,257 @@
+"""The scans: chunks of codes that stay in the cache, a filter by lower bounds, exact distances of what
+passes.
+
+Both scans go over the chunks in order of position and, within a chunk, over groups of queries. The filter
+gives each query its candidates; these get the exact distance. As the k-th best distance falls, so does the
+limit that the filter works with; chunks grow from a few codes, so that it falls early.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cbid.search._chunks import chunk_blocks, chunk_end, code_at, copy_codes, wanted_places
+from cbid.search._compile import compiled
+from cbid.search._filters import filter_narrow_1, filter_narrow_4, filter_wide_1, filter_wide_4
+from cbid.search._heap import push, sort_heap
+from cbid.search._portable import filter_portable
+from cbid.search._tables import Tables, exact_distance, make_tables, room_below, segment_steps, sum_limit
+from cbid.search._vectors import BLOCKS
+
+__all__ = ["scan_topk", "scan_within"]
+
+Blocks = NDArray[np.uint8]
+Floats = NDArray[np.float64]
+
+GROUP = 4  # queries whose sums are kept in registers at a time
+# More wrong candidates than this share of the codes cost more time than the sharper bound of 16-bit sums.
+WRONG_SHARE = 1 / 2048
+# From so many queries on it pays to bring the kept codes of a chunk together before they are scanned.
+MANY_QUERIES = 8
+
+
+@compiled
+def _group_candidates(
+    source: int, n_blocks: int, per_block: int, tables: Tables, q: int, size: int,
+    thresholds: NDArray[np.float32], wide: bool, candidates: NDArray[np.int32], counts: NDArray[np.int64],
+) -> None:  # fmt: skip
+    """Candidates of queries q <= i < q + size among the blocks at ``source``, a row of ``candidates``
+    each."""
+    limits = np.zeros(GROUP, np.int64)
+    check = 0
+    counts[:] = 0
+    for slot in range(size):
+        i = q + slot
+        room = room_below(thresholds[i], tables.base[i])
+        if room > 0.0:
+            limits[slot] = sum_limit(tables, i, room, wide, n_blocks)
+            # Until there few blocks can be left.
+            check = max(check, 1 + int(np.searchsorted(tables.typical[i], np.float64(thresholds[i]))))
+    if check == 0:
+        return
+    quantised = (tables.wide if wide else tables.narrow)[q : q + GROUP]
+    offsets = tables.offsets
+    segment = segment_steps(tables.typical.shape[1])
+    if size > 2:
+        if wide:
+            filter_wide_4(
+                source, n_blocks, per_block, quantised, offsets, check, segment, limits, candidates, counts
+            )
+        else:
+            filter_narrow_4(
+                source, n_blocks, per_block, quantised, offsets, check, limits, candidates, counts
+            )
+        return
+    for slot in range(size):
+        one = slice(slot, slot + 1)
+        if limits[slot] == 0:
+            continue
+        if wide:
+            filter_wide_1(
+                source, n_blocks, per_block, quantised[one], offsets, check, segment, limits[one],
+                candidates[one], counts[one],
+            )  # fmt: skip
+        else:
+            filter_narrow_1(
+                source, n_blocks, per_block, quantised[one], offsets, check, limits[one],
+                candidates[one], counts[one],
+            )  # fmt: skip
+
+
+@compiled
+def _portable_candidates(
+    blocks: Blocks, first: int, last: int, tables: Tables, q: int, size: int,
+    thresholds: NDArray[np.float32], candidates: NDArray[np.int32], counts: NDArray[np.int64],
+) -> None:  # fmt: skip
+    """The same without SIMD, for blocks first <= b < last."""
+    for slot in range(size):
+        i = q + slot
+        room = room_below(thresholds[i], tables.base[i])
+        counts[slot] = 0
+        if room > 0.0:
+            counts[slot] = filter_portable(
+                blocks, first, last, tables.excess[i], tables.preferred[i], room, candidates[slot]
+            )
+
+
+@compiled
+def _chunk_source(
+    blocks: Blocks, first: int, last: int, start: int, stop: int, keep: NDArray[np.uint8], simd: bool,
+    n_queries: int, places: NDArray[np.int32], scratch: Blocks,
+) -> tuple[int, int, int]:  # fmt: skip
+    """Where the SIMD filters read blocks first <= b < last: address, number of blocks, codes copied or -1.
+
+    They are copied to ``scratch`` where they are no whole number of steps, and, for many queries, where
+    ``keep`` leaves a part of them.
+    """
+    ragged = (last - first) % BLOCKS != 0
+    if simd and (ragged or (len(keep) > 0 and n_queries >= MANY_QUERIES)):
+        begin, finish = max(start, 32 * first), min(stop, 32 * last)
+        copied = wanted_places(keep, begin, finish, 32 * first, places)
+        if ragged or copied < 0.75 * (finish - begin):
+            copy_codes(blocks, first, places[:copied], scratch)
+            per_step = 32 * BLOCKS
+            return int(scratch.ctypes.data), (copied + per_step - 1) // per_step * BLOCKS, copied
+    return int(blocks.ctypes.data) + first * 32 * blocks.shape[1], last - first, -1
+
+
+@compiled
+def _wide_until(wide_until: int, first: int, last: int, origin: int, wrong: float) -> int:
+    """Up to which block 16-bit sums are used, given the wrong candidates of blocks first <= b < last.
+
+    Their share falls about as 1 / (codes seen), with the number of codes nearer than the threshold: so 8-bit
+    sums are tried again when it should have become small enough.
+    """
+    excess = wrong / (WRONG_SHARE * 32 * (last - first))
+    if wide_until > first or excess <= 1.0:
+        return wide_until
+    return last + int((last - origin) * min(excess, 1e6))
+
+
+@compiled
+def scan_topk(
+    blocks: Blocks, start: int, stop: int, keep: NDArray[np.uint8], if_zero: Floats, if_one: Floats,
+    simd: bool, thresholds: NDArray[np.float32], distances: NDArray[np.float32], positions: NDArray[np.int64],
+) -> None:  # fmt: skip
+    """The k nearest codes among start <= position < stop, written to ``distances`` and ``positions`` (q, k).
+
+    ``keep`` is empty or has a zero for each code to pass over; only distances below ``thresholds`` (q,)
+    count, which are lowered as better codes are found.
+    """
+    n_queries, k = distances.shape
+    tables = make_tables(if_zero, if_one)
+    wide_until = np.zeros(n_queries, np.int64)
+    width = blocks.shape[1]
+    first, end = start // 32, (stop + 31) // 32
+    largest = chunk_blocks(width, end, k)
+    candidates = np.empty((GROUP, 32 * largest), np.int32)
+    counts = np.zeros(GROUP, np.int64)
+    places = np.empty(32 * largest + 1, np.int32)
+    scratch = np.empty((largest, width, 32), np.uint8)
+    sizes = np.zeros(n_queries, np.int64)
+    while first < end:
+        last = chunk_end(first, end, chunk_blocks(width, first - start // 32, k))
+        source, n_blocks, copied = _chunk_source(
+            blocks, first, last, start, stop, keep, simd, n_queries, places, scratch
+        )
+        for q in range(0, n_queries, GROUP):
+            size = min(GROUP, n_queries - q)
+            if simd:
+                _group_candidates(
+                    source,
+                    n_blocks,
+                    32 * width,
+                    tables,
+                    q,
+                    size,
+                    thresholds,
+                    wide_until[q] > first,
+                    candidates,
+                    counts,
+                )
+            else:
+                _portable_candidates(blocks, first, last, tables, q, size, thresholds, candidates, counts)
+            wrong = 0
+            for slot in range(size):
+                i = q + slot
+                threshold = thresholds[i]
+                for c in range(counts[slot]):
+                    position = code_at(candidates[slot, c], 32 * first, copied, places, start, stop, keep)
+                    if position < 0:
+                        continue
+                    distance = exact_distance(tables.exact[i], blocks, position)
+                    wrong += distance >= threshold
+                    # Positions rise, so a code as far as the worst of k comes after it.
+                    if distance < thresholds[i]:
+                        sizes[i] = push(distances[i], positions[i], sizes[i], distance, position)
+                        if sizes[i] == k:
+                            thresholds[i] = min(thresholds[i], distances[i, 0])
+            wide_until[q] = _wide_until(wide_until[q], first, last, start // 32, wrong / size)
+        first = last
+    for i in range(n_queries):
+        sort_heap(distances[i], positions[i], sizes[i])
+
+
+@compiled
+def scan_within(
+    blocks: Blocks, start: int, stop: int, keep: NDArray[np.uint8], if_zero: Floats, if_one: Floats,
+    simd: bool, thresholds: NDArray[np.float32],
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:  # fmt: skip
+    """All codes among start <= position < stop nearer than ``thresholds``: query, position, distance of
+    each."""
+    n_queries = len(thresholds)
+    tables = make_tables(if_zero, if_one)
+    wide_until = np.zeros(n_queries, np.int64)
+    width = blocks.shape[1]
+    first, end = start // 32, (stop + 31) // 32
+    largest = chunk_blocks(width, end, 1)
+    candidates = np.empty((GROUP, 32 * largest), np.int32)
+    counts = np.zeros(GROUP, np.int64)
+    places = np.empty(32 * largest + 1, np.int32)
+    scratch = np.empty((largest, width, 32), np.uint8)
+    found = 0
+    queries = np.empty(1024, np.int64)
+    positions = np.empty(1024, np.int64)
+    distances = np.empty(1024, np.float32)
+    while first < end:
+        last = chunk_end(first, end, chunk_blocks(width, first - start // 32, 1))
+        source, n_blocks, copied = _chunk_source(
+            blocks, first, last, start, stop, keep, simd, n_queries, places, scratch
+        )
+        for q in range(0, n_queries, GROUP):
+            size = min(GROUP, n_queries - q)
+            if simd:
+                _group_candidates(
+                    source,
+                    n_blocks,
+                    32 * width,
+                    tables,
+                    q,
+                    size,
+                    thresholds,
+                    wide_until[q] > first,
+                    candidates,
+                    counts,
+                )
+            else:
+                _portable_candidates(blocks, first, last, tables, q, size, thresholds, candidates, counts)
+            wrong = 0
+            for slot in range(size):
+                i = q + slot
+                if found + counts[slot] > len(queries):
+                    more = found + counts[slot]
+                    queries = np.concatenate((queries, np.empty(more, np.int64)))
+                    positions = np.concatenate((positions, np.empty(more, np.int64)))
+                    distances = np.concatenate((distances, np.empty(more, np.float32)))
+                for c in range(counts[slot]):
+                    position = code_at(candidates[slot, c], 32 * first, copied, places, start, stop, keep)
+                    if position < 0:
+                        continue
+                    distance = exact_distance(tables.exact[i], blocks, position)
+                    if distance < thresholds[i]:
+                        queries[found], positions[found], distances[found] = i, position, distance
+                        found += 1
+                    else:
+                        wrong += 1
+            wide_until[q] = _wide_until(wide_until[q], first, last, start // 32, wrong / size)
+        first = last
+    return queries[:found], positions[:found], distances[:found]

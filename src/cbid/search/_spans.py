@@ -1,0 +1,106 @@
+"""The scan of IVF: each query has its own list of spans of positions, nearest cell first.
+
+Within one cell codes are sorted by id, from cell to cell they are not: here ties are broken by the id itself.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cbid.search._chunks import chunk_blocks, code_at
+from cbid.search._compile import compiled
+from cbid.search._scan import GROUP, WRONG_SHARE, _chunk_source, _group_candidates, _portable_candidates
+from cbid.search._tables import exact_distance, make_tables
+from cbid.search._vectors import BLOCKS
+
+__all__ = ["scan_spans"]
+
+
+@compiled
+def scan_spans(
+    blocks: NDArray[np.uint8],
+    ids: NDArray[np.int64],
+    keep: NDArray[np.uint8],
+    spans: NDArray[np.int64],
+    edges: NDArray[np.int64],
+    if_zero: NDArray[np.float64],
+    if_one: NDArray[np.float64],
+    simd: bool,
+    thresholds: NDArray[np.float32],
+    distances: NDArray[np.float32],
+    positions: NDArray[np.int64],
+) -> None:
+    """The k nearest codes of each query by (distance, id), written to ``distances`` and ``positions`` (q, k).
+
+    ``spans`` (s, 2) are first positions and ends; those of query i are edges[i] to edges[i + 1]. ``keep`` is
+    empty or has a zero for each code to pass over; only distances below ``thresholds`` (q,) count.
+    """
+    n_queries, k = distances.shape
+    tables = make_tables(if_zero, if_one)
+    width = blocks.shape[1]
+    largest = chunk_blocks(width, len(blocks), k)
+    candidates = np.empty((GROUP, 32 * largest), np.int32)
+    counts = np.zeros(GROUP, np.int64)
+    places = np.empty(32 * largest + 1, np.int32)
+    scratch = np.empty((largest, width, 32), np.uint8)
+    distances[:] = np.inf
+    positions[:] = -1
+    for i in range(n_queries):
+        wide, done = False, 0
+        for s in range(edges[i], edges[i + 1]):
+            start, stop = spans[s, 0], spans[s, 1]
+            first, end = start // 32, (stop + 31) // 32
+            while first < end:
+                last = min(first + chunk_blocks(width, done, k), end)
+                # Whole steps of the filters, if need be into the next cell: what is past `stop` is left out.
+                whole = first + -(-(last - first) // BLOCKS) * BLOCKS
+                last = whole if whole <= len(blocks) else last
+                source, n_blocks, copied = _chunk_source(
+                    blocks, first, last, start, stop, keep, simd, 1, places, scratch
+                )
+                if simd:
+                    _group_candidates(
+                        source, n_blocks, 32 * width, tables, i, 1, thresholds, wide, candidates, counts
+                    )
+                else:
+                    _portable_candidates(blocks, first, last, tables, i, 1, thresholds, candidates, counts)
+                wrong = 0
+                for c in range(counts[0]):
+                    position = code_at(candidates[0, c], 32 * first, copied, places, start, stop, keep)
+                    if position < 0:
+                        continue
+                    distance = exact_distance(tables.exact[i], blocks, position)
+                    if distance >= thresholds[i] or not _insert(
+                        ids, distances[i], positions[i], distance, position
+                    ):
+                        wrong += 1
+                    elif positions[i, k - 1] >= 0:
+                        # Just above the k-th best: a code as far as it with a smaller id is still wanted.
+                        above = np.nextafter(distances[i, k - 1], np.float32(np.inf))
+                        thresholds[i] = min(thresholds[i], above)
+                wide = wide or wrong > WRONG_SHARE * 32 * n_blocks
+                done += last - first
+                first = last
+
+
+@compiled
+def _insert(
+    ids: NDArray[np.int64],
+    distances: NDArray[np.float32],
+    positions: NDArray[np.int64],
+    distance: np.float32,
+    position: int,
+) -> bool:
+    """Put a code in its place among the k best, kept in order; whether it was among them."""
+    place = len(distances)
+    while place > 0 and (
+        positions[place - 1] < 0
+        or distance < distances[place - 1]
+        or (distance == distances[place - 1] and ids[position] < ids[positions[place - 1]])
+    ):
+        place -= 1
+    if place == len(distances):
+        return False
+    for i in range(len(distances) - 1, place, -1):
+        distances[i], positions[i] = distances[i - 1], positions[i - 1]
+    distances[place], positions[place] = distance, position
+    return True

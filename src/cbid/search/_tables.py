@@ -1,0 +1,258 @@
+"""Per-query tables: the exact costs of nibbles, and the 8-bit lower bounds that the SIMD filters add.
+
+The exact distance of a code is a sum of entries of a float64 table over its nibbles, rounded once to float32.
+
+For the filters a distance is written base + sum_s excess_s [bit s is not the preferred one]: base is what the
+cheaper value of every bit costs, excess how much the other one costs more. The bits of some byte columns make
+four *fields* (see `_vectors`), each with a table floor(scale * excess of the field's value). Floors never add
+up to more than scale times the excess of the code, so a code whose sum reaches a limit cannot be wanted.
+
+Two quantisations: *narrow*, for 8-bit sums, which saturate just above the limit; *wide*, for 16-bit sums of
+the 8-bit sums of a few steps each (a *segment*), scaled so that a segment seldom saturates. Wide costs a
+little more to scan and is far sharper for long codes.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cbid.search._compile import compiled
+from cbid.search._vectors import COLUMNS, ENTRIES, FIELDS, SIX_BIT
+
+__all__ = ["Tables", "exact_distance", "make_tables", "room_below", "segment_steps", "sum_limit"]
+
+Floats = NDArray[np.float64]
+Singles = NDArray[np.float32]
+Bytes = NDArray[np.uint8]
+Columns = NDArray[np.int64]
+
+HALF_ENTRIES = 8 if SIX_BIT else 4  # values of half a field
+HALF_BITS = 3 if SIX_BIT else 2
+NARROW_ALL = 255  # limits that every code passes
+WIDE_ALL = 65535
+
+
+class Tables(NamedTuple):
+    """Tables of q queries. A step takes COLUMNS byte columns, in the order of `columns`, and has FIELDS
+    fields."""
+
+    exact: Floats  # (q, bytes, 2, 16): half 0 is the high nibble, bits 0..3 of the byte
+    base: Floats  # (q,)
+    excess: Floats  # (q, 8 bytes), zero for padding bits
+    preferred: Bytes  # (q, 8 bytes)
+    unit: Floats  # (q,) the one value that every excess is, or 0: sums of multiples of it lose nothing
+    columns: Columns  # (COLUMNS steps,) byte columns in scan order; past the last one padding, `bytes`
+    offsets: Columns  # (COLUMNS steps,) where they lie in a block; padding lies on column 0
+    typical: Floats  # (q, steps) nearly every random code costs more than this in the steps up to here
+    narrow: Bytes  # (q + 3, steps, FIELDS, ENTRIES), made anew as the threshold falls
+    narrow_scale: Floats  # (q,)
+    wide: Bytes  # the same for 16-bit sums
+    wide_scale: Floats  # (q,)
+    widest: Floats  # (q,) what the wide limit may come to
+
+
+@compiled
+def make_tables(if_zero: Floats, if_one: Floats) -> Tables:
+    """Tables from the costs (q, t) of a stored 0 and a stored 1; the quantised ones are still blank."""
+    n_queries, n_bits = if_zero.shape
+    width = (n_bits + 7) // 8
+    exact = np.zeros((n_queries, width, 2, 16))
+    base = np.zeros(n_queries)
+    excess = np.zeros((n_queries, 8 * width))
+    preferred = np.zeros((n_queries, 8 * width), np.uint8)
+    unit = np.zeros(n_queries)
+    for q in range(n_queries):
+        flat = True
+        for s in range(n_bits):
+            zero, one = if_zero[q, s], if_one[q, s]
+            base[q] += min(zero, one)
+            excess[q, s] = abs(one - zero)
+            preferred[q, s] = one < zero
+            if zero != one:
+                if unit[q] == 0.0:
+                    unit[q] = excess[q, s]
+                flat = flat and excess[q, s] == unit[q]
+            table = exact[q, s // 8, s % 8 // 4]
+            for value in range(16):
+                # Always in the order of the bits, so that equal sets of differing bits cost the same.
+                table[value] += one if value >> (3 - s % 4) & 1 else zero
+        if not flat:
+            unit[q] = 0.0
+
+    columns = _column_order(excess)
+    steps = len(columns) // COLUMNS
+    offsets = np.where(columns < width, 32 * columns, 0)
+    typical = np.empty((n_queries, steps))
+    widest = np.empty(n_queries)
+    for q in range(n_queries):
+        widest[q] = _widest_sum(columns, excess[q])
+        mean, variance = base[q], 0.0
+        for c in range(len(columns)):
+            if columns[c] < width:
+                for s in range(8 * columns[c], 8 * columns[c] + 8):
+                    mean += excess[q, s] / 2
+                    variance += excess[q, s] ** 2 / 4
+            typical[q, c // COLUMNS] = mean - 3.0 * np.sqrt(variance)
+    narrow = np.zeros((n_queries + 3, steps, FIELDS, ENTRIES), np.uint8)
+    scales = np.zeros((2, n_queries))
+    return Tables(
+        exact, base, excess, preferred, unit, columns, offsets, typical,
+        narrow, scales[0], np.zeros_like(narrow), scales[1], widest,
+    )  # fmt: skip
+
+
+@compiled
+def _column_order(excess: Floats) -> Columns:
+    """Costliest byte columns first where a quarter of them carries half of the cost or more; else as stored,
+    which the processor fetches faster. Padded to whole steps."""
+    width = excess.shape[1] // 8
+    cost = np.zeros(width)
+    for q in range(len(excess)):
+        for s in range(8 * width):
+            cost[s // 8] += excess[q, s]
+    columns = np.full(-(-width // COLUMNS) * COLUMNS, width)
+    costliest = np.argsort(-cost, kind="mergesort")
+    if 2.0 * cost[costliest[: (width + 3) // 4]].sum() >= cost.sum():
+        columns[:width] = costliest
+    else:
+        columns[:width] = np.arange(width)
+    return columns
+
+
+@compiled
+def room_below(threshold: np.float32, base: float) -> float:
+    """What a code may cost above ``base`` and still be nearer than ``threshold``; not positive if nothing."""
+    # A float64 sum that rounds to a float32 below the threshold is at most threshold (1 - 2**-25); the last
+    # term covers the rounding of the sums themselves.
+    return float(threshold) * (1.0 - 2.0**-25 + 1e-10) - base
+
+
+@compiled
+def segment_steps(steps: int) -> int:
+    """Steps whose 8-bit sums make one term of the 16-bit sums: fewer for longer codes, which need sharper
+    ones, but never so many segments that their sums overflow."""
+    bits = 8 * COLUMNS * steps
+    wanted = 96 if bits <= 600 else 48 if bits <= 1200 else 24
+    return max(wanted // (8 * COLUMNS), -(-steps // 256), 1)
+
+
+@compiled
+def _widest_sum(columns: Columns, excess: Floats) -> float:
+    """What 16-bit sums are scaled to: the costliest segment of a code at the limit then takes about 200 of
+    255, so that it seldom saturates."""
+    steps = len(columns) // COLUMNS
+    size = COLUMNS * segment_steps(steps)
+    largest = total = 0.0
+    for first in range(0, len(columns), size):
+        segment = 0.0
+        for column in columns[first : first + size]:
+            segment += excess[8 * column : 8 * column + 8].sum()
+        largest = max(largest, segment)
+        total += segment
+    return 200.0 * total / largest if largest > 0.0 else 200.0
+
+
+@compiled
+def sum_limit(tables: Tables, q: int, room: float, wide: bool, n_blocks: int) -> int:
+    """The limit that sums of query q stay below when what it costs is at most ``room``.
+
+    Makes the tables anew where the scale of the last ones wastes too much of the range of the sums to scan
+    ``n_blocks`` with them.
+    """
+    used = 0.85 if n_blocks >= 64 else 0.6
+    scales = tables.wide_scale if wide else tables.narrow_scale
+    full = tables.widest[q] if wide else NARROW_ALL - 1.0
+    if room == np.inf or scales[q] * room < used * full:
+        scale = 0.0 if room == np.inf else _whole(full / room, tables.unit[q])
+        if scale != scales[q]:
+            scales[q] = scale
+            out = (tables.wide if wide else tables.narrow)[q]
+            _quantise(tables.columns, tables.excess[q], tables.preferred[q], tables.unit[q] > 0.0, scale, out)
+        if scale == 0.0:
+            return WIDE_ALL if wide else NARROW_ALL
+    return int(min(scales[q] * room, full)) + 1
+
+
+@compiled
+def _whole(scale: float, unit: float) -> float:
+    """``scale``, lowered so that multiples of ``unit`` become whole numbers: equal weights lose nothing."""
+    steps = np.floor(scale * unit)
+    # The factor keeps floor() from falling one short; `room_below` has more to spare.
+    return scale if steps < 1.0 else steps / unit * (1.0 + 1e-12)
+
+
+@compiled
+def _field_bit(columns: Columns, step: int, field: int, i: int, width: int) -> int:
+    """The bit of the code that is bit i (lowest first) of a field, or -1 where there is none."""
+    if SIX_BIT:  # the low six bits of each of three bytes; then their high bits, two of each
+        column = columns[3 * step + (i // 2 if field == 3 else field)]
+        bit = 8 * column + (1 - i % 2 if field == 3 else 7 - i)
+    else:  # the high and the low nibble of each of two bytes
+        column = columns[2 * step + field // 2]
+        bit = 8 * column + (7 - i if field % 2 else 3 - i)
+    return bit if column < width else -1
+
+
+@compiled
+def _half_field(
+    columns: Columns, step: int, field: int, first: int, excess: Floats, preferred: Bytes, scale: float,
+    out: Singles,
+) -> float:  # fmt: skip
+    """scale * excess of the values of bits first, first + 1... of a field; returns that of the costliest."""
+    most = 0.0
+    out[0] = 0
+    for i in range(HALF_BITS):
+        s = _field_bit(columns, step, field, first + i, len(excess) // 8)
+        cost = scale * excess[s] if s >= 0 else 0.0
+        most += cost
+        one_preferred = s >= 0 and preferred[s] == 1
+        if_one, if_zero = (
+            np.float32(0.0 if one_preferred else cost),
+            np.float32(cost if one_preferred else 0.0),
+        )
+        for value in range(1 << i):
+            out[(1 << i) + value] = out[value] + if_one
+            out[value] += if_zero
+    return most
+
+
+@compiled
+def _quantise(
+    columns: Columns, excess: Floats, preferred: Bytes, flat: bool, scale: float, out: Bytes
+) -> None:
+    """Entries floor(scale * excess), capped so that fields 0 and 1, and 2 and 3, together fit 8 bits."""
+    # float32 is several times as fast and errs by less than this; equal weights have to stay whole numbers.
+    scale *= 1.0 + 1e-6 if flat else 1.0 - 1e-6
+    low, high = np.empty((2, HALF_ENTRIES), np.float32), np.empty((2, HALF_ENTRIES), np.float32)
+    entries = np.empty(ENTRIES, np.int32)
+    most, caps = np.empty(2), np.empty(2, np.float32)
+    for step in range(len(out)):
+        for pair in range(0, FIELDS, 2):
+            for i in range(2):
+                field = pair + i
+                most[i] = _half_field(columns, step, field, 0, excess, preferred, scale, low[i])
+                most[i] += _half_field(columns, step, field, HALF_BITS, excess, preferred, scale, high[i])
+            caps[0] = np.floor(min(most[0], max(127.0, 255.0 - np.floor(most[1]))))
+            caps[1] = np.floor(min(most[1], 255.0 - caps[0]))
+            for i in range(2):
+                cap = caps[i]
+                # Two simple loops, which become vector instructions.
+                for value in range(ENTRIES):
+                    entry = high[i, value // HALF_ENTRIES] + low[i, value % HALF_ENTRIES]
+                    entries[value] = np.int32(entry if entry < cap else cap)
+                row = out[step, pair + i]
+                for value in range(ENTRIES):
+                    row[value] = entries[value]
+
+
+@compiled
+def exact_distance(exact: Floats, blocks: NDArray[np.uint8], position: int) -> np.float32:
+    """Distance of the code at ``position``: float64 sums in the order of the bytes, rounded once."""
+    block, lane = position // 32, position % 32
+    high = low = 0.0
+    for j in range(len(exact)):
+        byte = blocks[block, j, lane]
+        high += exact[j, 0, byte >> 4]
+        low += exact[j, 1, byte & 15]
+    return np.float32(high + low)

@@ -1,0 +1,174 @@
+"""A segment: codes that never change, in blocks for the kernels, with their ids, labels and deletions.
+
+Kernels break ties by position, the index by id. So a segment is one or more *runs*, each scanned on its own
+and each sorted by id: one run for all when a single weight vector is in use, one per class of the stored item
+when each class has its own weights, one per cell (and class) in IVF mode.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cbid.search.blocks import from_blocks, to_blocks
+from cbid.search.vocabulary import narrow
+
+__all__ = ["ANY", "LabelFilter", "Rows", "Segment"]
+
+ANY = -1  # the cell of codes not assigned to one; the class of a run that mixes classes
+
+_NO_ROWS = np.empty(0, dtype=np.int64)
+
+
+class Rows(NamedTuple):
+    """Codes as rows, before they go into a segment or after they come out of one.
+
+    Either all codes of an index have labels or none; either all rows of one ``Rows`` have cells or none.
+    """
+
+    codes: NDArray[np.uint8]  # (n, n_bytes)
+    ids: NDArray[np.int64]  # (n,)
+    labels: NDArray[np.integer] | None = None  # (n,) label codes
+    cells: NDArray[np.integer] | None = None  # (n,)
+
+    @classmethod
+    def joined(cls, parts: "list[Rows]") -> "Rows":
+        def join(arrays: list[NDArray[np.integer] | None]) -> NDArray[np.integer] | None:
+            present = [array for array in arrays if array is not None]
+            return np.concatenate(present) if present else None
+
+        return cls(
+            np.concatenate([part.codes for part in parts]),
+            np.concatenate([part.ids for part in parts]),
+            join([part.labels for part in parts]),
+            join([part.cells for part in parts]),
+        )
+
+
+class LabelFilter(NamedTuple):
+    """The mask of the last filter by label: searches with the same filter come one after the other."""
+
+    labels: bytes
+    n_live: int  # falls with every removal, so it tells whether the mask still holds
+    keep: NDArray[np.uint8]
+    n_kept: int
+
+
+@dataclass(eq=False)
+class Segment:
+    """Codes in blocks of 32, sorted by id within each run; ``keep`` alone ever changes (0 = removed)."""
+
+    blocks: NDArray[np.uint8]  # (ceil(n/32), n_bytes, 32)
+    ids: NDArray[np.int64]  # (n,)
+    labels: NDArray[np.unsignedinteger] | None  # (n,)
+    runs: NDArray[np.int64]  # (r, 3): first position, cell, class; in that order of cells and classes
+    keep: NDArray[np.uint8] | None = None  # (n,) once something was removed
+    n_live: int = field(default=-1)
+    stored_as: str | None = None  # name in the store, once written there
+    keep_stored: bool = True  # whether the store knows of every removal
+    last_filter: "LabelFilter | None" = field(default=None, repr=False)  # one byte a code once filtered
+
+    def __post_init__(self) -> None:
+        if self.n_live < 0:
+            self.n_live = len(self.ids) if self.keep is None else int(np.count_nonzero(self.keep))
+
+    @classmethod
+    def build(cls, rows: Rows, *, by_class: bool) -> "Segment":
+        """Order rows by (cell, class, id) and lay them out in blocks."""
+        codes, ids, labels, cells = rows
+        classes = labels if by_class else None
+        keys = [key for key in (ids, classes, cells) if key is not None]
+        if len(keys) > 1 or np.any(ids[1:] < ids[:-1]):
+            order = np.lexsort(keys)
+            codes, ids = codes[order], ids[order]
+            labels, classes, cells = (None if key is None else key[order] for key in (labels, classes, cells))
+        changes = np.zeros(max(len(ids) - 1, 0), dtype=bool)
+        for key in (classes, cells):
+            if key is not None:
+                changes |= key[1:] != key[:-1]
+        starts = np.concatenate([[0], np.flatnonzero(changes) + 1]).astype(np.int64)
+        unsplit = np.full(len(starts), ANY)
+        run_cells, run_classes = (unsplit if key is None else key[starts] for key in (cells, classes))
+        return cls(
+            to_blocks(codes),
+            ids.copy() if ids is rows.ids else ids,  # the caller's array may change later
+            None if labels is None else narrow(labels),
+            np.stack([starts, run_cells, run_classes], axis=1).astype(np.int64),
+        )
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def nbytes(self) -> int:
+        filtered = None if self.last_filter is None else self.last_filter.keep
+        arrays = (self.blocks, self.ids, self.labels, self.runs, self.keep, filtered)
+        return sum(array.nbytes for array in arrays if array is not None)
+
+    def spans(self) -> list[tuple[int, int, int, int]]:
+        """Runs as (first position, end, cell, class)."""
+        ends = [*self.runs[1:, 0].tolist(), len(self)]
+        return [(start, end, cell, label) for (start, cell, label), end in zip(self.runs.tolist(), ends)]
+
+    def spans_across_cells(self) -> list[tuple[int, int, int]]:
+        """(first position, end, class) of what lies together and has one class: not sorted by id."""
+        first = np.concatenate([[True], self.runs[1:, 2] != self.runs[:-1, 2]])
+        starts, classes = self.runs[first, 0].tolist(), self.runs[first, 2].tolist()
+        return list(zip(starts, [*starts[1:], len(self)], classes))
+
+    def positions_of(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where ``ids`` (sorted, distinct) live here: (their places in ``ids``, their positions here).
+
+        No table of all ids is kept. Each run is sorted: what of it and of ``ids`` overlaps is found by
+        bisecting the shorter of the two into the longer.
+        """
+        places, positions = [_NO_ROWS], [_NO_ROWS]
+        for start, end, _, _ in self.spans():
+            first = np.searchsorted(ids, self.ids[start])
+            last = np.searchsorted(ids, self.ids[end - 1], side="right")
+            if first >= last:
+                continue
+            run, wanted = self.ids[start:end], ids[first:last]
+            if run[-1] - run[0] == len(run) - 1:  # no gaps, as when the index gave the ids itself
+                place, position = np.arange(len(wanted)), wanted - run[0]
+            elif len(wanted) <= len(run):
+                at = np.searchsorted(run, wanted)
+                hit = run[np.minimum(at, len(run) - 1)] == wanted
+                place, position = np.flatnonzero(hit), at[hit]
+            else:
+                at = np.searchsorted(wanted, run)
+                hit = wanted[np.minimum(at, len(wanted) - 1)] == run
+                place, position = at[hit], np.flatnonzero(hit)
+            places.append(place + first)
+            positions.append(position + start)
+        place, position = np.concatenate(places), np.concatenate(positions)
+        if self.keep is not None:
+            live = self.keep[position] != 0
+            place, position = place[live], position[live]
+        return place, position
+
+    def remove(self, positions: NDArray[np.int64]) -> None:
+        """Mark positions (live, distinct) as removed."""
+        if len(positions) == 0:
+            return
+        if self.keep is None:
+            self.keep = np.ones(len(self), dtype=np.uint8)
+        self.keep[positions] = 0
+        self.n_live -= len(positions)
+        self.keep_stored = False
+
+    def live(self) -> NDArray[np.int64]:
+        """Positions not removed."""
+        return np.arange(len(self)) if self.keep is None else np.flatnonzero(self.keep)
+
+    def rows(self, positions: NDArray[np.int64] | None = None) -> Rows:
+        """The codes at ``positions`` (all live ones when None) as rows, with their cells."""
+        if positions is None:
+            positions = self.live()
+        codes = from_blocks(self.blocks, len(self) if len(positions) == len(self) else positions)
+        labels = None if self.labels is None else self.labels[positions]
+        cells = None
+        if self.runs[0, 1] != ANY:
+            cells = self.runs[np.searchsorted(self.runs[:, 0], positions, side="right") - 1, 1]
+        return Rows(codes, self.ids[positions], labels, cells)

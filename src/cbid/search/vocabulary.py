@@ -1,0 +1,114 @@
+"""Labels as small integers: the index stores one label code a stored item and one vocabulary."""
+
+from collections.abc import Set
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["Vocabulary", "narrow"]
+
+_KINDS = {"int": np.dtype(np.int64), "str": np.dtype(str), "bool": np.dtype(bool)}
+
+
+def narrow(codes: NDArray[np.integer]) -> NDArray[np.unsignedinteger]:
+    """Label codes (>= 0) in the smallest unsigned type that holds them."""
+    largest = int(codes.max()) if len(codes) else 0
+    return codes.astype(np.min_scalar_type(largest), copy=False)
+
+
+class Vocabulary:
+    """The distinct labels of an index; a label's code is its place, those of one addition are in order.
+
+    Labels are integers, strings or bools, of one kind in one index.
+    """
+
+    def __init__(self, kind: str, values: list[Any], *, closed: bool = False) -> None:
+        self.kind = kind
+        self.values = values
+        self.closed = closed  # with one weight vector per class there is no weight for a further label
+        self._place = {value: place for place, value in enumerate(values)}
+
+    @classmethod
+    def of_classes(cls, classes: ArrayLike) -> "Vocabulary":
+        """The classes that weights were given for, in their order; no other label will ever be accepted."""
+        array, kind = _checked(classes, "classes")
+        values = array.tolist()
+        if len(set(values)) != len(values):
+            raise ValueError("classes names a class twice; each class has one column of weights")
+        return cls(kind, values, closed=True)
+
+    @classmethod
+    def for_labels(cls, labels: ArrayLike) -> "Vocabulary":
+        """An empty vocabulary for labels of this kind."""
+        return cls(_checked(labels, "labels")[1], [])
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def extended(self, labels: ArrayLike) -> tuple["Vocabulary", NDArray[np.int64]]:
+        """A vocabulary with the new ones of ``labels`` added, and the codes of ``labels``."""
+        array, kind = self._same_kind(labels)
+        distinct, inverse = _distinct(array)
+        new = [value for value in distinct.tolist() if value not in self._place]
+        if new and self.closed:
+            raise ValueError(
+                f"labels holds {new[0]!r}; weights were given per class and only for "
+                f"{_shown(self.values)}: name the columns with classes="
+            )
+        grown = Vocabulary(kind, [*self.values, *new], closed=self.closed) if new else self
+        codes = np.array([grown._place[value] for value in distinct.tolist()], dtype=np.int64)
+        return grown, codes[inverse]
+
+    def codes_of(self, labels: ArrayLike) -> NDArray[np.int64]:
+        """Codes of the labels of a filter; a label that no stored item ever had simply matches nothing."""
+        array, _ = self._same_kind(labels)
+        places = (self._place.get(value) for value in dict.fromkeys(array.tolist()))
+        return np.array([place for place in places if place is not None], dtype=np.int64)
+
+    def decode(self, codes: NDArray[np.integer]) -> NDArray[Any]:
+        """Labels of codes of any shape; code -1 (a missing match) gives -1, "" or False by kind."""
+        missing = {"int": -1, "str": "", "bool": False}[self.kind]
+        table = np.array([*self.values, missing], dtype=_KINDS[self.kind])
+        return table[codes]
+
+    def _same_kind(self, labels: ArrayLike) -> tuple[NDArray[Any], str]:
+        array, kind = _checked(labels, "labels")
+        if kind != self.kind and len(array):
+            raise TypeError(f"labels has values of kind {kind}; this index holds labels of kind {self.kind}")
+        return array, self.kind
+
+
+def _distinct(array: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The distinct values in order, and the place of each entry among them."""
+    if array.dtype == np.int64 and len(array):
+        least, largest = int(array.min()), int(array.max())
+        if largest - least < max(len(array), 1 << 16):  # as classes usually are: counting spares the sorting
+            present = np.zeros(largest - least + 1, dtype=bool)
+            present[array - least] = True
+            return np.flatnonzero(present) + least, (np.cumsum(present) - 1)[array - least]
+    distinct, inverse = np.unique(array, return_inverse=True)
+    return distinct, inverse.reshape(-1)
+
+
+def _checked(labels: ArrayLike, name: str) -> tuple[NDArray[Any], str]:
+    array = np.atleast_1d(np.asarray(list(labels) if isinstance(labels, Set) else labels))
+    if array.ndim != 1:
+        raise ValueError(f"{name} has shape {array.shape}; one label a code, (n,), is accepted")
+    if len(array) == 0:
+        return array.astype(np.int64), "int"
+    if array.dtype.kind == "b":
+        return array, "bool"
+    if array.dtype.kind in "iu":
+        if int(array.max()) > np.iinfo(np.int64).max:
+            raise ValueError(f"{name} holds {int(array.max())}; integers within 64 signed bits are accepted")
+        return array.astype(np.int64), "int"
+    if array.dtype.kind in "UT" or (array.dtype.kind == "O" and all(isinstance(v, str) for v in array)):
+        return array.astype(str), "str"
+    raise TypeError(
+        f"{name} has dtype {array.dtype}; integers, strings or bools, all of one kind, are accepted"
+    )
+
+
+def _shown(values: list[Any]) -> str:
+    return ", ".join(map(repr, values[:5])) + (f" and {len(values) - 5} more" if len(values) > 5 else "")

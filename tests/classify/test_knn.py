@@ -1,0 +1,174 @@
+"""CodeKNeighborsClassifier: the rules of scikit-learn, the vote, and scikit-learn's own k-NN beside it."""
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from cbid.classify import CodeKNeighborsClassifier
+
+
+@parametrize_with_checks([CodeKNeighborsClassifier(), CodeKNeighborsClassifier(3, weights="distance")])
+def test_scikit_learn_rules(estimator, check):
+    check(estimator)
+
+
+class SignCoder(TransformerMixin, BaseEstimator):
+    """The least coder: random projections, with weights."""
+
+    def fit(self, X, y=None):
+        self.coef_ = np.random.default_rng(0).normal(size=(48, X.shape[1]))
+        self.mean_ = X.mean(axis=0)
+        self.weights_ = np.arange(1, 49) / 8
+        return self
+
+    def transform(self, X):
+        return np.where((X - self.mean_) @ self.coef_.T > 0, 1, -1).astype(np.int8)
+
+    def encode(self, X):
+        return np.packbits(self.transform(X) > 0, axis=1)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return train_test_split(X, np.array(["digit " + str(label) for label in y]), random_state=0)
+
+
+@pytest.fixture(scope="module")
+def bits(digits):
+    X, X_test, y, _ = digits
+    coder = SignCoder().fit(X)
+    return coder.transform(X), coder.transform(X_test), y
+
+
+@pytest.mark.parametrize("weights", ["uniform", "distance"])
+@pytest.mark.parametrize("bit_weights", [None, np.arange(1, 49) / 8])
+def test_equal_to_scikit_learn(bits, weights, bit_weights):
+    """Its k-NN with the same distances; the data holds no tie in the vote that the two break differently."""
+    X, X_test, y = bits
+    ours = CodeKNeighborsClassifier(5, weights=weights, bit_weights=bit_weights).fit(X, y)
+    scale = np.sqrt(np.ones(48) if bit_weights is None else bit_weights) / 2
+    theirs = KNeighborsClassifier(5, weights=weights, metric="sqeuclidean", algorithm="brute").fit(
+        X * scale, y
+    )
+    d_ours, near = ours.kneighbors(X_test)
+    d_theirs, _ = theirs.kneighbors(X_test * scale)
+    np.testing.assert_allclose(d_ours, d_theirs, rtol=1e-5, atol=1e-5)
+    assert near.dtype == np.int64
+    # Where the k-th and the next are equally far, either is right; elsewhere the shares agree.
+    clear = theirs.kneighbors(X_test * scale, 6)[0]
+    clear = clear[:, 5] > clear[:, 4] + 1e-6
+    assert clear.sum() > 20
+    np.testing.assert_allclose(
+        ours.predict_proba(X_test)[clear], theirs.predict_proba(X_test * scale)[clear], atol=1e-5
+    )
+
+
+def test_a_coder_inside_a_coder_before_and_packed_codes_are_the_same(digits):
+    X, X_test, y, y_test = digits
+    weights = np.arange(1, 49) / 8
+    inside = CodeKNeighborsClassifier(coder=SignCoder(), n_jobs=-1).fit(X, y)
+    before = make_pipeline(SignCoder(), CodeKNeighborsClassifier(bit_weights=weights)).fit(X, y)
+    coder = SignCoder().fit(X)
+    packed = CodeKNeighborsClassifier(packed=True, bit_weights=weights).fit(coder.encode(X), y)
+    labels = inside.predict(X_test)
+    np.testing.assert_array_equal(before.predict(X_test), labels)
+    np.testing.assert_array_equal(packed.predict(coder.encode(X_test)), labels)
+    assert inside.score(X_test, y_test) > 0.9
+    assert inside.index_.n_bits == 48
+    np.testing.assert_array_equal(inside.index_.weights, weights)
+    plain = CodeKNeighborsClassifier(coder=SignCoder(), bit_weights=None).fit(X, y)
+    assert plain.index_.weights is None
+
+
+def test_packed_codes_of_a_width_that_is_no_multiple_of_eight(bits):
+    X, X_test, y = bits
+    narrow = CodeKNeighborsClassifier().fit(X[:, :13], y)
+    packed = CodeKNeighborsClassifier(packed=True, n_bits=13).fit(np.packbits(X[:, :13] > 0, axis=1), y)
+    np.testing.assert_array_equal(
+        packed.predict(np.packbits(X_test[:, :13] > 0, axis=1)), narrow.predict(X_test[:, :13])
+    )
+
+
+def test_weights_per_class_of_the_training_item():
+    """One bit differs from each item: it costs 3 for class "a" and 1 for class "b", so "b" is nearer."""
+    X, y = np.array([[1, 1], [-1, -1]]), ["a", "b"]
+    model = CodeKNeighborsClassifier(1, bit_weights=[[3, 1], [3, 1]]).fit(X, y)
+    assert model.predict([[1, -1]]).tolist() == ["b"]
+    assert model.kneighbors([[1, -1]], 2)[0].tolist() == [[1, 3]]
+    assert CodeKNeighborsClassifier(1).fit(X, y).predict([[1, -1]]).tolist() == [
+        "a"
+    ]  # equally far: smaller row
+
+
+def test_the_nearest_decides_where_classes_tie():
+    """Neighbours at 0, 1, 1, 2 bits of classes 2, 1, 1, 2: two votes each; class 2 has the nearest."""
+    X = np.array([[1, 1, 1, 1], [1, 1, 1, -1], [1, 1, -1, 1], [1, -1, -1, 1]])
+    y = [2, 1, 1, 2]
+    model = CodeKNeighborsClassifier(4).fit(X, y)
+    assert model.predict(X[:1]).tolist() == [2]
+    np.testing.assert_allclose(model.predict_proba(X[:1]), [[0.5, 0.5]], atol=1e-8)
+    assert model.predict(X[1:2]).tolist() == [1]
+
+
+def test_distance_votes():
+    """From [1, 1, 1]: class 0 at distance 1, class 1 at distances 2 and 3: 1 against 1/2 + 1/3."""
+    X = np.array([[1, 1, -1], [1, -1, -1], [-1, -1, -1]])
+    model = CodeKNeighborsClassifier(3, weights="distance").fit(X, [0, 1, 1])
+    np.testing.assert_allclose(model.predict_proba([[1, 1, 1]]), [[6 / 11, 5 / 11]])
+    np.testing.assert_allclose(model.predict_proba(X[1:2]), [[0, 1]])  # at distance 0 it votes alone
+    uniform = CodeKNeighborsClassifier(3).fit(X, [0, 1, 1])
+    np.testing.assert_allclose(uniform.predict_proba([[1, 1, 1]]), [[1 / 3, 2 / 3]])
+    tiny = CodeKNeighborsClassifier(3, weights="distance", bit_weights=[1e-38] * 3).fit(X, [0, 1, 1])
+    np.testing.assert_allclose(tiny.predict_proba([[1, 1, 1]]), [[6 / 11, 5 / 11]], rtol=1e-6)
+
+
+def test_neighbours_of_the_training_items_leave_themselves_out():
+    X = np.array([[1, 1, 1]] * 4 + [[-1, -1, -1]])
+    model = CodeKNeighborsClassifier(2).fit(X, [0, 0, 1, 1, 1])
+    distances, rows = model.kneighbors()
+    assert rows.tolist() == [[1, 2], [0, 2], [0, 1], [0, 1], [0, 1]]
+    assert distances[:4].max() == 0
+    assert model.kneighbors(n_neighbors=4, return_distance=False).tolist()[4] == [0, 1, 2, 3]
+    with pytest.raises(ValueError, match="n_neighbors is 5; the model was fitted on 5 samples"):
+        model.kneighbors(n_neighbors=5)
+
+
+BAD = {
+    "n_neighbors": ({"n_neighbors": 0}, ValueError, "n_neighbors is 0; an integer >= 1"),
+    "weights": ({"weights": "squared"}, ValueError, "weights is 'squared'; 'uniform' or 'distance'"),
+    "packed and coder": (
+        {"packed": True, "coder": SignCoder()},
+        ValueError,
+        "packed is True and coder is given",
+    ),
+    "n_bits": ({"n_bits": 3}, ValueError, "n_bits is 3 and packed is False"),
+    "bit_weights text": (
+        {"bit_weights": "best"},
+        ValueError,
+        "bit_weights is 'best'; 'auto', None or an array",
+    ),
+    "bit_weights shape": ({"bit_weights": [1, 2]}, ValueError, r"weights has shape \(2,\)"),
+    "bit_weights sign": ({"bit_weights": [-1, 1, 1]}, ValueError, "weights has negative"),
+    "bit_weights columns": ({"bit_weights": np.ones((3, 3))}, ValueError, "has 3 columns; y has 2 classes"),
+    "not packed": ({"packed": True}, TypeError, "X has dtype int64; packed codes are uint8"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input(case):
+    options, error, message = BAD[case]
+    X = np.array([[1, -1, 1], [-1, -1, 1], [1, 1, 1]])
+    with pytest.raises(error, match=message):
+        CodeKNeighborsClassifier(**options).fit(X, [0, 1, 1])
+
+
+def test_more_neighbours_than_items():
+    model = CodeKNeighborsClassifier(4).fit(np.eye(3), [0, 1, 1])
+    with pytest.raises(ValueError, match="n_neighbors is 4; the model was fitted on 3 samples"):
+        model.predict(np.eye(3))

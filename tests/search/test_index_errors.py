@@ -1,0 +1,197 @@
+"""Bad input: the message names the argument, what came and what is accepted; nothing changes."""
+
+import numpy as np
+import pytest
+
+from cbid.search import CodeIndex, UnknownIdError
+
+
+@pytest.fixture
+def index():
+    index = CodeIndex(16, np.ones(16))
+    index.add(np.arange(20, dtype=np.uint8).reshape(10, 2), labels=np.arange(10) % 3)
+    return index
+
+
+ONE = np.zeros((1, 2), np.uint8)
+LABEL = {"labels": [0]}
+
+ADDITIONS = {
+    "width": (np.zeros((1, 3), np.uint8), LABEL, ValueError, "codes is 3 bytes wide; .* 16 bits take 2"),
+    "dtype": (np.zeros((1, 2)), LABEL, TypeError, "codes has dtype float64; packed codes are uint8"),
+    "dimensions": (np.zeros((1, 1, 2), np.uint8), LABEL, ValueError, r"codes has shape \(1, 1, 2\)"),
+    "no labels": (ONE, {}, ValueError, "labels is None; the codes already stored have labels"),
+    "label count": (ONE, {"labels": [1, 2]}, ValueError, "labels has 2 entries; 1 codes were given"),
+    "label kind": (ONE, {"labels": ["a"]}, TypeError, "labels has values of kind str; .* kind int"),
+    "label type": (ONE, {"labels": [1.5]}, TypeError, "labels has dtype float64; integers, strings or bools"),
+    "label shape": (ONE, {"labels": [[1]]}, ValueError, r"labels has shape \(1, 1\); one label a code"),
+    "large label": (ONE, {"labels": [2**63]}, ValueError, "labels holds 9223372036854775808"),
+    "id count": (ONE, {"ids": [50, 51], "labels": [0]}, ValueError, "ids has 2 entries; 1 codes were given"),
+    "id type": (ONE, {"ids": [1.0], "labels": [0]}, TypeError, "ids has dtype float64; integers from 0"),
+    "id shape": (ONE, {"ids": [[50]], "labels": [0]}, ValueError, r"ids has shape \(1, 1\)"),
+    "negative id": (ONE, {"ids": [-1], "labels": [0]}, ValueError, "ids holds -1; integers from 0"),
+    "large id": (ONE, {"ids": np.array([2**63], np.uint64)}, ValueError, "ids holds 9223372036854775808"),
+    "id stored": (ONE, {"ids": [3]}, ValueError, "ids holds 3, which the index already stores"),
+    "id twice": (
+        np.zeros((2, 2), np.uint8),
+        {"ids": [50, 50], "labels": [0, 0]},
+        ValueError,
+        "ids holds 50 more than once",
+    ),
+    "some ids stored": (
+        np.zeros((3, 2), np.uint8),
+        {"ids": [60, 4, 5], "labels": [0, 0, 0]},
+        ValueError,
+        "ids holds 4 and 1 more, which the index already stores",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ADDITIONS)
+def test_add(index, case):
+    codes, others, error, message = ADDITIONS[case]
+    before = index.ids, index.labels, index.reconstruct(index.ids)
+    with pytest.raises(error, match=message):
+        index.add(codes, **others)
+    for was, now in zip(before, (index.ids, index.labels, index.reconstruct(index.ids))):
+        np.testing.assert_array_equal(was, now)
+    assert index.add(ONE, labels=[0]).tolist() == [10]
+
+
+@pytest.mark.parametrize("stored", ["tail", "sealed", "both"])
+def test_duplicate_ids_wherever_they_are_stored(stored):
+    index = CodeIndex(8)
+    codes = np.zeros((5000, 1), np.uint8)
+    if stored != "tail":
+        index.add(codes, np.arange(10_000, 15_000))
+    if stored != "sealed":
+        index.add(codes[:10], np.arange(10))
+    taken = {"tail": [5], "sealed": [12_345], "both": [3, 14_999]}[stored]
+    for n in (len(taken), 5000):  # few, and more than what the tail is looked up one by one for
+        ids = np.append(taken, np.arange(20_000, 20_000 + n - len(taken)))
+        with pytest.raises(ValueError, match=f"ids holds {taken[0]}.* which the index already stores"):
+            index.add(codes[:n], ids)
+
+
+def test_labels_where_there_were_none():
+    index = CodeIndex(16)
+    index.add(ONE)
+    with pytest.raises(ValueError, match="labels is given; the codes already stored have none"):
+        index.add(ONE, labels=[1])
+    with pytest.raises(ValueError, match="labels is given, but this index holds no labels"):
+        index.search(ONE, labels=[1])
+    index.remove(0)
+    index.add(ONE, labels=["now it may"])
+    index.remove(1)
+    index.add(ONE)
+    assert index.labels is None
+
+
+def test_padding_bits_must_be_zero():
+    with pytest.raises(ValueError, match="codes has bits set past bit 12"):
+        CodeIndex(12).add(np.array([[0, 1]], np.uint8))
+
+
+@pytest.mark.parametrize("ids", [[3, 77, 99], 77, [77] * 2])
+def test_unknown_ids(index, ids):
+    for act in (index.remove, index.reconstruct):
+        with pytest.raises(UnknownIdError, match=r"ids holds 77.*, which the index does not store"):
+            act(ids)
+    with pytest.raises(KeyError):
+        index.remove(ids)
+    assert len(index) == 10
+
+
+SEARCHES = {
+    "k 0": ({"k": 0}, ValueError, "k is 0; an integer >= 1 is accepted"),
+    "k negative": ({"k": -3}, ValueError, "k is -3"),
+    "k float": ({"k": 2.0}, TypeError, "k is 2.0; an integer >= 1"),
+    "k bool": ({"k": True}, TypeError, "k is True"),
+    "weights NaN": ({"weights": np.full(16, np.nan)}, ValueError, "weights has NaN or infinite"),
+    "weights negative": ({"weights": -np.ones(16)}, ValueError, "weights has negative entries"),
+    "weights shape": ({"weights": np.ones(15)}, ValueError, r"weights has shape \(15,\); accepted: \(16,\)"),
+    "weights twice": ({"weights": np.ones(16), "weighted": False}, ValueError, "weights is given and"),
+    "weights text": ({"weights": ["a"] * 16}, TypeError, "weights has dtype <U1; real numbers"),
+    "both sides": ({"projections": np.ones(16)}, ValueError, "codes and projections: exactly one"),
+    "among": ({"among": [0.5]}, TypeError, "among has dtype float64"),
+    "label kind": ({"labels": "a"}, TypeError, "labels has values of kind str"),
+    "probes": ({"probes": 3}, ValueError, "probes is 3, but this index has no cells"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SEARCHES)
+def test_search(index, case):
+    options, error, message = SEARCHES[case]
+    with pytest.raises(error, match=message):
+        index.search(ONE, **options)
+
+
+def test_search_without_queries(index):
+    with pytest.raises(ValueError, match="exactly one of them"):
+        index.search()
+    with pytest.raises(ValueError, match=r"projections has shape \(15,\); \(q, 16\)"):
+        index.search(projections=np.ones(15))
+    with pytest.raises(ValueError, match="projections has NaN"):
+        index.search(projections=np.full(16, np.nan))
+
+
+@pytest.mark.parametrize(
+    ("radius", "error"), [(-1, ValueError), (np.nan, ValueError), ("far", TypeError), (None, TypeError)]
+)
+def test_range_search(index, radius, error):
+    with pytest.raises(error, match=r"radius is .*; a number >= 0 is accepted"):
+        index.range_search(ONE, radius)
+
+
+CONSTRUCTIONS = {
+    "no bits": ((0,), {}, ValueError, "n_bits is 0"),
+    "bits as text": (("64",), {}, TypeError, "n_bits is '64'"),
+    "weights shape": ((16, np.ones(8)), {}, ValueError, r"weights has shape \(8,\); \(16,\) or"),
+    "weights NaN": ((2, [1, np.nan]), {}, ValueError, "weights has NaN"),
+    "weights negative": ((2, [1, -1]), {}, ValueError, "weights has negative"),
+    "weights huge": ((2, [3e38, 3e38]), {}, ValueError, "weights sum to"),
+    "weights negative in a class": ((1, [[1, -1]]), {}, ValueError, "weights has negative"),
+    "no classes": ((2, np.ones((2, 0))), {}, ValueError, r"weights has shape \(2, 0\)"),
+    "classes count": ((2, np.ones((2, 3))), {"classes": [0, 1]}, ValueError, "classes has 2 names"),
+    "classes twice": ((2, np.ones((2, 2))), {"classes": [1, 1]}, ValueError, "classes names a class twice"),
+    "classes alone": ((2,), {"classes": [0]}, ValueError, "classes is given, but weights is not"),
+    "threads": ((2,), {"n_threads": 0}, ValueError, "n_threads is 0"),
+    "cells": ((2,), {"cells": 1}, ValueError, "cells is 1; an integer >= 2"),
+    "probes alone": ((2,), {"probes": 1}, ValueError, "probes is 1, but cells is None"),
+    "probes": ((2,), {"cells": 4, "probes": 5}, ValueError, "probes is 5; an integer from 1 to 4"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CONSTRUCTIONS)
+def test_construction(case):
+    given, options, error, message = CONSTRUCTIONS[case]
+    with pytest.raises(error, match=message):
+        CodeIndex(*given, **options)
+
+
+def test_weights_per_class_need_known_labels():
+    index = CodeIndex(16, np.ones((16, 2)))
+    with pytest.raises(ValueError, match="labels is None; weights were given per class"):
+        index.add(ONE)
+    with pytest.raises(ValueError, match="labels holds 2; weights were given per class and only for 0, 1"):
+        index.add(ONE, labels=[2])
+    index.add(ONE, labels=[1])
+    assert index.search(ONE).labels[0, 0] == 1
+
+
+def test_ivf_without_cells(index):
+    for act in (index.train, lambda: setattr(index, "probes", 3)):
+        with pytest.raises(ValueError, match="belongs to IVF; this index has no cells"):
+            act()
+    with pytest.raises(ValueError, match="sample has 0 queries"):
+        index.measure_recall(np.empty((0, 2), np.uint8))
+    with pytest.raises(ValueError, match="codes has 3 rows; training 4 cells"):
+        CodeIndex(16, cells=4).train(np.zeros((3, 2), np.uint8))
+
+
+def test_directories_of_an_index_that_has_none(index):
+    with pytest.raises(ValueError, match="path is None"):
+        index.save()
+    for act in (index.refresh, index.verify):
+        with pytest.raises(ValueError, match="was neither opened nor saved"):
+            act()

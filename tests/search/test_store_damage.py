@@ -1,0 +1,170 @@
+"""Directories that are not as they were committed: damaged, altered, forged."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.search.stored import content, listing
+
+from cbid.search import CodeIndex, IndexCorruptError, files
+from cbid.search import manifest as manifest_module
+from cbid.search.manifest import Manifest
+
+
+def truncate(path):
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def flip_a_bit(path):
+    altered = bytearray(path.read_bytes())
+    altered[-1] ^= 1
+    path.write_bytes(altered)
+
+
+def other_array(path):
+    size = path.stat().st_size
+    np.save(path, np.zeros(size - 128, np.int8))
+    assert path.stat().st_size == size
+
+
+DAMAGE = {
+    "codes missing": ("codes", Path.unlink, "codes.npy is missing; it was committed"),
+    "ids missing": ("ids", Path.unlink, "ids.npy is missing"),
+    "weights missing": ("weights", Path.unlink, "npy is missing"),
+    "codes truncated": ("codes", truncate, r"codes.npy has \d+ bytes; \d+ were committed"),
+    "ids truncated": ("ids", truncate, r"ids.npy has \d+ bytes"),
+    "labels truncated": ("labels", truncate, r"labels.npy has \d+ bytes"),
+    "other array": ("ids", other_array, "holds int8 .*; int64 .* was committed"),
+    "not an array": (
+        "ids",
+        lambda path: path.write_bytes(b"x" * path.stat().st_size),
+        "is not the array that was",
+    ),
+    "runs altered": ("runs", flip_a_bit, "is not as it was committed .its checksum differs"),
+    "weights altered": ("weights", flip_a_bit, "its checksum differs"),
+    "removals altered": ("removed", flip_a_bit, "its checksum differs"),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGE)
+def test_damaged_files(saved, case):
+    name, damage, message = DAMAGE[case]
+    (path,) = [p for p in saved.iterdir() if name in p.name]
+    damage(path)
+    before = listing(saved)
+    for writable in (False, True):
+        with pytest.raises(IndexCorruptError, match=message):
+            CodeIndex.open(saved, writable=writable)
+    assert listing(saved) == before
+
+
+@pytest.mark.parametrize("name", ["codes", "ids", "labels"])
+def test_altered_bulk_data_is_found_by_verify(saved, name):
+    opened = CodeIndex.open(saved)
+    opened.verify()
+    (path,) = [p for p in saved.iterdir() if name in p.name]
+    flip_a_bit(path)
+    with pytest.raises(IndexCorruptError, match=f"{name}.npy is not as it was committed"):
+        CodeIndex.open(saved).verify()
+    with pytest.raises(IndexCorruptError, match="its checksum differs"):
+        CodeIndex.open(saved, writable=True, verify=True)
+    CodeIndex.open(saved, writable=True).close()
+    path.unlink()
+    with pytest.raises(IndexCorruptError, match=f"{name}.npy is missing"):
+        opened.verify()
+
+
+def altered(change):
+    def alter(path):
+        outer = json.loads(path.read_text())
+        change(outer)
+        path.write_text(json.dumps(outer))
+
+    return alter
+
+
+MANIFESTS = {
+    "a number changed": (altered(lambda o: o["manifest"].update(next_id=7)), "was altered or damaged"),
+    "no checksum": (altered(lambda o: o.pop("blake2b")), "was altered or damaged"),
+    "not ours": (altered(lambda o: o["manifest"].update(format="x")), "is not the manifest of a cbid"),
+    "cut": (truncate, "is not JSON"),
+    "cut short": (lambda path: path.write_bytes(path.read_bytes()[:100]), "is not JSON"),
+    "empty": (lambda path: path.write_bytes(b""), "is not JSON"),
+    "list": (lambda path: path.write_text("[]"), "is not the manifest"),
+    "binary": (lambda path: path.write_bytes(bytes(range(256))), "is not JSON"),
+    "missing": (Path.unlink, "holds no index .there is no manifest.json in it"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", MANIFESTS)
+def test_damaged_manifest(saved, index, case):
+    damage, message = MANIFESTS[case]
+    damage(saved / "manifest.json")
+    if case == "cut":  # only the newline at the end was cut, which does no harm
+        assert content(CodeIndex.open(saved)) == content(index)
+        damage(saved / "manifest.json")
+    before = listing(saved)
+    for writable in (False, True):
+        with pytest.raises(IndexCorruptError, match=message):
+            CodeIndex.open(saved, writable=writable)
+    index.remove(0)
+    with pytest.raises(IndexCorruptError, match=message):
+        index.save()
+    assert listing(saved) == before
+
+
+def lead_out(manifest, directory):
+    manifest.segments[0].ids["file"] = "../secret.npy"
+
+
+def labels_as_objects(manifest, directory):
+    manifest.segments[0].label_type = "|O"
+
+
+def runs_past_the_end(manifest, directory):
+    name = "segment-0123456789abcdef.runs.npy"
+    runs = np.array([[0, -1, -1], [10**9, -1, -1]])
+    manifest.segments[0].runs, manifest.segments[0].n_runs = files.write_array(directory / name, runs), 2
+
+
+def pickled_ids(manifest, directory):
+    path = directory / "segment-0123456789abcdef.ids.npy"
+    np.save(path, np.array([print] * 100, dtype=object), allow_pickle=True)
+    manifest.segments[0].ids = {**manifest.segments[0].ids, "file": path.name, "bytes": path.stat().st_size}
+
+
+FORGED = {
+    lead_out: r"names '\.\./secret.npy', which is no file of an index",
+    labels_as_objects: r"has labels of type '\|O'",
+    runs_past_the_end: "does not divide 100 codes into runs",
+    pickled_ids: "is not the array that was committed",
+}
+
+
+@pytest.mark.parametrize("forge", FORGED)
+def test_forged_directories(saved, forge):
+    """With right checksums, so by intent: nothing outside is read, nothing unpickled, nothing past an end."""
+    manifest, _ = Manifest.read(saved)
+    forge(manifest, saved)
+    manifest.write(saved)
+    with pytest.raises(IndexCorruptError, match=FORGED[forge]):
+        CodeIndex.open(saved)
+
+
+def test_a_manifest_that_lacks_a_field(saved):
+    outer = json.loads((saved / "manifest.json").read_text())
+    del outer["manifest"]["segments"][0]["n"]
+    outer["blake2b"] = manifest_module._stamp(outer["manifest"])
+    (saved / "manifest.json").write_text(json.dumps(outer))
+    with pytest.raises(IndexCorruptError, match="lacks what a manifest holds"):
+        CodeIndex.open(saved)
+
+
+def test_a_manifest_of_a_later_format(saved, monkeypatch):
+    written, _ = Manifest.read(saved)
+    with monkeypatch.context() as patched:
+        patched.setattr(manifest_module, "VERSION", 2)
+        written.write(saved)
+    with pytest.raises(IndexCorruptError, match="is of format version 2; this release reads version 1"):
+        CodeIndex.open(saved)
