@@ -28,8 +28,8 @@ test: .venv/.dev
 	$(BIN)/python -m pytest
 
 lint: .venv/.dev
-	$(BIN)/ruff check src tests benchmarks examples
-	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
 bench: .venv/.dev

@@ -47,9 +47,7 @@ def after(held: Held, change: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarr
     gone, ids, codes, labels = change
     removed = set(gone.tolist())
     kept = {id: item for id, item in held.items() if id not in removed}
-    return kept | {
-        id: (code.tobytes(), label) for id, code, label in zip(ids.tolist(), codes, labels.tolist())
-    }
+    return kept | {id: (code.tobytes(), label) for id, code, label in zip(ids.tolist(), codes, labels.tolist())}
 
 
 def fork() -> int:

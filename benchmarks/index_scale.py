@@ -88,9 +88,7 @@ print(json.dumps({"import": imported - began, "open": opened - imported, "first_
 
 
 def in_fresh_process(program: str, argument: object) -> dict:
-    done = subprocess.run(
-        [sys.executable, "-c", program, str(argument)], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", program, str(argument)], capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 
 

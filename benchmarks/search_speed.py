@@ -182,9 +182,7 @@ def show(row: dict[str, Any], work: int, against: str = "faiss") -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a tenth of the codes and queries")
     parser.add_argument("--only", default="batch,threads,single,limit,options")
     arguments = parser.parse_args()
@@ -192,9 +190,7 @@ def main() -> None:
     if arguments.quick:
         size = {"codes": 100_000, "queries": 100, "repeats": 3, "many": 1_000_000}
     parts: dict[str, Callable[[], Rows]] = {
-        "batch": lambda: (
-            compare_batches(size, BITS, 1, "random") + compare_batches(size, BITS, 1, "clustered")
-        ),
+        "batch": lambda: compare_batches(size, BITS, 1, "random") + compare_batches(size, BITS, 1, "clustered"),
         "threads": lambda: compare_batches(size, (64, 256), 2, "random"),
         "single": lambda: compare_single(size),
         "limit": lambda: compare_limit(size),

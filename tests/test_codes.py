@@ -50,9 +50,7 @@ def test_distances_are_sums_over_differing_bits(sets, data):
     differ = a[:, None, :] != b[None, :, :]
     packed_a, packed_b = codes.pack(a), codes.pack(b)
     np.testing.assert_array_equal(codes.hamming(packed_a, packed_b), differ.sum(2))
-    np.testing.assert_array_equal(
-        codes.hamming(packed_a, packed_b, n_bits=n_bits), differ[..., :n_bits].sum(2)
-    )
+    np.testing.assert_array_equal(codes.hamming(packed_a, packed_b, n_bits=n_bits), differ[..., :n_bits].sum(2))
     weighted = codes.weighted_hamming(packed_a, packed_b, weights)
     np.testing.assert_allclose(weighted, differ @ weights, rtol=1e-6)
     assert weighted.dtype == np.float32

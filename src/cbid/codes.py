@@ -59,9 +59,7 @@ def prefix(codes: NDArray[np.uint8], n_bits: int) -> NDArray[np.uint8]:
     return cut
 
 
-def hamming(
-    a: NDArray[np.uint8], b: NDArray[np.uint8], *, n_bits: int | None = None
-) -> NDArray[np.int32] | np.int32:
+def hamming(a: NDArray[np.uint8], b: NDArray[np.uint8], *, n_bits: int | None = None) -> NDArray[np.int32] | np.int32:
     """Number of differing bits between every code of ``a`` and every code of ``b``, (n_a, n_b) int32.
 
     A 1-D input is one code and drops its axis. With ``n_bits`` only the first n_bits are compared.
@@ -142,9 +140,7 @@ def check_codes(
     if n_bits is not None:
         n_bits = check_n_bits(n_bits)
         if array.shape[-1] != n_bytes(n_bits):
-            raise ValueError(
-                f"{name} is {array.shape[-1]} bytes wide; codes of {n_bits} bits take {n_bytes(n_bits)}"
-            )
+            raise ValueError(f"{name} is {array.shape[-1]} bytes wide; codes of {n_bits} bits take {n_bytes(n_bits)}")
         if padding == "zero" and np.any(array[..., -1] & ~_last_byte_mask(n_bits)):
             raise ValueError(f"{name} has bits set past bit {n_bits}; the padding of a code is zero")
     return array if one else np.atleast_2d(array)
@@ -168,9 +164,7 @@ def check_weights(weights: ArrayLike, n_bits: int, *, n_rows: int | None = None)
         raise ValueError(f"weights has negative entries (least: {w.min():g}); non-negative ones are accepted")
     largest = w.sum(axis=-1).max(initial=0.0)
     if largest > np.finfo(np.float32).max:
-        raise ValueError(
-            f"weights sum to {largest:g}; a distance is float32, at most {np.finfo(np.float32).max:g}"
-        )
+        raise ValueError(f"weights sum to {largest:g}; a distance is float32, at most {np.finfo(np.float32).max:g}")
     return w
 
 
@@ -182,9 +176,7 @@ def _last_byte_mask(n_bits: int) -> np.uint8:
 def _check_pair(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     a, b = check_codes(a, name="a", one=True), check_codes(b, name="b", one=True)
     if a.shape[-1] != b.shape[-1]:
-        raise ValueError(
-            f"a is {a.shape[-1]} bytes wide and b {b.shape[-1]}; codes of one width are compared"
-        )
+        raise ValueError(f"a is {a.shape[-1]} bytes wide and b {b.shape[-1]}; codes of one width are compared")
     return a, b
 
 

@@ -58,9 +58,7 @@ def save_parquet(path: PathLike, codes: Codes, n_bits: int, ids: ArrayLike | Non
             column = arrow.FixedSizeBinaryArray.from_buffers(
                 schema.field("code").type, len(part), [None, arrow.py_buffer(part.tobytes())]
             )
-            writer.write_table(
-                arrow.Table.from_arrays([arrow.array(chosen[i : i + _ROWS]), column], schema=schema)
-            )
+            writer.write_table(arrow.Table.from_arrays([arrow.array(chosen[i : i + _ROWS]), column], schema=schema))
 
 
 def load_parquet(path: PathLike) -> tuple[Codes, Ids, int]:
@@ -202,9 +200,7 @@ def _flush(path: Path) -> None:
 def _is_empty(path: PathLike) -> bool:
     with open(path, "rb") as file:
         version = np.lib.format.read_magic(file)
-        read = (
-            np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        )
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         return 0 in read(file)[0]
 
 

@@ -53,9 +53,7 @@ def test_equal_to_scikit_learn(bits, weights, bit_weights):
     X, X_test, y = bits
     ours = CodeKNeighborsClassifier(5, weights=weights, bit_weights=bit_weights).fit(X, y)
     scale = np.sqrt(np.ones(48) if bit_weights is None else bit_weights) / 2
-    theirs = KNeighborsClassifier(5, weights=weights, metric="sqeuclidean", algorithm="brute").fit(
-        X * scale, y
-    )
+    theirs = KNeighborsClassifier(5, weights=weights, metric="sqeuclidean", algorithm="brute").fit(X * scale, y)
     d_ours, near = ours.kneighbors(X_test)
     d_theirs, _ = theirs.kneighbors(X_test * scale)
     np.testing.assert_allclose(d_ours, d_theirs, rtol=1e-5, atol=1e-5)
@@ -101,9 +99,7 @@ def test_weights_per_class_of_the_training_item():
     model = CodeKNeighborsClassifier(1, bit_weights=[[3, 1], [3, 1]]).fit(X, y)
     assert model.predict([[1, -1]]).tolist() == ["b"]
     assert model.kneighbors([[1, -1]], 2)[0].tolist() == [[1, 3]]
-    assert CodeKNeighborsClassifier(1).fit(X, y).predict([[1, -1]]).tolist() == [
-        "a"
-    ]  # equally far: smaller row
+    assert CodeKNeighborsClassifier(1).fit(X, y).predict([[1, -1]]).tolist() == ["a"]  # equally far: smaller row
 
 
 def test_the_nearest_decides_where_classes_tie():

@@ -17,9 +17,7 @@ def distances(codes, queries, n_bits, weights=None, classes=None):
     if classes is not None:
         table = np.zeros((len(asked), len(stored)))
         for c in np.unique(classes):
-            table[:, classes == c] = distances(
-                codes[classes == c], queries, n_bits, np.asarray(weights)[:, c]
-            )
+            table[:, classes == c] = distances(codes[classes == c], queries, n_bits, np.asarray(weights)[:, c])
         return table.astype(np.float32)
     w = np.ones(n_bits) if weights is None else np.asarray(weights, dtype=np.float64)
     return ((w * asked) @ (1 - stored).T + (w * (1 - asked)) @ stored.T).astype(np.float32)

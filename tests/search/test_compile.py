@@ -68,9 +68,7 @@ BOTH_FILTERS = """
 @pytest.mark.skipif(not _compile.HAS_VBMI, reason="where there is no VBMI the other tests run what AVX2 runs")
 def test_filters_for_avx2_on_a_processor_that_has_more():
     features = binding.get_host_cpu_features()
-    wanted = [
-        f"{'+' if on and not name.startswith('avx512') else '-'}{name}" for name, on in features.items()
-    ]
+    wanted = [f"{'+' if on and not name.startswith('avx512') else '-'}{name}" for name, on in features.items()]
     run(BOTH_FILTERS, NUMBA_CPU_NAME="haswell", NUMBA_CPU_FEATURES=",".join(wanted))
 
 

@@ -126,9 +126,7 @@ def test_float_weights_and_projections_are_near_brute_force(simd, case, k, asymm
     np.testing.assert_allclose(found[filled], at[filled], rtol=1e-5)
     assert all(len(set(row[row >= 0])) == (row >= 0).sum() for row in positions)
     pairs = np.lexsort((positions[:, ::-1], found[:, ::-1]), axis=1)
-    np.testing.assert_array_equal(
-        np.take_along_axis(found[:, ::-1], pairs, axis=1), found, "ordered by distance"
-    )
+    np.testing.assert_array_equal(np.take_along_axis(found[:, ::-1], pairs, axis=1), found, "ordered by distance")
 
 
 @pytest.mark.parametrize("simd", PATHS)

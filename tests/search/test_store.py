@@ -6,10 +6,10 @@ import signal
 
 import numpy as np
 import pytest
-from benchmarks.index_durability import fork
 from tests.search.reference import random_codes
 from tests.search.stored import content, listing
 
+from benchmarks.index_durability import fork
 from cbid.search import CodeIndex, IndexConflictError, IndexCorruptError, IndexLockedError, levels, store
 
 
@@ -70,9 +70,7 @@ def test_a_commit_leaves_the_old_segments_as_they_are(saved):
     assert {name for name in before if after.get(name) != before[name]} == {"manifest.json"}
     index.remove([0, 105])
     index.save()
-    assert {name for name in after if name not in listing(saved)} == {
-        name for name in after if ".removed-" in name
-    }
+    assert {name for name in after if name not in listing(saved)} == {name for name in after if ".removed-" in name}
     assert content(CodeIndex.open(saved)) == content(index)
     before = listing(saved)
     index.save()
@@ -136,9 +134,7 @@ def test_one_writer(saved):
         writer.save()
         writer.remove(2)
         writer.save()
-    with pytest.raises(
-        IndexConflictError, match=r"another writer \(generation 3\) since .* \(generation 1\)"
-    ):
+    with pytest.raises(IndexConflictError, match=r"another writer \(generation 3\) since .* \(generation 1\)"):
         other.save()
     assert 0 in CodeIndex.open(saved)
     CodeIndex.open(saved, writable=True).close()
@@ -248,9 +244,7 @@ def test_a_reader_that_meets_a_commit_halfway_starts_again(saved, index, monkeyp
     def map_array(*given):
         times[0] += 1
         if times[0] == 2:  # the manifest is read, its files are not yet mapped
-            index.add(
-                np.ones((98, 3), np.uint8) * 16, labels=np.ones(98, int)
-            )  # as many as there are: a merge
+            index.add(np.ones((98, 3), np.uint8) * 16, labels=np.ones(98, int))  # as many as there are: a merge
             monkeypatch.setattr(store, "map_array", real)
             index.save()
         return real(*given)

@@ -6,9 +6,9 @@ import time
 
 import numpy as np
 import pytest
-from benchmarks import index_durability
 from tests.search.reference import random_codes
 
+from benchmarks import index_durability
 from cbid.search import CodeIndex, IndexCorruptError
 
 
@@ -72,9 +72,7 @@ def test_end_at_every_step_of_a_commit(tmp_path, first):
     for event_number in range(100):
         status = in_child(lambda number=event_number: commit(number))
         if first and not (path / "manifest.json").exists():
-            with pytest.raises(
-                (FileNotFoundError, IndexCorruptError), match=r"does not exist|holds no index"
-            ):
+            with pytest.raises((FileNotFoundError, IndexCorruptError), match=r"does not exist|holds no index"):
                 CodeIndex.open(path)
             seen.append(None)
         else:

@@ -38,9 +38,7 @@ def test_full_disk(saved, index, tmp_path, monkeypatch, moment, new):
 
     with monkeypatch.context() as patched:
         patched.setattr(files, "_write_fully", write)
-        with pytest.raises(
-            OSError, match="was not saved, its committed state is unchanged: No space left"
-        ) as error:
+        with pytest.raises(OSError, match="was not saved, its committed state is unchanged: No space left") as error:
             index.save(target)
     assert error.value.errno == errno.ENOSPC
     assert not target.exists() if new else listing(saved) == before
@@ -74,9 +72,7 @@ except OSError as error:
 
 def test_a_limit_on_the_size_of_files(saved):
     before = listing(saved)
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(saved)], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", LIMITED, str(saved)], capture_output=True, text=True, check=True)
     assert "was not saved, its committed state is unchanged: File too large" in done.stdout
     assert listing(saved) == before
 

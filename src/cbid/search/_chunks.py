@@ -50,9 +50,7 @@ def copy_codes(blocks: Bytes, first: int, places: Places, out: Bytes) -> None:
 
 
 @compiled
-def code_at(
-    candidate: int, origin: int, copied: int, places: Places, start: int, stop: int, keep: Bytes
-) -> int:
+def code_at(candidate: int, origin: int, copied: int, places: Places, start: int, stop: int, keep: Bytes) -> int:
     """Position of a candidate, or -1 if it is none that is wanted.
 
     It is an offset from ``origin`` or, if ``copied`` >= 0, the number of one of so many codes copied

@@ -84,27 +84,19 @@ def filter_narrow_4(
                 f0, f1, f2, f3 = load_fields(block, per_block, offsets_at + 8 * COLUMNS * step)
                 at = table_0 + STEP_TABLES * step
                 left = add(lookup(load_table(at), f0), lookup(load_table(at + ENTRIES), f1))
-                right = add(
-                    lookup(load_table(at + 2 * ENTRIES), f2), lookup(load_table(at + 3 * ENTRIES), f3)
-                )
+                right = add(lookup(load_table(at + 2 * ENTRIES), f2), lookup(load_table(at + 3 * ENTRIES), f3))
                 sums_0 = add_saturating(add_saturating(sums_0, left), right)
                 at = table_1 + STEP_TABLES * step
                 left = add(lookup(load_table(at), f0), lookup(load_table(at + ENTRIES), f1))
-                right = add(
-                    lookup(load_table(at + 2 * ENTRIES), f2), lookup(load_table(at + 3 * ENTRIES), f3)
-                )
+                right = add(lookup(load_table(at + 2 * ENTRIES), f2), lookup(load_table(at + 3 * ENTRIES), f3))
                 sums_1 = add_saturating(add_saturating(sums_1, left), right)
                 at = table_2 + STEP_TABLES * step
                 left = add(lookup(load_table(at), f0), lookup(load_table(at + ENTRIES), f1))
-                right = add(
-                    lookup(load_table(at + 2 * ENTRIES), f2), lookup(load_table(at + 3 * ENTRIES), f3)
-                )
+                right = add(lookup(load_table(at + 2 * ENTRIES), f2), lookup(load_table(at + 3 * ENTRIES), f3))
                 sums_2 = add_saturating(add_saturating(sums_2, left), right)
                 at = table_3 + STEP_TABLES * step
                 left = add(lookup(load_table(at), f0), lookup(load_table(at + ENTRIES), f1))
-                right = add(
-                    lookup(load_table(at + 2 * ENTRIES), f2), lookup(load_table(at + 3 * ENTRIES), f3)
-                )
+                right = add(lookup(load_table(at + 2 * ENTRIES), f2), lookup(load_table(at + 3 * ENTRIES), f3))
                 sums_3 = add_saturating(add_saturating(sums_3, left), right)
                 step += 1
             under_0 = under(limit_0, sums_0)
@@ -144,9 +136,7 @@ def filter_narrow_1(
                 f0, f1, f2, f3 = load_fields(block, per_block, offsets_at + 8 * COLUMNS * step)
                 at = table + STEP_TABLES * step
                 left = add(lookup(load_table(at), f0), lookup(load_table(at + ENTRIES), f1))
-                right = add(
-                    lookup(load_table(at + 2 * ENTRIES), f2), lookup(load_table(at + 3 * ENTRIES), f3)
-                )
+                right = add(lookup(load_table(at + 2 * ENTRIES), f2), lookup(load_table(at + 3 * ENTRIES), f3))
                 sums = add_saturating(add_saturating(sums, left), right)
                 step += 1
             passing = under(limit, sums)
@@ -176,9 +166,9 @@ def filter_wide_4(
     for b in range(0, n_blocks, BLOCKS):
         block = source + b * per_block
         total_0 = total_1 = total_2 = total_3 = odd_0 = odd_1 = odd_2 = odd_3 = zeros(0)
-        even_under_0 = even_under_1 = even_under_2 = even_under_3 = odd_under_0 = odd_under_1 = (
-            odd_under_2
-        ) = odd_under_3 = total_0
+        even_under_0 = even_under_1 = even_under_2 = even_under_3 = odd_under_0 = odd_under_1 = odd_under_2 = (
+            odd_under_3
+        ) = total_0
         step, stop = 0, min(segment, steps)
         while True:
             sums_0 = sums_1 = sums_2 = sums_3 = zeros(0)
@@ -186,27 +176,19 @@ def filter_wide_4(
                 f0, f1, f2, f3 = load_fields(block, per_block, offsets_at + 8 * COLUMNS * step)
                 at = table_0 + STEP_TABLES * step
                 left = add(lookup(load_table(at), f0), lookup(load_table(at + ENTRIES), f1))
-                right = add(
-                    lookup(load_table(at + 2 * ENTRIES), f2), lookup(load_table(at + 3 * ENTRIES), f3)
-                )
+                right = add(lookup(load_table(at + 2 * ENTRIES), f2), lookup(load_table(at + 3 * ENTRIES), f3))
                 sums_0 = add_saturating(add_saturating(sums_0, left), right)
                 at = table_1 + STEP_TABLES * step
                 left = add(lookup(load_table(at), f0), lookup(load_table(at + ENTRIES), f1))
-                right = add(
-                    lookup(load_table(at + 2 * ENTRIES), f2), lookup(load_table(at + 3 * ENTRIES), f3)
-                )
+                right = add(lookup(load_table(at + 2 * ENTRIES), f2), lookup(load_table(at + 3 * ENTRIES), f3))
                 sums_1 = add_saturating(add_saturating(sums_1, left), right)
                 at = table_2 + STEP_TABLES * step
                 left = add(lookup(load_table(at), f0), lookup(load_table(at + ENTRIES), f1))
-                right = add(
-                    lookup(load_table(at + 2 * ENTRIES), f2), lookup(load_table(at + 3 * ENTRIES), f3)
-                )
+                right = add(lookup(load_table(at + 2 * ENTRIES), f2), lookup(load_table(at + 3 * ENTRIES), f3))
                 sums_2 = add_saturating(add_saturating(sums_2, left), right)
                 at = table_3 + STEP_TABLES * step
                 left = add(lookup(load_table(at), f0), lookup(load_table(at + ENTRIES), f1))
-                right = add(
-                    lookup(load_table(at + 2 * ENTRIES), f2), lookup(load_table(at + 3 * ENTRIES), f3)
-                )
+                right = add(lookup(load_table(at + 2 * ENTRIES), f2), lookup(load_table(at + 3 * ENTRIES), f3))
                 sums_3 = add_saturating(add_saturating(sums_3, left), right)
                 step += 1
             total_0, odd_0 = add16(total_0, sums_0), add16(odd_0, odd_bytes(sums_0))
@@ -256,9 +238,7 @@ def filter_wide_1(
                 f0, f1, f2, f3 = load_fields(block, per_block, offsets_at + 8 * COLUMNS * step)
                 at = table + STEP_TABLES * step
                 left = add(lookup(load_table(at), f0), lookup(load_table(at + ENTRIES), f1))
-                right = add(
-                    lookup(load_table(at + 2 * ENTRIES), f2), lookup(load_table(at + 3 * ENTRIES), f3)
-                )
+                right = add(lookup(load_table(at + 2 * ENTRIES), f2), lookup(load_table(at + 3 * ENTRIES), f3))
                 sums = add_saturating(add_saturating(sums, left), right)
                 step += 1
             total, odd = add16(total, sums), add16(odd, odd_bytes(sums))

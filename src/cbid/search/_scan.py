@@ -53,13 +53,9 @@ def _group_candidates(
     segment = segment_steps(tables.typical.shape[1])
     if size > 2:
         if wide:
-            filter_wide_4(
-                source, n_blocks, per_block, quantised, offsets, check, segment, limits, candidates, counts
-            )
+            filter_wide_4(source, n_blocks, per_block, quantised, offsets, check, segment, limits, candidates, counts)
         else:
-            filter_narrow_4(
-                source, n_blocks, per_block, quantised, offsets, check, limits, candidates, counts
-            )
+            filter_narrow_4(source, n_blocks, per_block, quantised, offsets, check, limits, candidates, counts)
         return
     for slot in range(size):
         one = slice(slot, slot + 1)

@@ -69,9 +69,7 @@ def scan_spans(
                     if position < 0:
                         continue
                     distance = exact_distance(tables.exact[i], blocks, position)
-                    if distance >= thresholds[i] or not _insert(
-                        ids, distances[i], positions[i], distance, position
-                    ):
+                    if distance >= thresholds[i] or not _insert(ids, distances[i], positions[i], distance, position):
                         wrong += 1
                     elif positions[i, k - 1] >= 0:
                         # Just above the k-th best: a code as far as it with a smaller id is still wanted.

@@ -218,9 +218,7 @@ def _half_field(
 
 
 @compiled
-def _quantise(
-    columns: Columns, excess: Floats, preferred: Bytes, flat: bool, scale: float, out: Bytes
-) -> None:
+def _quantise(columns: Columns, excess: Floats, preferred: Bytes, flat: bool, scale: float, out: Bytes) -> None:
     """Entries floor(scale * excess), capped so that fields 0 and 1, and 2 and 3, together fit 8 bits."""
     # float32 is several times as fast and errs by less than this; equal weights have to stay whole numbers.
     scale *= 1.0 + 1e-6 if flat else 1.0 - 1e-6

@@ -233,9 +233,7 @@ def _zeros(builder: ir.IRBuilder, ignored: ir.Value) -> ir.Value:
     return ir.Constant(PAIR, [_constant(BYTES, 0)] * 2)
 
 
-load_fields = _operation(
-    _load_fields, types.int64, types.int64, types.int64, result=types.UniTuple(pair, FIELDS)
-)
+load_fields = _operation(_load_fields, types.int64, types.int64, types.int64, result=types.UniTuple(pair, FIELDS))
 load_table = _operation(_load_table, types.int64, result=register)
 prefetch_step = _operation(_prefetch_step, types.int64, result=types.boolean)
 splat = _operation(_splat(BYTES), types.int64, result=register)  # one byte in all places

@@ -31,9 +31,7 @@ def as_codes(codes: ArrayLike, n_bits: int) -> NDArray[np.uint8]:
     """Packed codes (n, ceil(t/8)); one code may come as (ceil(t/8),), none as []."""
     array = np.asarray(codes)
     if array.size == 0 and not isinstance(codes, np.ndarray):
-        array = np.empty(
-            (0, n_bytes(n_bits)), dtype=np.uint8
-        )  # an empty list has no type or width of its own
+        array = np.empty((0, n_bytes(n_bits)), dtype=np.uint8)  # an empty list has no type or width of its own
     return np.ascontiguousarray(check_codes(array, n_bits))
 
 

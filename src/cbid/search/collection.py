@@ -136,26 +136,18 @@ class Collection:
             held = below[self._levels.holding(below)] if len(below) else below
             if len(held):
                 more = f" and {len(held) - 1} more" if len(held) > 1 else ""
-                raise ValueError(
-                    f"ids holds {held[0]}{more}, which the index already stores; remove it first"
-                )
+                raise ValueError(f"ids holds {held[0]}{more}, which the index already stores; remove it first")
         return given
 
-    def _new_labels(
-        self, labels: ArrayLike | None, n: int
-    ) -> tuple[Vocabulary | None, NDArray[np.integer] | None]:
+    def _new_labels(self, labels: ArrayLike | None, n: int) -> tuple[Vocabulary | None, NDArray[np.integer] | None]:
         vocabulary = self._state.vocabulary
         if len(self) == 0 and vocabulary is not None and not vocabulary.closed:
             vocabulary = None  # all that had labels was removed
         if labels is None:
             if vocabulary is not None and vocabulary.closed:
-                raise ValueError(
-                    "labels is None; weights were given per class, so every code needs its label"
-                )
+                raise ValueError("labels is None; weights were given per class, so every code needs its label")
             if vocabulary is not None and n:
-                raise ValueError(
-                    "labels is None; the codes already stored have labels, so these need them too"
-                )
+                raise ValueError("labels is None; the codes already stored have labels, so these need them too")
             return vocabulary, None
         if vocabulary is None and len(self) and n:
             raise ValueError("labels is given; the codes already stored have none, so these cannot either")

@@ -77,9 +77,7 @@ class Durable(Collection):
         """
         with self._mutex:
             if path is None and self._store is None:
-                raise ValueError(
-                    "path is None, and this index was neither opened nor saved before; give a directory"
-                )
+                raise ValueError("path is None, and this index was neither opened nor saved before; give a directory")
             self._segments()  # trains the cells if it is time
             self._levels.seal()
             self._levels.merge()
@@ -107,9 +105,7 @@ class Durable(Collection):
         """Show what other processes have committed since; returns whether anything had changed."""
         with self._mutex:
             if self._store is None:
-                raise ValueError(
-                    "refresh: this index was neither opened nor saved; there is nothing to read again"
-                )
+                raise ValueError("refresh: this index was neither opened nor saved; there is nothing to read again")
             if not self._store.changed():
                 return False
             if self._dirty:

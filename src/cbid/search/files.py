@@ -78,9 +78,7 @@ def map_array(
     except (ValueError, EOFError) as error:
         raise IndexCorruptError(f"{path} is not the array that was committed ({error})") from error
     if array.shape != shape or array.dtype != np.dtype(dtype) or not array.flags.c_contiguous:
-        raise IndexCorruptError(
-            f"{path} holds {array.dtype} {array.shape}; {np.dtype(dtype)} {shape} was committed"
-        )
+        raise IndexCorruptError(f"{path} holds {array.dtype} {array.shape}; {np.dtype(dtype)} {shape} was committed")
     return np.asarray(array)  # a plain array over the same mapping
 
 

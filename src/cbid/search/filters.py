@@ -29,9 +29,7 @@ def selected(
     chosen: Kept = []
     for segment in segments:
         chosen += (
-            _by_label(segment, labels, n_queries)
-            if among is None
-            else _by_id(segment, labels, among, n_queries)
+            _by_label(segment, labels, n_queries) if among is None else _by_id(segment, labels, among, n_queries)
         )
     return chosen
 
@@ -51,9 +49,7 @@ def _by_label(segment: Segment, labels: NDArray[np.int64] | None, n_queries: int
     return [(segment, last.keep)]
 
 
-def _by_id(
-    segment: Segment, labels: NDArray[np.int64] | None, among: NDArray[np.int64], n_queries: int
-) -> Kept:
+def _by_id(segment: Segment, labels: NDArray[np.int64] | None, among: NDArray[np.int64], n_queries: int) -> Kept:
     positions = segment.positions_of(among)[1]  # live ones only
     if labels is not None:
         assert segment.labels is not None

@@ -207,9 +207,7 @@ class CodeIndex(Durable):
         if self.cells is None:
             raise ValueError("train belongs to IVF; this index has no cells: CodeIndex(..., cells=4096)")
         with self._mutex:
-            sample = (
-                self._sample(SAMPLE_PER_CELL * self.cells) if codes is None else as_codes(codes, self.n_bits)
-            )
+            sample = self._sample(SAMPLE_PER_CELL * self.cells) if codes is None else as_codes(codes, self.n_bits)
             weights = self.weights
             per_bit = weights.mean(axis=1) if weights is not None and weights.ndim == 2 else weights
             cells = Cells.train(sample, self.n_bits, self.cells, per_bit)
@@ -224,9 +222,7 @@ class CodeIndex(Durable):
                 self.train()
             return super()._segments()
 
-    def measure_recall(
-        self, sample: ArrayLike | int = 100, k: int = 10, *, probes: int | None = None
-    ) -> float:
+    def measure_recall(self, sample: ArrayLike | int = 100, k: int = 10, *, probes: int | None = None) -> float:
         """The share of the exact ``k`` nearest that a search with ``probes`` cells finds; 1 without cells.
 
         ``sample``: packed queries, or how many stored codes to take as such (each then finds itself, so with
@@ -237,9 +233,7 @@ class CodeIndex(Durable):
         else:
             queries = as_codes(sample, self.n_bits)
         if len(queries) == 0 or len(self) == 0:
-            raise ValueError(
-                f"sample has {len(queries)} queries for {len(self)} codes; recall takes some of both"
-            )
+            raise ValueError(f"sample has {len(queries)} queries for {len(self)} codes; recall takes some of both")
         found = self.search(queries, k, probes=probes)
         exact = self.search(queries, k, probes=self.cells)
         wanted = np.count_nonzero(exact.ids >= 0)

@@ -109,9 +109,7 @@ class Cells:
             found[rows] = np.take_along_axis(near, order, axis=1)
         return found
 
-    def _closeness(
-        self, values: NDArray[np.number], weights: NDArray[np.floating] | None
-    ) -> NDArray[np.float32]:
+    def _closeness(self, values: NDArray[np.number], weights: NDArray[np.floating] | None) -> NDArray[np.float32]:
         """(q, n_cells): 2 sum_s w_s b_s c_s - sum_s w_s c_s^2, which is const - sum_s w_s (b_s - c_s)^2."""
         w = _relative(weights, self.centres.shape[1])
         close = (w * values.astype(np.float32)) @ self._twice

@@ -64,8 +64,7 @@ class Levels:
             whole = self._built([segment.rows() for segment in joined])
             self.sealed = [segment for segment in self.sealed if segment not in joined] + [whole]
         self.sealed = [
-            self._built([segment.rows()]) if 2 * segment.n_live < len(segment) else segment
-            for segment in self.sealed
+            self._built([segment.rows()]) if 2 * segment.n_live < len(segment) else segment for segment in self.sealed
         ]
         self._settled = True
 
@@ -121,7 +120,6 @@ class Levels:
     def _built(self, parts: list[Rows]) -> Segment:
         if self.cells is not None:
             parts = [
-                part if part.cells is not None else part._replace(cells=self.cells.of(part.codes))
-                for part in parts
+                part if part.cells is not None else part._replace(cells=self.cells.of(part.codes)) for part in parts
             ]
         return Segment.build(Rows.joined(parts), by_class=self.by_class)

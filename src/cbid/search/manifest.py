@@ -56,9 +56,7 @@ class Manifest:
     next_id: int = 0
     n_cells: int | None = None
     probes: int = 0
-    n_weights: int | None = (
-        None  # None: no weights; 0: one vector; otherwise one vector for each of so many classes
-    )
+    n_weights: int | None = None  # None: no weights; 0: one vector; otherwise one vector for each of so many classes
     label_kind: str | None = None
     label_values: list[Any] = field(default_factory=list)
     weights: FileRecord | None = None
@@ -73,9 +71,7 @@ class Manifest:
         """Commit: from here on this is the state. Returns the stamp that tells it from any other."""
         content = {"format": FORMAT, "version": VERSION, **asdict(self)}
         stamp = _stamp(content)
-        replace_text(
-            directory / MANIFEST_NAME, json.dumps({"blake2b": stamp, "manifest": content}, indent=1) + "\n"
-        )
+        replace_text(directory / MANIFEST_NAME, json.dumps({"blake2b": stamp, "manifest": content}, indent=1) + "\n")
         return stamp
 
     @classmethod
@@ -86,12 +82,8 @@ class Manifest:
             text = path.read_bytes()
         except FileNotFoundError:
             if not directory.exists():
-                raise FileNotFoundError(
-                    f"{directory} does not exist; an index directory is accepted"
-                ) from None
-            raise IndexCorruptError(
-                f"{directory} holds no index (there is no {MANIFEST_NAME} in it)"
-            ) from None
+                raise FileNotFoundError(f"{directory} does not exist; an index directory is accepted") from None
+            raise IndexCorruptError(f"{directory} holds no index (there is no {MANIFEST_NAME} in it)") from None
         except NotADirectoryError:
             raise IndexCorruptError(f"{directory} is a file; an index is a directory") from None
         try:

@@ -35,9 +35,7 @@ class Best:
         ids = segment.ids[positions]
         ids[missing] = -1
         labels = (
-            np.full(positions.shape, -1)
-            if segment.labels is None
-            else segment.labels[positions].astype(np.int64)
+            np.full(positions.shape, -1) if segment.labels is None else segment.labels[positions].astype(np.int64)
         )
         labels[missing] = -1
         k = self.ids.shape[1]
@@ -100,9 +98,7 @@ def search_cells(
             search_all(best, [(segment, keep)], queries_of, n_threads=n_threads)
             continue
         for label in np.unique(segment.runs[:, 2]).tolist():
-            spans, edges = (
-                _all_spans(segment, label, n_queries) if probes is None else _spans(segment, label, probes)
-            )
+            spans, edges = _all_spans(segment, label, n_queries) if probes is None else _spans(segment, label, probes)
             positions, distances = topk_in_spans(
                 segment.blocks,
                 segment.ids,
@@ -117,9 +113,7 @@ def search_cells(
             best.offer(segment, positions, distances)
 
 
-def _spans(
-    segment: Segment, label: int, probes: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _spans(segment: Segment, label: int, probes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Spans (s, 2) of one class in the probed cells (q, p); those of query i: edges[i] to edges[i + 1]."""
     ends = np.append(segment.runs[1:, 0], len(segment))
     of_label = np.flatnonzero(segment.runs[:, 2] == label)

@@ -37,9 +37,7 @@ class QuerySide:
         """Real-valued projections, one a bit."""
         shape = np.shape(projections)
         if len(shape) not in (1, 2) or shape[-1] != n_bits:
-            raise ValueError(
-                f"projections has shape {shape}; (q, {n_bits}), one real number a bit, is accepted"
-            )
+            raise ValueError(f"projections has shape {shape}; (q, {n_bits}), one real number a bit, is accepted")
         shared, by_class = _shared_or_by_class(own)
         return cls(Queries.from_projections(projections, shared if given is None else given), by_class)
 

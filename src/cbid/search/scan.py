@@ -151,9 +151,7 @@ def _check(
     if keep is None:
         keep = np.empty(0, np.uint8)
     elif keep.shape != (n,) or keep.dtype not in (np.uint8, np.bool_):
-        raise ValueError(
-            f"keep has shape {keep.shape} and dtype {keep.dtype}; uint8 of shape ({n},) is accepted"
-        )
+        raise ValueError(f"keep has shape {keep.shape} and dtype {keep.dtype}; uint8 of shape ({n},) is accepted")
     if simd is None:
         simd = simd_wanted()
     elif simd and not HAS_AVX2:
@@ -222,9 +220,7 @@ def _edges(begin: int, end: int, parts: int, multiple: int) -> list[int]:
     return [begin, *(max(edge // multiple * multiple, begin) for edge in inner), end]
 
 
-def _in_threads(
-    scan: Callable[[int, int, int, int], Any], jobs: list[tuple[int, int, int, int]]
-) -> list[Any]:
+def _in_threads(scan: Callable[[int, int, int, int], Any], jobs: list[tuple[int, int, int, int]]) -> list[Any]:
     """Results of ``scan(*job)``: the first job in this thread, each other in its own (the kernels drop the
     interpreter lock; threads are started anew, so nothing outlives the call or breaks on fork)."""
     results: list[Any] = [None] * len(jobs)

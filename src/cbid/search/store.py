@@ -127,9 +127,7 @@ class Store:
             per_bit = weights.mean(axis=1) if weights is not None and weights.ndim == 2 else weights
             cells = Cells(centres, per_bit)
         if manifest.label_kind is not None:
-            vocabulary = Vocabulary(
-                manifest.label_kind, manifest.label_values, closed=bool(manifest.n_weights)
-            )
+            vocabulary = Vocabulary(manifest.label_kind, manifest.label_values, closed=bool(manifest.n_weights))
         segments = [self._mapped_segment(record, n_bytes(n_bits), directory) for record in manifest.segments]
         return State(
             n_bits, weights, vocabulary, manifest.next_id, manifest.n_cells, manifest.probes, cells, segments
@@ -146,9 +144,7 @@ class Store:
             runs = self._small(record.runs, np.int64, (record.n_runs, 3))
             starts = np.append(runs[:, 0], n)
             if starts[0] != 0 or np.any(starts[1:] <= starts[:-1]):
-                raise IndexCorruptError(
-                    f"{directory / record.runs['file']} does not divide {n} codes into runs"
-                )
+                raise IndexCorruptError(f"{directory / record.runs['file']} does not divide {n} codes into runs")
             labels = None
             if record.labels is not None:
                 if record.label_type not in _LABEL_TYPES:
@@ -220,9 +216,7 @@ class Store:
             self._sweep()
 
     def _written(self, state: State, previous: Manifest | None) -> Manifest:
-        known = (
-            {record.name: record for record in self.manifest.segments} if self.manifest is not None else {}
-        )
+        known = {record.name: record for record in self.manifest.segments} if self.manifest is not None else {}
         manifest = Manifest(
             n_bits=state.n_bits,
             generation=previous.generation + 1 if previous is not None else 1,

@@ -105,9 +105,7 @@ def _checked(labels: ArrayLike, name: str) -> tuple[NDArray[Any], str]:
         return array.astype(np.int64), "int"
     if array.dtype.kind in "UT" or (array.dtype.kind == "O" and all(isinstance(v, str) for v in array)):
         return array.astype(str), "str"
-    raise TypeError(
-        f"{name} has dtype {array.dtype}; integers, strings or bools, all of one kind, are accepted"
-    )
+    raise TypeError(f"{name} has dtype {array.dtype}; integers, strings or bools, all of one kind, are accepted")
 
 
 def _shown(values: list[Any]) -> str:
