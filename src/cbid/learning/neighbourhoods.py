@@ -6,10 +6,9 @@ ever formed. Nearest neighbours are exact, through faiss, in float32.
 
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
-import faiss
 import numpy as np
 from numpy.typing import NDArray
 
@@ -59,7 +58,7 @@ def find_neighbourhoods(
 
     found_hits = np.full((n, n_hits), -1, dtype=np.int32)
     anchors, others, found_misses = [], [], []
-    with _faiss_threads(n_threads):
+    with _faiss_threads(n_threads) if "nearest" in (hits, misses) else nullcontext():
         for r, members in enumerate(classes):
             found_hits[members] = choose_hits(members, members, n_hits, True)
             rest = np.flatnonzero(y != r).astype(np.int32)
@@ -89,6 +88,8 @@ def _choosers(X: NDArray[np.float32], rng: np.random.Generator) -> dict[str, Cho
     """The ways to choose, for each of ``anchors``, ``count`` of ``members``; ``inside`` leaves out itself."""
 
     def nearest(anchors: Indices, members: Indices, count: int, inside: bool) -> Indices:
+        import faiss  # slow to import, and whole classes or random draws do without
+
         ask = min(count + inside, len(members))
         # faiss keeps the smaller number among equal distances, and members are in ascending order.
         distances, places = faiss.knn(X[anchors], X[members], ask)
@@ -133,6 +134,8 @@ def _distinct(rows: int, pool: int, count: int, rng: np.random.Generator) -> NDA
 
 @contextmanager
 def _faiss_threads(n_threads: int) -> Iterator[None]:
+    import faiss
+
     before = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(n_threads)
     try:
