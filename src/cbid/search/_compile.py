@@ -19,7 +19,10 @@ def _has(feature: str) -> bool:
     given = getattr(numba.config, "CPU_FEATURES", None)
     if given is not None:
         return f"+{feature}" in given.split(",")
-    return bool(binding.get_host_cpu_features().get(feature, False))
+    try:
+        return bool(binding.get_host_cpu_features().get(feature, False))
+    except RuntimeError:  # LLVM cannot tell on this platform; numba then compiles for the least it has
+        return False
 
 
 HAS_AVX2 = _has("avx2")
@@ -55,11 +58,8 @@ def _keyed_by_sources(function: Callable[..., Any]) -> FunctionType:
         function.__name__,
         closure=(CellType(_SOURCES),),
     )
-    keyed.__doc__, keyed.__module__, keyed.__qualname__ = (
-        function.__doc__,
-        function.__module__,
-        function.__name__,
-    )
+    keyed.__doc__ = function.__doc__
+    keyed.__module__ = function.__module__
     return keyed
 
 

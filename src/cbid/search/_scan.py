@@ -1,5 +1,4 @@
-"""The scans: chunks of codes that stay in the cache, a filter by lower bounds, exact distances of what
-passes.
+"""The scans: chunks of codes that stay in the cache, lower bounds, and exact distances of what passes them.
 
 Both scans go over the chunks in order of position and, within a chunk, over groups of queries. The filter
 gives each query its candidates; these get the exact distance. As the k-th best distance falls, so does the
@@ -34,8 +33,7 @@ def _group_candidates(
     source: int, n_blocks: int, per_block: int, tables: Tables, q: int, size: int,
     thresholds: NDArray[np.float32], wide: bool, candidates: NDArray[np.int32], counts: NDArray[np.int64],
 ) -> None:  # fmt: skip
-    """Candidates of queries q <= i < q + size among the blocks at ``source``, a row of ``candidates``
-    each."""
+    """Candidates of queries q <= i < q + size among the blocks at ``source``, one row for each query."""
     limits = np.zeros(GROUP, np.int64)
     check = 0
     counts[:] = 0

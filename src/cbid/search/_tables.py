@@ -34,8 +34,7 @@ WIDE_ALL = 65535
 
 
 class Tables(NamedTuple):
-    """Tables of q queries. A step takes COLUMNS byte columns, in the order of `columns`, and has FIELDS
-    fields."""
+    """Tables of q queries. A step takes COLUMNS byte columns, as `columns` orders them, for FIELDS fields."""
 
     exact: Floats  # (q, bytes, 2, 16): half 0 is the high nibble, bits 0..3 of the byte
     base: Floats  # (q,)
@@ -168,7 +167,8 @@ def sum_limit(tables: Tables, q: int, room: float, wide: bool, n_blocks: int) ->
         if scale != scales[q]:
             scales[q] = scale
             out = (tables.wide if wide else tables.narrow)[q]
-            _quantise(tables.columns, tables.excess[q], tables.preferred[q], tables.unit[q] > 0.0, scale, out)
+            whole = tables.unit[q] * scale >= 1.0
+            _quantise(tables.columns, tables.excess[q], tables.preferred[q], whole, scale, out)
         if scale == 0.0:
             return WIDE_ALL if wide else NARROW_ALL
     return int(min(scales[q] * room, full)) + 1
@@ -218,10 +218,16 @@ def _half_field(
 
 
 @compiled
+<<<<<<< HEAD
 def _quantise(columns: Columns, excess: Floats, preferred: Bytes, flat: bool, scale: float, out: Bytes) -> None:
+=======
+def _quantise(
+    columns: Columns, excess: Floats, preferred: Bytes, whole: bool, scale: float, out: Bytes
+) -> None:
+>>>>>>> kernels
     """Entries floor(scale * excess), capped so that fields 0 and 1, and 2 and 3, together fit 8 bits."""
-    # float32 is several times as fast and errs by less than this; equal weights have to stay whole numbers.
-    scale *= 1.0 + 1e-6 if flat else 1.0 - 1e-6
+    # float32 is fast and errs by less than this; where ``scale`` makes whole numbers they have to stay whole.
+    scale *= 1.0 + 1e-6 if whole else 1.0 - 1e-6
     low, high = np.empty((2, HALF_ENTRIES), np.float32), np.empty((2, HALF_ENTRIES), np.float32)
     entries = np.empty(ENTRIES, np.int32)
     most, caps = np.empty(2), np.empty(2, np.float32)
