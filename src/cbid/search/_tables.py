@@ -218,13 +218,7 @@ def _half_field(
 
 
 @compiled
-<<<<<<< HEAD
-def _quantise(columns: Columns, excess: Floats, preferred: Bytes, flat: bool, scale: float, out: Bytes) -> None:
-=======
-def _quantise(
-    columns: Columns, excess: Floats, preferred: Bytes, whole: bool, scale: float, out: Bytes
-) -> None:
->>>>>>> kernels
+def _quantise(columns: Columns, excess: Floats, preferred: Bytes, whole: bool, scale: float, out: Bytes) -> None:
     """Entries floor(scale * excess), capped so that fields 0 and 1, and 2 and 3, together fit 8 bits."""
     # float32 is fast and errs by less than this; where ``scale`` makes whole numbers they have to stay whole.
     scale *= 1.0 + 1e-6 if whole else 1.0 - 1e-6
