@@ -32,8 +32,8 @@ def _reduced(n_components, X, *others):
 def scene15(part="test", split=0, n_components=256):
     """L2-normalised EfficientNet-Lite0 embeddings, 100 training images a class, PCA fitted on them.
 
-    part "test": the given split. "validation": 20 of every 100 training images held out, by ``split``; the test
-    images are not touched.
+    part "test": the given split. "random": 100 training images a class drawn by ``split``. "validation": 20 of every
+    100 training images of the given split held out, by ``split``; its test images are not touched.
     """
     folder = _shared("scene15")
     with np.load(folder / "embeddings_efficientnet_lite0.npz") as file:
@@ -41,6 +41,11 @@ def scene15(part="test", split=0, n_components=256):
     training = set((folder / "train_100_per_class.txt").read_text().split())
     y = np.unique([path.split("/")[0] for path in paths], return_inverse=True)[1]
     train = np.array([path in training for path in paths])
+    if part == "random":
+        drawn = np.concatenate(
+            [np.flatnonzero(y == c)[_shuffled((y == c).sum(), split, c, 1)[:100]] for c in range(15)]
+        )
+        train = np.isin(np.arange(len(y)), drawn)
     if part == "validation":
         X, y = X[train], y[train]
         held_out = np.concatenate([np.flatnonzero(y == c)[_shuffled(100, split, c)[:20]] for c in range(15)])

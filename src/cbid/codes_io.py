@@ -4,10 +4,8 @@ A file appears whole or not at all: it is written under a temporary name in the 
 disk and renamed.
 """
 
-import contextlib
 import os
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cbid.codes import check_codes, check_n_bits, n_bytes
+from cbid.files import whole_file
 
 __all__ = ["EXPORTS", "export", "load", "load_parquet", "save", "save_parquet"]
 
@@ -28,7 +27,7 @@ _ROWS = 1 << 16  # codes turned to text or table rows at a time
 def save(path: PathLike, codes: Codes) -> None:
     """Codes (n, bytes) to a ``.npy`` file of exactly that name."""
     codes = np.ascontiguousarray(check_codes(codes))
-    with _whole_file(path) as temporary, temporary.open("wb") as file:
+    with whole_file(path) as temporary, temporary.open("wb") as file:
         np.save(file, codes, allow_pickle=False)
 
 
@@ -52,7 +51,7 @@ def save_parquet(path: PathLike, codes: Codes, n_bits: int, ids: ArrayLike | Non
         [("id", arrow.int64()), ("code", arrow.binary(n_bytes(n_bits)))],
         metadata={"cbid.n_bits": str(n_bits)},
     )
-    with _whole_file(path) as temporary, parquet.ParquetWriter(temporary, schema) as writer:
+    with whole_file(path) as temporary, parquet.ParquetWriter(temporary, schema) as writer:
         for i in range(0, len(codes), _ROWS):
             part = codes[i : i + _ROWS]
             column = arrow.FixedSizeBinaryArray.from_buffers(
@@ -104,7 +103,7 @@ def export(path: PathLike, codes: Codes, n_bits: int, to: str, ids: ArrayLike | 
     n_bits = check_n_bits(n_bits)
     codes = np.ascontiguousarray(check_codes(codes, n_bits))
     chosen = None if ids is None else _check_ids(ids, len(codes))
-    with _whole_file(path) as temporary:
+    with whole_file(path) as temporary:
         EXPORTS[to](temporary, codes, n_bits, chosen)
 
 
@@ -164,37 +163,6 @@ EXPORTS: dict[str, Callable[[Path, Codes, int, Ids | None], None]] = {
     "pgvector": _export_text(_bit_lines),
     "hex": _export_text(_hex_lines),
 }
-
-
-@contextlib.contextmanager
-def _whole_file(path: PathLike) -> Iterator[Path]:
-    """A temporary path beside ``path``, renamed to it when the block ends well and removed when it does
-    not."""
-    target = Path(path)
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        # What a library wrote through its own handle is on its way to the disk; the name must come after it.
-        _flush(temporary)
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)  # mkstemp keeps it private; a file of the user's has the usual mode
-        os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    if os.name == "posix":
-        _flush(target.parent)
-
-
-def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _is_empty(path: PathLike) -> bool:

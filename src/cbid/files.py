@@ -2,28 +2,40 @@
 
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["write_whole"]
+__all__ = ["flush", "whole_file"]
 
 
-def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write under a temporary name beside ``path``, flush to the disk, then rename over it."""
-    path = Path(path)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+@contextmanager
+def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A temporary path beside ``path``, renamed to it when the block ends well and removed when it does not."""
+    target = Path(path)
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+    os.close(handle)
+    temporary = Path(name)
     try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
+        yield temporary
+        # What a library wrote through its own handle is on its way to the disk; the name must come after it.
+        flush(temporary)
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)  # mkstemp keeps it private; a file of the user's has the usual mode
+        os.replace(temporary, target)
     except BaseException:
-        os.unlink(temporary)
+        temporary.unlink(missing_ok=True)
         raise
+    flush(target.parent)
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def flush(path: str | os.PathLike[str]) -> None:
+    """Wait until a file, or the names in a directory, are on the device."""
+    if os.path.isdir(path) and os.name != "posix":
+        return  # only there can a directory be opened for that
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

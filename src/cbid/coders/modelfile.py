@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
-from cbid.files import write_whole
+from cbid.files import whole_file
 
 __all__ = ["ModelFileError", "read_model", "write_model"]
 
@@ -42,7 +42,8 @@ def write_model(path: str | os.PathLike[str], kind: str, state: dict[str, Any], 
         "content": content,
         "sha256": _digest(content, arrays),
     }
-    write_whole(path, save_tensors(arrays, metadata=metadata))
+    with whole_file(path) as temporary:
+        temporary.write_bytes(save_tensors(arrays, metadata=metadata))
 
 
 def read_model(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], Arrays]:

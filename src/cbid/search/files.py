@@ -9,9 +9,10 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from cbid.files import flush
 from cbid.search.errors import IndexCorruptError
 
-__all__ = ["FileRecord", "check_content", "map_array", "replace_text", "sync_directory", "write_array"]
+__all__ = ["FileRecord", "check_content", "map_array", "replace_text", "write_array"]
 
 _CHUNK = 1 << 24
 
@@ -53,16 +54,7 @@ def replace_text(path: Path, text: str) -> None:
         _write_fully(file, memoryview(text.encode()))
         os.fsync(file.fileno())
     os.replace(temporary, path)
-    sync_directory(path.parent)
-
-
-def sync_directory(directory: Path) -> None:
-    """Flush names made, renamed or removed in a directory."""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    flush(path.parent)
 
 
 def map_array(

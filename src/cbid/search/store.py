@@ -15,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.codes import n_bytes
+from cbid.files import flush
 from cbid.search.blocks import BLOCK
 from cbid.search.errors import IndexConflictError, IndexCorruptError
-from cbid.search.files import FileRecord, check_content, map_array, sync_directory, write_array
+from cbid.search.files import FileRecord, check_content, map_array, write_array
 from cbid.search.ivf import Cells
 from cbid.search.lock import LOCK_NAME, WriterLock
 from cbid.search.manifest import MANIFEST_NAME, Manifest, SegmentRecord, is_ours
@@ -175,7 +176,7 @@ class Store:
         directory = self.directory
         if not directory.exists():
             directory.mkdir()
-            sync_directory(directory.parent)
+            flush(directory.parent)
             return True
         if not directory.is_dir():
             raise FileExistsError(f"{directory} is a file; an index is saved to a directory")
@@ -208,7 +209,7 @@ class Store:
     def _write(self, state: State, previous: Manifest | None) -> None:
         try:
             manifest = self._written(state, previous)
-            sync_directory(self.directory)
+            flush(self.directory)
             stamp = manifest.write(self.directory)
             self._remember(manifest, stamp, state)
         finally:
