@@ -24,9 +24,10 @@ VARIANTS = [
     {"starts": "paper", "n_starts": 200},
     *({"n_climbs": n} for n in (0, 1, 6)),
     *({"loss": loss} for loss in ("exponential", "squared_hinge")),
-    *({"penalty": "l1", "nu": nu} for nu in (1e-3, 1e-5)),
-    {"penalty": 2.0},
+    {"penalty": "l1", "nu": 1e-5},
+    *({"penalty": penalty} for penalty in ("l1", 2.0)),
     *({"sigmoid": sigmoid} for sigmoid in ("tanh", "logistic")),
+    *({"kernel": "rbf", "nu": nu} for nu in (0.15, None, 1.0)),
 ]
 
 

@@ -1,4 +1,4 @@
-"""Iterative quantisation (Gong and Lazebnik, CVPR 2011): a well-known point of reference for mean average precision."""
+"""Iterative quantisation (Gong and Lazebnik, CVPR 2011): a point of reference for mean average precision."""
 
 import numpy as np
 from sklearn.decomposition import PCA

@@ -34,8 +34,9 @@ class CBID(LargeMarginCoder):
         Convex loss of the margin; an object with ``value``, ``derivative`` and ``conjugate`` is a loss of your own.
     penalty : {"linf", "l1"} or float > 1
         Norm of the weights; a number p is the l_p norm.
-    nu : float > 0
-        Weight of the penalty against the mean loss.
+    nu : float > 0 or None
+        Weight of the penalty against the mean loss. None: 0.15, and 0.5 in the kernel form, whose bits part the
+        training samples more easily; divided by n_bits^(1/p) under an l_p norm.
     hits, misses : {"whole", "class", "nearest"}
         What a sample is compared with: the whole of its own and of each other class; ``n_hits`` and ``n_misses``
         members drawn at random; or the nearest ones. Whole classes are the fastest by far and pull a class together;
@@ -47,8 +48,8 @@ class CBID(LargeMarginCoder):
     kernel : None or "rbf"
         Hyperplanes in X, or over similarities to ``n_anchors`` training samples with width ``gamma`` (None: the
         inverse of the total variance of X).
-    n_components : int
-        Leading principal axes in which bits are searched.
+    n_components : int or None
+        Leading principal axes in which bits are searched. None: 512, and all of them in the kernel form.
     ridge : float >= 0
         Penalty on the squared length of beta during the search for a bit.
     sigmoid : {"arctan", "logistic", "tanh"}
@@ -104,7 +105,7 @@ class CBID(LargeMarginCoder):
         margin: str = "shared",
         loss: str | Loss = "logistic",
         penalty: str | float = "linf",
-        nu: float = 0.15,
+        nu: float | None = None,
         n_hits: int = 5,
         n_misses: int = 5,
         hits: str = "whole",
@@ -113,7 +114,7 @@ class CBID(LargeMarginCoder):
         kernel: str | None = None,
         n_anchors: int = 1000,
         gamma: float | None = None,
-        n_components: int = 512,
+        n_components: int | None = None,
         ridge: float = 1e-3,
         sigmoid: str = "arctan",
         starts: str = "pencil",

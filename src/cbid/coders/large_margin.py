@@ -29,6 +29,13 @@ __all__ = ["LargeMarginCoder"]
 
 MOST_BITS = 65_536
 
+# Chosen on validation parts of the training sets: benchmarks/defaults_study.py.
+_LINEAR_NU, _KERNEL_NU = 0.15, 0.5
+_LINEAR_COMPONENTS = 512
+# Shares of the typical variance added before whitening; the kernel's spectrum falls off faster.
+_LINEAR_WHITENING = 1e-2
+_KERNEL_WHITENING = 1e-4
+
 Array = NDArray[np.floating]
 RowMaker = Callable[[np.random.Generator, int], Rows]  # generator, threads -> rows
 
@@ -41,7 +48,8 @@ class LargeMarginCoder(Coder):
         check_choice("margin", self.margin, MARGINS)
         make_loss(self.loss)
         make_penalty(self.penalty)
-        check_real("nu", self.nu, 0, open_below=True)
+        if self.nu is not None:
+            check_real("nu", self.nu, 0, open_below=True)
         check_integer("n_hits", self.n_hits, 1)
         check_integer("n_misses", self.n_misses, 1)
         check_choice("hits", self.hits, ("whole", "class", "nearest"))
@@ -56,7 +64,8 @@ class LargeMarginCoder(Coder):
         check_integer("n_anchors", self.n_anchors, 1)
         if self.gamma is not None:
             check_real("gamma", self.gamma, 0, open_below=True)
-        check_integer("n_components", self.n_components, 1)
+        if self.n_components is not None:
+            check_integer("n_components", self.n_components, 1)
         check_real("ridge", self.ridge, 0)
         check_choice("sigmoid", self.sigmoid, SIGMOIDS)
         check_choice("starts", self.starts, STARTS)
@@ -70,6 +79,7 @@ class LargeMarginCoder(Coder):
         """Learn bits and weights on samples X (n, d) from rows about them."""
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         n_threads = effective_n_jobs(self.n_jobs)
+        self.nu_ = self._effective_nu()
         # Many small products: BLAS threads beyond those asked for would only wait for each other.
         with threadpool_limits(n_threads, user_api="blas"):
             rows = make_rows(np.random.default_rng(seed), n_threads)
@@ -90,7 +100,7 @@ class LargeMarginCoder(Coder):
                 margin=self.margin,
                 loss=make_loss(self.loss),
                 norm=make_penalty(self.penalty),
-                nu=float(self.nu),
+                nu=self.nu_,
                 tol=float(self.tol),
                 distinct=float(self.distinct),
                 seed=seed,
@@ -123,6 +133,13 @@ class LargeMarginCoder(Coder):
         self._tell_of_open_gaps()
         return self
 
+    def _effective_nu(self) -> float:
+        if self.nu is not None:
+            return float(self.nu)
+        # Even weights then cost the same under every norm.
+        p = make_penalty(self.penalty).p
+        return (_KERNEL_NU if self.kernel else _LINEAR_NU) / self.n_bits ** (1 / p)
+
     def _fit_features(self, X: Array, seed: int) -> tuple[Anchors | None, Whitening, Array]:
         """Anchors (kernel form only), whitening, and the samples as hyperplanes will see them."""
         anchors, F = None, X
@@ -131,7 +148,8 @@ class LargeMarginCoder(Coder):
             anchors = fit_anchors(X, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng)
             F = anchors(X)
         ridge = _KERNEL_WHITENING if self.kernel else _LINEAR_WHITENING
-        whitening = fit_whitening(F, n_components=self.n_components, ridge=ridge, random_state=seed)
+        n_components = self.n_components or (self.n_anchors if self.kernel else _LINEAR_COMPONENTS)
+        whitening = fit_whitening(F, n_components=n_components, ridge=ridge, random_state=seed)
         return anchors, whitening, F
 
     def _tell_of_early_end(self, n_bits: int) -> None:
@@ -139,7 +157,7 @@ class LargeMarginCoder(Coder):
             return
         if n_bits == 0:
             raise ValueError(
-                f"no bit improves the objective at nu={self.nu:g}: every weight is zero at the optimum; lower nu"
+                f"no bit improves the objective at nu={self.nu_:g}: every weight is zero at the optimum; lower nu"
             )
         cure = "penalty='linf' keeps on learning, or lower nu" if self.penalty == "l1" else "lower distinct, or nu"
         warnings.warn(
@@ -176,11 +194,6 @@ class LargeMarginCoder(Coder):
             name: getattr(self, name)[:n_bits] for name in ("coef_", "intercept_", "objective_", "gap_")
         }
         return self._cut(n_bits, {**cut, "path_": path, "weights_": _as_public(path[-n_bits:])})
-
-
-# Shares of the typical variance added before whitening; the kernel's spectrum falls off faster.
-_LINEAR_WHITENING = 1e-2
-_KERNEL_WHITENING = 1e-4
 
 
 class _Learned:
