@@ -35,7 +35,7 @@ class CBID(LargeMarginCoder):
     penalty : {"linf", "l1"} or float > 1
         Norm of the weights; a number p is the l_p norm.
     nu : float > 0 or None
-        Weight of the penalty against the mean loss. None: 0.15, and 0.5 in the kernel form, whose bits part the
+        Weight of the penalty against the mean loss. None: 0.1, and 0.5 in the kernel form, whose bits part the
         training samples more easily; divided by n_bits^(1/p) under an l_p norm.
     hits, misses : {"whole", "class", "nearest"}
         What a sample is compared with: the whole of its own and of each other class; ``n_hits`` and ``n_misses``
@@ -49,7 +49,7 @@ class CBID(LargeMarginCoder):
         Hyperplanes in X, or over similarities to ``n_anchors`` training samples with width ``gamma`` (None: the
         inverse of the total variance of X).
     n_components : int or None
-        Leading principal axes in which bits are searched. None: 512, and all of them in the kernel form.
+        Leading principal axes in which bits are searched. None: 256, and all of them in the kernel form.
     ridge : float >= 0
         Penalty on the squared length of beta during the search for a bit.
     sigmoid : {"arctan", "logistic", "tanh"}

@@ -30,8 +30,8 @@ __all__ = ["LargeMarginCoder"]
 MOST_BITS = 65_536
 
 # Chosen on validation parts of the training sets: benchmarks/defaults_study.py.
-_LINEAR_NU, _KERNEL_NU = 0.15, 0.5
-_LINEAR_COMPONENTS = 512
+_LINEAR_NU, _KERNEL_NU = 0.1, 0.5
+_LINEAR_COMPONENTS = 256
 # Shares of the typical variance added before whitening; the kernel's spectrum falls off faster.
 _LINEAR_WHITENING = 1e-2
 _KERNEL_WHITENING = 1e-4
