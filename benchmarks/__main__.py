@@ -1,4 +1,4 @@
-"""All benchmarks, one after the other: ``python -m benchmarks [NAME ...]``."""
+"""All benchmarks, then docs/benchmarks.md from their raw results: ``python -m benchmarks [NAME ...]``."""
 
 import importlib
 import sys
@@ -7,12 +7,15 @@ NAMES = [
     "learner_speed",
     "learner_growth",
     "learner_accuracy",
+    "defaults_study",
     "search_speed",
     "index_scale",
     "index_durability",
+    "report",
 ]
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or NAMES:
+    names, sys.argv = sys.argv[1:] or NAMES, sys.argv[:1]  # each reads its own arguments, and here there are none
+    for name in names:
         print(f"== {name}", flush=True)
         importlib.import_module(f"benchmarks.{name}").main()
