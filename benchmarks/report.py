@@ -62,8 +62,8 @@ def learner_accuracy():
         """## Accuracy of the default settings
 
 Test splits, plain Hamming distance: 5-NN accuracy / mean average precision over the training set (tie-aware), mean
-and deviation of five seeds. On the given split of Scene-15 the seed is the coder's, and whole classes leave it next to
-nothing to decide; elsewhere it draws the split. SDH is supervised discrete hashing on the same 1,000 anchors, with
+and deviation of five seeds. On the given split of Scene-15 the seed is the coder's, and whole classes leave it next
+to nothing to decide; elsewhere it draws the split. SDH is supervised discrete hashing on the same 1,000 anchors, with
 the kernel width that served it best on validation splits.
 """
     ]
