@@ -9,7 +9,7 @@ left as soon as no code in them can pass. Candidates are written as offsets from
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.search._compile import compiled
+from cbid.search._compile import helper
 from cbid.search._vectors import (
     BLOCKS,
     COLUMNS,
@@ -50,7 +50,7 @@ STEP_BYTES = 32 * COLUMNS * BLOCKS
 AHEAD = 4096  # bytes past the next blocks that a filter for one query, which waits for memory, fetches
 
 
-@compiled
+@helper
 def _write(lanes: Lanes, offset: int, found: Found, count: int) -> int:
     """Append the codes whose bit is set in ``lanes``."""
     for half in range(2):
@@ -62,7 +62,7 @@ def _write(lanes: Lanes, offset: int, found: Found, count: int) -> int:
     return count
 
 
-@compiled
+@helper
 def filter_narrow_4(
     source: int, n_blocks: int, per_block: int, tables: Bytes, offsets: Columns, check: int,
     limits: Columns, found: Found, counts: Columns,
@@ -114,7 +114,7 @@ def filter_narrow_4(
             counts[3] = _write(set_lanes(under_3), 32 * b, found[3], counts[3])
 
 
-@compiled
+@helper
 def filter_narrow_1(
     source: int, n_blocks: int, per_block: int, tables: Bytes, offsets: Columns, check: int,
     limits: Columns, found: Found, counts: Columns,
@@ -150,7 +150,7 @@ def filter_narrow_1(
             counts[0] = _write(set_lanes(passing), 32 * b, found[0], counts[0])
 
 
-@compiled
+@helper
 def filter_wide_4(
     source: int, n_blocks: int, per_block: int, tables: Bytes, offsets: Columns, check: int,
     segment: int, limits: Columns, found: Found, counts: Columns,
@@ -215,7 +215,7 @@ def filter_wide_4(
             counts[3] = _write(set_lanes16(even_under_3, odd_under_3), 32 * b, found[3], counts[3])
 
 
-@compiled
+@helper
 def filter_wide_1(
     source: int, n_blocks: int, per_block: int, tables: Bytes, offsets: Columns, check: int,
     segment: int, limits: Columns, found: Found, counts: Columns,

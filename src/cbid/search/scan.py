@@ -65,7 +65,7 @@ def topk(
         for q in _query_blocks(first, last, blocks.shape[1]):
             rows = slice(q.start - first, q.stop - first)
             kernel(
-                blocks, begin, end, keep, *queries.costs(q.start, q.stop), simd,
+                blocks, begin, end, keep, *queries.costs(q.start, q.stop), not simd or None,
                 thresholds[q].copy(), distances[rows], positions[rows],
             )  # fmt: skip
         return positions, distances
@@ -108,7 +108,7 @@ def within(
         found = []
         for q in _query_blocks(first, last, blocks.shape[1]):
             of, positions, distances = kernel(
-                blocks, begin, end, keep, *queries.costs(q.start, q.stop), simd, thresholds[q].copy()
+                blocks, begin, end, keep, *queries.costs(q.start, q.stop), not simd or None, thresholds[q].copy()
             )
             found.append((of + q.start, positions, distances))
         return found
