@@ -69,7 +69,8 @@ def helper(function: Callable[..., Any]) -> Any:
     It becomes part of theirs, so a place of its own in the cache, and ways to call it from Python and from C,
     would only cost time.
     """
-    return numba.njit(function, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    options: dict[str, Any] = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return numba.njit(**options)(function)
 
 
 def compiled(function: Callable[..., Any]) -> Any:

@@ -12,18 +12,18 @@ from numpy.typing import NDArray
 
 from cbid.search._chunks import chunk_blocks, chunk_end, code_at, copy_codes, wanted_places
 from cbid.search._compile import compiled, helper
-from cbid.search._filters import filter_narrow_1, filter_narrow_4, filter_wide_1, filter_wide_4
+from cbid.search._filters import narrow_all, narrow_one, wide_all, wide_one
 from cbid.search._heap import push, sort_heap
 from cbid.search._portable import filter_portable
 from cbid.search._tables import Tables, exact_distance, make_tables, room_below, segment_steps, steps_until, sum_limit
-from cbid.search._vectors import BLOCKS
+from cbid.search._vectors import BLOCKS, COLUMNS, ENTRIES, FIELDS, GROUP
 
 __all__ = ["scan_topk", "scan_within"]
 
 Blocks = NDArray[np.uint8]
 Floats = NDArray[np.float64]
 
-GROUP = 4  # queries whose sums are kept in registers at a time
+FEW = GROUP // 2  # so many queries are scanned faster one by one than in a group that is not full
 # More wrong candidates than this share of the codes cost more time than the sharper bound of 16-bit sums.
 WRONG_SHARE = 1 / 2048
 # From so many queries on it pays to bring the kept codes of a chunk together before they are scanned.
@@ -48,29 +48,26 @@ def _group_candidates(
             check = max(check, 1 + steps_until(tables.typical[i], thresholds[i]))
     if check == 0:
         return
-    quantised = (tables.wide if wide else tables.narrow)[q : q + GROUP]
     offsets = tables.offsets
-    segment = segment_steps(tables.typical.shape[1])
-    if size > 2:
+    steps = len(offsets) // COLUMNS
+    segment = segment_steps(steps)
+    tables_at = np.int64((tables.wide if wide else tables.narrow)[q:].ctypes.data)
+    limits_at = np.int64(limits.ctypes.data)
+    if size > FEW:
         if wide:
-            filter_wide_4(source, n_blocks, per_block, quantised, offsets, check, segment, limits, candidates, counts)
+            wide_all(source, n_blocks, per_block, tables_at, offsets, check, segment, limits_at, candidates, counts)
         else:
-            filter_narrow_4(source, n_blocks, per_block, quantised, offsets, check, limits, candidates, counts)
+            narrow_all(source, n_blocks, per_block, tables_at, offsets, check, limits_at, candidates, counts)
         return
     for slot in range(size):
-        one = slice(slot, slot + 1)
-        if limits[slot] == 0:
-            continue
-        if wide:
-            filter_wide_1(
-                source, n_blocks, per_block, quantised[one], offsets, check, segment, limits[one],
-                candidates[one], counts[one],
-            )  # fmt: skip
-        else:
-            filter_narrow_1(
-                source, n_blocks, per_block, quantised[one], offsets, check, limits[one],
-                candidates[one], counts[one],
-            )  # fmt: skip
+        if limits[slot] > 0:
+            found, count = candidates[slot:], counts[slot:]
+            if wide:
+                wide_one(source, n_blocks, per_block, tables_at, offsets, check, segment, limits_at, found, count)
+            else:
+                narrow_one(source, n_blocks, per_block, tables_at, offsets, check, limits_at, found, count)
+        tables_at += FIELDS * ENTRIES * steps
+        limits_at += 8
 
 
 @helper
@@ -106,8 +103,8 @@ def _chunk_source(
         if ragged or copied < 0.75 * (finish - begin):
             copy_codes(blocks, first, places[:copied], scratch)
             per_step = 32 * BLOCKS
-            return np.int64(scratch.ctypes.data), (copied + per_step - 1) // per_step * BLOCKS, copied
-    return np.int64(blocks.ctypes.data) + first * 32 * blocks.shape[1], last - first, -1
+            return int(np.int64(scratch.ctypes.data)), (copied + per_step - 1) // per_step * BLOCKS, copied
+    return int(np.int64(blocks.ctypes.data)) + first * 32 * blocks.shape[1], last - first, -1
 
 
 @helper
@@ -126,7 +123,8 @@ def _wide_until(wide_until: int, first: int, last: int, origin: int, wrong: floa
 @compiled
 def scan_topk(
     blocks: Blocks, start: int, stop: int, keep: NDArray[np.uint8], if_zero: Floats, if_one: Floats,
-    portable: bool | None, thresholds: NDArray[np.float32], distances: NDArray[np.float32], positions: NDArray[np.int64],
+    portable: bool | None, thresholds: NDArray[np.float32], distances: NDArray[np.float32],
+    positions: NDArray[np.int64],
 ) -> None:  # fmt: skip
     """The k nearest codes among start <= position < stop, written to ``distances`` and ``positions`` (q, k).
 

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from cbid.search._chunks import chunk_blocks, code_at
 from cbid.search._compile import compiled, helper
-from cbid.search._scan import GROUP, WRONG_SHARE, _chunk_source, _group_candidates, _portable_candidates
+from cbid.search._scan import WRONG_SHARE, _chunk_source, _group_candidates, _portable_candidates
 from cbid.search._tables import exact_distance, make_tables
-from cbid.search._vectors import BLOCKS
+from cbid.search._vectors import BLOCKS, GROUP
 
 __all__ = ["scan_spans"]
 
@@ -32,7 +32,8 @@ def scan_spans(
     """The k nearest codes of each query by (distance, id), written to ``distances`` and ``positions`` (q, k).
 
     ``spans`` (s, 2) are first positions and ends; those of query i are edges[i] to edges[i + 1]. ``keep`` is
-    empty or has a zero for each code to pass over; ``portable`` as in `_scan`; only distances below ``thresholds`` (q,) count.
+    empty or has a zero for each code to pass over; ``portable`` as in `_scan`;
+    only distances below ``thresholds`` (q,) count.
     """
     n_queries, k = distances.shape
     tables = make_tables(if_zero, if_one)

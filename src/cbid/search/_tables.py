@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.search._compile import helper
-from cbid.search._vectors import COLUMNS, ENTRIES, FIELDS, SIX_BIT
+from cbid.search._vectors import COLUMNS, ENTRIES, FIELDS, GROUP, SIX_BIT
 
 __all__ = ["Tables", "exact_distance", "make_tables", "room_below", "segment_steps", "steps_until", "sum_limit"]
 
@@ -44,7 +44,7 @@ class Tables(NamedTuple):
     columns: Columns  # (COLUMNS steps,) byte columns in scan order; past the last one padding, `bytes`
     offsets: Columns  # (COLUMNS steps,) where they lie in a block; padding lies on column 0
     typical: Floats  # (q, steps) nearly every random code costs more than this in the steps up to here
-    narrow: Bytes  # (q + 3, steps, FIELDS, ENTRIES), made anew as the threshold falls
+    narrow: Bytes  # (q + GROUP - 1, steps, FIELDS, ENTRIES), made anew as the threshold falls
     narrow_scale: Floats  # (q,)
     wide: Bytes  # the same for 16-bit sums
     wide_scale: Floats  # (q,)
@@ -96,7 +96,7 @@ def make_tables(if_zero: Floats, if_one: Floats) -> Tables:
                     mean += excess[q, s] / 2
                     variance += excess[q, s] ** 2 / 4
             typical[q, c // COLUMNS] = mean - 3.0 * np.sqrt(variance)
-    narrow = np.zeros((n_queries + 3, steps, FIELDS, ENTRIES), np.uint8)
+    narrow = np.zeros((n_queries + GROUP - 1, steps, FIELDS, ENTRIES), np.uint8)
     scales = np.zeros((2, n_queries))
     return Tables(
         exact, base, excess, preferred, unit, columns, offsets, typical,

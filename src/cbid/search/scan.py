@@ -208,8 +208,8 @@ def _run(
         edges = _edges(start, n, n_threads, BLOCK)
         jobs = [(a, b, 0, n_queries) for a, b in itertools.pairwise(edges) if a < b]
     else:
-        # Multiples of four: the kernels take four queries at a time.
-        jobs = [(start, n, a, b) for a, b in itertools.pairwise(_edges(0, n_queries, n_threads, 4))]
+        # Multiples of eight: the kernels take up to eight queries at a time.
+        jobs = [(start, n, a, b) for a, b in itertools.pairwise(_edges(0, n_queries, n_threads, 8))]
     return _in_threads(scan, jobs or [(start, n, 0, n_queries)]), over_codes
 
 
