@@ -85,8 +85,8 @@ def make_tables(if_zero: Floats, if_one: Floats) -> Tables:
     for c in range(len(columns)):
         if columns[c] < width:
             offsets[c] = 32 * columns[c]
-    typical = np.empty((n_queries, steps))
-    widest = np.empty(n_queries)
+    typical = np.zeros((n_queries, steps))
+    widest = np.zeros(n_queries)
     for q in range(n_queries):
         widest[q] = _widest_sum(columns, excess[q])
         mean, variance = base[q], 0.0
@@ -97,10 +97,10 @@ def make_tables(if_zero: Floats, if_one: Floats) -> Tables:
                     variance += excess[q, s] ** 2 / 4
             typical[q, c // COLUMNS] = mean - 3.0 * np.sqrt(variance)
     narrow = np.zeros((n_queries + GROUP - 1, steps, FIELDS, ENTRIES), np.uint8)
-    scales = np.zeros((2, n_queries))
+    wide = np.zeros((n_queries + GROUP - 1, steps, FIELDS, ENTRIES), np.uint8)
     return Tables(
         exact, base, excess, preferred, unit, columns, offsets, typical,
-        narrow, scales[0], np.zeros_like(narrow), scales[1], widest,
+        narrow, np.zeros(n_queries), wide, np.zeros(n_queries), widest,
     )  # fmt: skip
 
 
