@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.search._compile import compiled
+from cbid.search._compile import helper
 from cbid.search._vectors import BLOCKS
 
 __all__ = ["chunk_blocks", "chunk_end", "code_at", "copy_codes", "wanted_places"]
@@ -15,7 +15,7 @@ Bytes = NDArray[np.uint8]
 Places = NDArray[np.int32]
 
 
-@compiled
+@helper
 def chunk_blocks(width: int, blocks_done: int, k: int) -> int:
     """Blocks of the next chunk: half as many as were done, from enough for k codes up to a cacheful."""
     most = max(min(CHUNK_BYTES // (32 * width), CHUNK_CODES // 32), 2 * BLOCKS)
@@ -23,14 +23,14 @@ def chunk_blocks(width: int, blocks_done: int, k: int) -> int:
     return -(-wanted // BLOCKS) * BLOCKS
 
 
-@compiled
+@helper
 def chunk_end(first: int, end: int, size: int) -> int:
     """Where the chunk from block ``first`` on ends; what is left over at the end is a chunk of its own."""
     last = min(first + size, end)
     return last - (last - first) % BLOCKS if last - first > BLOCKS else last
 
 
-@compiled
+@helper
 def wanted_places(keep: Bytes, begin: int, end: int, origin: int, places: Places) -> int:
     """Offsets from ``origin`` of positions begin <= p < end, those with ``keep`` set if there is a
     ``keep``."""
@@ -41,7 +41,7 @@ def wanted_places(keep: Bytes, begin: int, end: int, origin: int, places: Places
     return count
 
 
-@compiled
+@helper
 def copy_codes(blocks: Bytes, first: int, places: Places, out: Bytes) -> None:
     """The codes at ``places``, counted from block ``first``, one after the other in blocks ``out``."""
     for j in range(blocks.shape[1]):
@@ -49,7 +49,7 @@ def copy_codes(blocks: Bytes, first: int, places: Places, out: Bytes) -> None:
             out[i >> 5, j, i & 31] = blocks[first + (places[i] >> 5), j, places[i] & 31]
 
 
-@compiled
+@helper
 def code_at(candidate: int, origin: int, copied: int, places: Places, start: int, stop: int, keep: Bytes) -> int:
     """Position of a candidate, or -1 if it is none that is wanted.
 

@@ -11,7 +11,7 @@ from typing import Any
 import numba
 from llvmlite import binding
 
-__all__ = ["HAS_AVX2", "HAS_VBMI", "compiled", "simd_wanted"]
+__all__ = ["HAS_AVX2", "HAS_VBMI", "compiled", "helper", "simd_wanted"]
 
 
 def _has(feature: str) -> bool:
@@ -63,8 +63,19 @@ def _keyed_by_sources(function: Callable[..., Any]) -> FunctionType:
     return keyed
 
 
+def helper(function: Callable[..., Any]) -> Any:
+    """`numba.njit` for what only compiled functions call.
+
+    It becomes part of theirs, so a place of its own in the cache, and ways to call it from Python and from C,
+    would only cost time.
+    """
+    options: dict[str, Any] = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return numba.njit(**options)(function)
+
+
 def compiled(function: Callable[..., Any]) -> Any:
-    """`numba.njit` that lets other threads run and is cached on disk where a place for it can be written."""
+    """`numba.njit` for what Python calls: it lets other threads run, and is cached on disk where a place for
+    it can be written."""
     keyed = _keyed_by_sources(function)
     try:
         return numba.njit(keyed, cache=True, nogil=True)

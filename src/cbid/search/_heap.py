@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.search._compile import compiled
+from cbid.search._compile import helper
 
 __all__ = ["push", "sort_heap"]
 
@@ -11,7 +11,7 @@ Distances = NDArray[np.float32]
 Positions = NDArray[np.int64]
 
 
-@compiled
+@helper
 def _sift_down(distances: Distances, positions: Positions, size: int, distance: float, position: int) -> None:
     """Put an entry where the top of the heap was, and restore the order."""
     hole = 0
@@ -34,7 +34,7 @@ def _sift_down(distances: Distances, positions: Positions, size: int, distance: 
     positions[hole] = position
 
 
-@compiled
+@helper
 def push(distances: Distances, positions: Positions, size: int, distance: float, position: int) -> int:
     """Add an entry; when the heap is full it takes the place of the worst one. Returns the size after."""
     if size == len(distances):
@@ -53,7 +53,7 @@ def push(distances: Distances, positions: Positions, size: int, distance: float,
     return size + 1
 
 
-@compiled
+@helper
 def sort_heap(distances: Distances, positions: Positions, size: int) -> None:
     """Order the entries by (distance, position) and mark the places that stayed empty."""
     for end in range(size - 1, 0, -1):

@@ -3,12 +3,12 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.search._compile import compiled
+from cbid.search._compile import helper
 
 __all__ = ["filter_portable"]
 
 
-@compiled
+@helper
 def filter_portable(
     blocks: NDArray[np.uint8],
     first: int,

@@ -3,39 +3,41 @@
 Both scans go over the chunks in order of position and, within a chunk, over groups of queries. The filter
 gives each query its candidates; these get the exact distance. As the k-th best distance falls, so does the
 limit that the filter works with; chunks grow from a few codes, so that it falls early.
+
+``portable`` is True for the portable filter, None for SIMD: by that type numba leaves the other one out.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cbid.search._chunks import chunk_blocks, chunk_end, code_at, copy_codes, wanted_places
-from cbid.search._compile import compiled
-from cbid.search._filters import filter_narrow_1, filter_narrow_4, filter_wide_1, filter_wide_4
+from cbid.search._compile import compiled, helper
+from cbid.search._filters import narrow_all, narrow_one, wide_all, wide_one
 from cbid.search._heap import push, sort_heap
 from cbid.search._portable import filter_portable
-from cbid.search._tables import Tables, exact_distance, make_tables, room_below, segment_steps, sum_limit
-from cbid.search._vectors import BLOCKS
+from cbid.search._tables import Tables, exact_distance, make_tables, room_below, segment_steps, steps_until, sum_limit
+from cbid.search._vectors import BLOCKS, COLUMNS, ENTRIES, FIELDS, GROUP
 
 __all__ = ["scan_topk", "scan_within"]
 
 Blocks = NDArray[np.uint8]
 Floats = NDArray[np.float64]
 
-GROUP = 4  # queries whose sums are kept in registers at a time
+FEW = GROUP // 2  # so many queries are scanned faster one by one than in a group that is not full
 # More wrong candidates than this share of the codes cost more time than the sharper bound of 16-bit sums.
 WRONG_SHARE = 1 / 2048
 # From so many queries on it pays to bring the kept codes of a chunk together before they are scanned.
 MANY_QUERIES = 8
 
 
-@compiled
+@helper
 def _group_candidates(
     source: int, n_blocks: int, per_block: int, tables: Tables, q: int, size: int,
     thresholds: NDArray[np.float32], wide: bool, candidates: NDArray[np.int32], counts: NDArray[np.int64],
 ) -> None:  # fmt: skip
     """Candidates of queries q <= i < q + size among the blocks at ``source``, one row for each query."""
     limits = np.zeros(GROUP, np.int64)
-    check = 0
+    check = np.int64(0)  # not a literal, for which the filters would be compiled once more
     counts[:] = 0
     for slot in range(size):
         i = q + slot
@@ -43,35 +45,32 @@ def _group_candidates(
         if room > 0.0:
             limits[slot] = sum_limit(tables, i, room, wide, n_blocks)
             # Until there few blocks can be left.
-            check = max(check, 1 + int(np.searchsorted(tables.typical[i], np.float64(thresholds[i]))))
+            check = max(check, 1 + steps_until(tables.typical[i], thresholds[i]))
     if check == 0:
         return
-    quantised = (tables.wide if wide else tables.narrow)[q : q + GROUP]
     offsets = tables.offsets
-    segment = segment_steps(tables.typical.shape[1])
-    if size > 2:
+    steps = len(offsets) // COLUMNS
+    segment = segment_steps(steps)
+    tables_at = np.int64((tables.wide if wide else tables.narrow)[q:].ctypes.data)
+    limits_at = np.int64(limits.ctypes.data)
+    if size > FEW:
         if wide:
-            filter_wide_4(source, n_blocks, per_block, quantised, offsets, check, segment, limits, candidates, counts)
+            wide_all(source, n_blocks, per_block, tables_at, offsets, check, segment, limits_at, candidates, counts)
         else:
-            filter_narrow_4(source, n_blocks, per_block, quantised, offsets, check, limits, candidates, counts)
+            narrow_all(source, n_blocks, per_block, tables_at, offsets, check, limits_at, candidates, counts)
         return
     for slot in range(size):
-        one = slice(slot, slot + 1)
-        if limits[slot] == 0:
-            continue
-        if wide:
-            filter_wide_1(
-                source, n_blocks, per_block, quantised[one], offsets, check, segment, limits[one],
-                candidates[one], counts[one],
-            )  # fmt: skip
-        else:
-            filter_narrow_1(
-                source, n_blocks, per_block, quantised[one], offsets, check, limits[one],
-                candidates[one], counts[one],
-            )  # fmt: skip
+        if limits[slot] > 0:
+            found, count = candidates[slot:], counts[slot:]
+            if wide:
+                wide_one(source, n_blocks, per_block, tables_at, offsets, check, segment, limits_at, found, count)
+            else:
+                narrow_one(source, n_blocks, per_block, tables_at, offsets, check, limits_at, found, count)
+        tables_at += FIELDS * ENTRIES * steps
+        limits_at += 8
 
 
-@compiled
+@helper
 def _portable_candidates(
     blocks: Blocks, first: int, last: int, tables: Tables, q: int, size: int,
     thresholds: NDArray[np.float32], candidates: NDArray[np.int32], counts: NDArray[np.int64],
@@ -87,7 +86,7 @@ def _portable_candidates(
             )
 
 
-@compiled
+@helper
 def _chunk_source(
     blocks: Blocks, first: int, last: int, start: int, stop: int, keep: NDArray[np.uint8], simd: bool,
     n_queries: int, places: NDArray[np.int32], scratch: Blocks,
@@ -104,11 +103,11 @@ def _chunk_source(
         if ragged or copied < 0.75 * (finish - begin):
             copy_codes(blocks, first, places[:copied], scratch)
             per_step = 32 * BLOCKS
-            return int(scratch.ctypes.data), (copied + per_step - 1) // per_step * BLOCKS, copied
-    return int(blocks.ctypes.data) + first * 32 * blocks.shape[1], last - first, -1
+            return int(np.int64(scratch.ctypes.data)), (copied + per_step - 1) // per_step * BLOCKS, copied
+    return int(np.int64(blocks.ctypes.data)) + first * 32 * blocks.shape[1], last - first, -1
 
 
-@compiled
+@helper
 def _wide_until(wide_until: int, first: int, last: int, origin: int, wrong: float) -> int:
     """Up to which block 16-bit sums are used, given the wrong candidates of blocks first <= b < last.
 
@@ -124,7 +123,8 @@ def _wide_until(wide_until: int, first: int, last: int, origin: int, wrong: floa
 @compiled
 def scan_topk(
     blocks: Blocks, start: int, stop: int, keep: NDArray[np.uint8], if_zero: Floats, if_one: Floats,
-    simd: bool, thresholds: NDArray[np.float32], distances: NDArray[np.float32], positions: NDArray[np.int64],
+    portable: bool | None, thresholds: NDArray[np.float32], distances: NDArray[np.float32],
+    positions: NDArray[np.int64],
 ) -> None:  # fmt: skip
     """The k nearest codes among start <= position < stop, written to ``distances`` and ``positions`` (q, k).
 
@@ -145,11 +145,11 @@ def scan_topk(
     while first < end:
         last = chunk_end(first, end, chunk_blocks(width, first - start // 32, k))
         source, n_blocks, copied = _chunk_source(
-            blocks, first, last, start, stop, keep, simd, n_queries, places, scratch
+            blocks, first, last, start, stop, keep, portable is None, n_queries, places, scratch
         )
         for q in range(0, n_queries, GROUP):
             size = min(GROUP, n_queries - q)
-            if simd:
+            if portable is None:
                 _group_candidates(
                     source,
                     n_blocks,
@@ -188,7 +188,7 @@ def scan_topk(
 @compiled
 def scan_within(
     blocks: Blocks, start: int, stop: int, keep: NDArray[np.uint8], if_zero: Floats, if_one: Floats,
-    simd: bool, thresholds: NDArray[np.float32],
+    portable: bool | None, thresholds: NDArray[np.float32],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:  # fmt: skip
     """All codes among start <= position < stop nearer than ``thresholds``: query, position, distance of
     each."""
@@ -209,11 +209,11 @@ def scan_within(
     while first < end:
         last = chunk_end(first, end, chunk_blocks(width, first - start // 32, 1))
         source, n_blocks, copied = _chunk_source(
-            blocks, first, last, start, stop, keep, simd, n_queries, places, scratch
+            blocks, first, last, start, stop, keep, portable is None, n_queries, places, scratch
         )
         for q in range(0, n_queries, GROUP):
             size = min(GROUP, n_queries - q)
-            if simd:
+            if portable is None:
                 _group_candidates(
                     source,
                     n_blocks,

@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.search._chunks import chunk_blocks, code_at
-from cbid.search._compile import compiled
-from cbid.search._scan import GROUP, WRONG_SHARE, _chunk_source, _group_candidates, _portable_candidates
+from cbid.search._compile import compiled, helper
+from cbid.search._scan import WRONG_SHARE, _chunk_source, _group_candidates, _portable_candidates
 from cbid.search._tables import exact_distance, make_tables
-from cbid.search._vectors import BLOCKS
+from cbid.search._vectors import BLOCKS, GROUP
 
 __all__ = ["scan_spans"]
 
@@ -24,7 +24,7 @@ def scan_spans(
     edges: NDArray[np.int64],
     if_zero: NDArray[np.float64],
     if_one: NDArray[np.float64],
-    simd: bool,
+    portable: bool | None,
     thresholds: NDArray[np.float32],
     distances: NDArray[np.float32],
     positions: NDArray[np.int64],
@@ -32,7 +32,8 @@ def scan_spans(
     """The k nearest codes of each query by (distance, id), written to ``distances`` and ``positions`` (q, k).
 
     ``spans`` (s, 2) are first positions and ends; those of query i are edges[i] to edges[i + 1]. ``keep`` is
-    empty or has a zero for each code to pass over; only distances below ``thresholds`` (q,) count.
+    empty or has a zero for each code to pass over; ``portable`` as in `_scan`;
+    only distances below ``thresholds`` (q,) count.
     """
     n_queries, k = distances.shape
     tables = make_tables(if_zero, if_one)
@@ -55,9 +56,9 @@ def scan_spans(
                 whole = first + -(-(last - first) // BLOCKS) * BLOCKS
                 last = whole if whole <= len(blocks) else last
                 source, n_blocks, copied = _chunk_source(
-                    blocks, first, last, start, stop, keep, simd, 1, places, scratch
+                    blocks, first, last, start, stop, keep, portable is None, 1, places, scratch
                 )
-                if simd:
+                if portable is None:
                     _group_candidates(
                         source, n_blocks, 32 * width, tables, i, 1, thresholds, wide, candidates, counts
                     )
@@ -80,7 +81,7 @@ def scan_spans(
                 first = last
 
 
-@compiled
+@helper
 def _insert(
     ids: NDArray[np.int64],
     distances: NDArray[np.float32],

@@ -17,10 +17,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.search._compile import compiled
-from cbid.search._vectors import COLUMNS, ENTRIES, FIELDS, SIX_BIT
+from cbid.search._compile import helper
+from cbid.search._vectors import COLUMNS, ENTRIES, FIELDS, GROUP, SIX_BIT
 
-__all__ = ["Tables", "exact_distance", "make_tables", "room_below", "segment_steps", "sum_limit"]
+__all__ = ["Tables", "exact_distance", "make_tables", "room_below", "segment_steps", "steps_until", "sum_limit"]
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
@@ -44,14 +44,14 @@ class Tables(NamedTuple):
     columns: Columns  # (COLUMNS steps,) byte columns in scan order; past the last one padding, `bytes`
     offsets: Columns  # (COLUMNS steps,) where they lie in a block; padding lies on column 0
     typical: Floats  # (q, steps) nearly every random code costs more than this in the steps up to here
-    narrow: Bytes  # (q + 3, steps, FIELDS, ENTRIES), made anew as the threshold falls
+    narrow: Bytes  # (q + GROUP - 1, steps, FIELDS, ENTRIES), made anew as the threshold falls
     narrow_scale: Floats  # (q,)
     wide: Bytes  # the same for 16-bit sums
     wide_scale: Floats  # (q,)
     widest: Floats  # (q,) what the wide limit may come to
 
 
-@compiled
+@helper
 def make_tables(if_zero: Floats, if_one: Floats) -> Tables:
     """Tables from the costs (q, t) of a stored 0 and a stored 1; the quantised ones are still blank."""
     n_queries, n_bits = if_zero.shape
@@ -81,9 +81,12 @@ def make_tables(if_zero: Floats, if_one: Floats) -> Tables:
 
     columns = _column_order(excess)
     steps = len(columns) // COLUMNS
-    offsets = np.where(columns < width, 32 * columns, 0)
-    typical = np.empty((n_queries, steps))
-    widest = np.empty(n_queries)
+    offsets = np.zeros(len(columns), np.int64)
+    for c in range(len(columns)):
+        if columns[c] < width:
+            offsets[c] = 32 * columns[c]
+    typical = np.zeros((n_queries, steps))
+    widest = np.zeros(n_queries)
     for q in range(n_queries):
         widest[q] = _widest_sum(columns, excess[q])
         mean, variance = base[q], 0.0
@@ -93,33 +96,43 @@ def make_tables(if_zero: Floats, if_one: Floats) -> Tables:
                     mean += excess[q, s] / 2
                     variance += excess[q, s] ** 2 / 4
             typical[q, c // COLUMNS] = mean - 3.0 * np.sqrt(variance)
-    narrow = np.zeros((n_queries + 3, steps, FIELDS, ENTRIES), np.uint8)
-    scales = np.zeros((2, n_queries))
+    narrow = np.zeros((n_queries + GROUP - 1, steps, FIELDS, ENTRIES), np.uint8)
+    wide = np.zeros((n_queries + GROUP - 1, steps, FIELDS, ENTRIES), np.uint8)
     return Tables(
         exact, base, excess, preferred, unit, columns, offsets, typical,
-        narrow, scales[0], np.zeros_like(narrow), scales[1], widest,
+        narrow, np.zeros(n_queries), wide, np.zeros(n_queries), widest,
     )  # fmt: skip
 
 
-@compiled
+@helper
 def _column_order(excess: Floats) -> Columns:
     """Costliest byte columns first where a quarter of them carries half of the cost or more; else as stored,
     which the processor fetches faster. Padded to whole steps."""
     width = excess.shape[1] // 8
+    # Plain loops: numba takes seconds to compile numpy's sorting, broadcasting and sums.
     cost = np.zeros(width)
     for q in range(len(excess)):
         for s in range(8 * width):
             cost[s // 8] += excess[q, s]
-    columns = np.full(-(-width // COLUMNS) * COLUMNS, width)
-    costliest = np.argsort(-cost, kind="mergesort")
-    if 2.0 * cost[costliest[: (width + 3) // 4]].sum() >= cost.sum():
-        columns[:width] = costliest
-    else:
-        columns[:width] = np.arange(width)
+    columns = np.zeros(-(-width // COLUMNS) * COLUMNS, np.int64)
+    for c in range(len(columns)):
+        columns[c] = min(c, width)
+        place = c if c < width else 0
+        while place > 0 and cost[columns[place - 1]] < cost[c]:
+            columns[place], columns[place - 1] = columns[place - 1], c
+            place -= 1
+    total = carried = 0.0
+    for c in range(width):
+        total += cost[c]
+        if c < (width + 3) // 4:
+            carried += cost[columns[c]]
+    if 2.0 * carried < total:
+        for c in range(width):
+            columns[c] = c
     return columns
 
 
-@compiled
+@helper
 def room_below(threshold: np.float32, base: float) -> float:
     """What a code may cost above ``base`` and still be nearer than ``threshold``; not positive if nothing."""
     # A float64 sum that rounds to a float32 below the threshold is at most threshold (1 - 2**-25); the last
@@ -127,7 +140,16 @@ def room_below(threshold: np.float32, base: float) -> float:
     return float(threshold) * (1.0 - 2.0**-25 + 1e-10) - base
 
 
-@compiled
+@helper
+def steps_until(typical: Floats, threshold: np.float32) -> int:
+    """How many steps it takes until nearly every random code costs more than ``threshold``."""
+    steps = 0
+    while steps < len(typical) and typical[steps] < threshold:
+        steps += 1
+    return steps
+
+
+@helper
 def segment_steps(steps: int) -> int:
     """Steps whose 8-bit sums make one term of the 16-bit sums: fewer for longer codes, which need sharper
     ones, but never so many segments that their sums overflow."""
@@ -136,7 +158,7 @@ def segment_steps(steps: int) -> int:
     return max(wanted // (8 * COLUMNS), -(-steps // 256), 1)
 
 
-@compiled
+@helper
 def _widest_sum(columns: Columns, excess: Floats) -> float:
     """What 16-bit sums are scaled to: the costliest segment of a code at the limit then takes about 200 of
     255, so that it seldom saturates."""
@@ -146,13 +168,14 @@ def _widest_sum(columns: Columns, excess: Floats) -> float:
     for first in range(0, len(columns), size):
         segment = 0.0
         for column in columns[first : first + size]:
-            segment += excess[8 * column : 8 * column + 8].sum()
+            for s in range(8 * column, min(8 * column + 8, len(excess))):
+                segment += excess[s]
         largest = max(largest, segment)
         total += segment
     return 200.0 * total / largest if largest > 0.0 else 200.0
 
 
-@compiled
+@helper
 def sum_limit(tables: Tables, q: int, room: float, wide: bool, n_blocks: int) -> int:
     """The limit that sums of query q stay below when what it costs is at most ``room``.
 
@@ -174,7 +197,7 @@ def sum_limit(tables: Tables, q: int, room: float, wide: bool, n_blocks: int) ->
     return int(min(scales[q] * room, full)) + 1
 
 
-@compiled
+@helper
 def _whole(scale: float, unit: float) -> float:
     """``scale``, lowered so that multiples of ``unit`` become whole numbers: equal weights lose nothing."""
     steps = np.floor(scale * unit)
@@ -182,7 +205,7 @@ def _whole(scale: float, unit: float) -> float:
     return scale if steps < 1.0 else steps / unit * (1.0 + 1e-12)
 
 
-@compiled
+@helper
 def _field_bit(columns: Columns, step: int, field: int, i: int, width: int) -> int:
     """The bit of the code that is bit i (lowest first) of a field, or -1 where there is none."""
     if SIX_BIT:  # the low six bits of each of three bytes; then their high bits, two of each
@@ -194,7 +217,7 @@ def _field_bit(columns: Columns, step: int, field: int, i: int, width: int) -> i
     return bit if column < width else -1
 
 
-@compiled
+@helper
 def _half_field(
     columns: Columns, step: int, field: int, first: int, excess: Floats, preferred: Bytes, scale: float,
     out: Singles,
@@ -217,7 +240,7 @@ def _half_field(
     return most
 
 
-@compiled
+@helper
 def _quantise(columns: Columns, excess: Floats, preferred: Bytes, whole: bool, scale: float, out: Bytes) -> None:
     """Entries floor(scale * excess), capped so that fields 0 and 1, and 2 and 3, together fit 8 bits."""
     # float32 is fast and errs by less than this; where ``scale`` makes whole numbers they have to stay whole.
@@ -228,9 +251,11 @@ def _quantise(columns: Columns, excess: Floats, preferred: Bytes, whole: bool, s
     for step in range(len(out)):
         for pair in range(0, FIELDS, 2):
             for i in range(2):
-                field = pair + i
-                most[i] = _half_field(columns, step, field, 0, excess, preferred, scale, low[i])
-                most[i] += _half_field(columns, step, field, HALF_BITS, excess, preferred, scale, high[i])
+                most[i] = 0.0
+                for half in range(2):
+                    values = high[i] if half else low[i]
+                    first = HALF_BITS * half
+                    most[i] += _half_field(columns, step, pair + i, first, excess, preferred, scale, values)
             caps[0] = np.floor(min(most[0], max(127.0, 255.0 - np.floor(most[1]))))
             caps[1] = np.floor(min(most[1], 255.0 - caps[0]))
             for i in range(2):
@@ -244,7 +269,7 @@ def _quantise(columns: Columns, excess: Floats, preferred: Bytes, whole: bool, s
                     row[value] = entries[value]
 
 
-@compiled
+@helper
 def exact_distance(exact: Floats, blocks: NDArray[np.uint8], position: int) -> np.float32:
     """Distance of the code at ``position``: float64 sums in the order of the bytes, rounded once."""
     block, lane = position // 32, position % 32

@@ -1,9 +1,9 @@
 """The SIMD types and operations that the filters are made of, for AVX2 and for AVX-512 with VBMI.
 
-numba has no vector type of its own; here a pair of registers becomes one that compiled functions hold in
-local variables, so that a filter reads as ordinary code. A pair, because two lookups then share the load of a
-table. A register holds the same byte of the codes of one block (AVX2, 32 codes) or of two (AVX-512, 64
-codes).
+numba has no vector type of its own; here a *group* becomes one that compiled functions hold in local
+variables, so that a filter reads as ordinary code: for each of a few queries, a pair of registers. A pair,
+because two lookups then share the load of a table. A register holds the same byte of the codes of one block
+(AVX2, 32 codes) or of two (AVX-512, 64 codes). How many queries a group has is part of its type.
 
 A *step* takes a few byte columns, whose bits make four *fields*, each the index into a table:
 - AVX2 looks four bits up (``vpshufb``): the nibbles of two columns;
@@ -27,23 +27,23 @@ __all__ = [
     "COLUMNS",
     "ENTRIES",
     "FIELDS",
+    "GROUP",
     "LANES",
     "SIX_BIT",
-    "add",
     "add16",
-    "add_saturating",
+    "add_step",
     "any_set",
     "even_sums",
+    "limits8_all",
+    "limits8_one",
+    "limits16_all",
+    "limits16_one",
     "load_fields",
-    "load_table",
-    "lookup",
     "lowest_lane",
     "odd_bytes",
     "prefetch_step",
-    "set_lanes",
-    "set_lanes16",
-    "splat",
-    "splat16",
+    "store_lanes",
+    "store_lanes16",
     "under",
     "under16",
     "union",
@@ -56,6 +56,7 @@ COLUMNS = 3 if SIX_BIT else 2  # bytes of a code per step
 ENTRIES = 64 if SIX_BIT else 16  # of a field's table
 LANES = 64 if SIX_BIT else 32  # codes per register
 BLOCKS = 2 * LANES // 32  # per pair of registers
+GROUP = 8 if SIX_BIT else 4  # queries whose sums fit the registers beside the fields of a step
 
 BIT, BYTE, WORD, INDEX, LONG = (ir.IntType(size) for size in (1, 8, 16, 32, 64))
 BYTES = ir.VectorType(BYTE, LANES)  # one register
@@ -65,48 +66,95 @@ TABLE = ir.VectorType(BYTE, ENTRIES)
 PAIR = ir.LiteralStructType([BYTES, BYTES])
 
 
-class RegisterType(types.Type):
+class FieldsType(types.Type):
+    """The fields of a step, a pair of registers each."""
+
     def __init__(self) -> None:
-        super().__init__(name="CodeBytes")
+        super().__init__(name="CodeFields")
 
 
-class PairType(types.Type):
-    def __init__(self) -> None:
-        super().__init__(name="CodeBytesPair")
+class GroupType(types.Type):
+    """A pair of registers for each of ``size`` queries."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        super().__init__(name=f"CodeGroup{size}")
 
 
-@register_model(RegisterType)
-class RegisterModel(models.PrimitiveModel):
+class LimitsType(types.Type):
+    """A register for each of ``size`` queries, with one number in all places."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+        super().__init__(name=f"CodeLimits{size}")
+
+
+@register_model(FieldsType)
+class FieldsModel(models.PrimitiveModel):
     def __init__(self, dmm: Any, fe_type: Any) -> None:
-        super().__init__(dmm, fe_type, BYTES)
+        super().__init__(dmm, fe_type, ir.ArrayType(PAIR, FIELDS))
 
 
-@register_model(PairType)
-class PairModel(models.PrimitiveModel):
+@register_model(GroupType)
+class GroupModel(models.PrimitiveModel):
     def __init__(self, dmm: Any, fe_type: Any) -> None:
-        super().__init__(dmm, fe_type, PAIR)
+        super().__init__(dmm, fe_type, ir.ArrayType(PAIR, fe_type.size))
 
 
-register, pair = RegisterType(), PairType()
+@register_model(LimitsType)
+class LimitsModel(models.PrimitiveModel):
+    def __init__(self, dmm: Any, fe_type: Any) -> None:
+        super().__init__(dmm, fe_type, ir.ArrayType(BYTES, fe_type.size))
+
+
 Emit = Callable[..., ir.Value]
 
 
-def _operation(emit: Emit, *arguments: types.Type, result: types.Type = pair) -> Any:
-    """A numba function of ``arguments`` that becomes, where it is called, what ``emit`` writes."""
+def _operation(emit: Emit, arity: int, result: types.Type | None = None) -> Any:
+    """A numba function of ``arity`` arguments that becomes, where it is called, what ``emit`` writes: a
+    group of the size of the first argument, or ``result``."""
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, values: Any) -> ir.Value:
         return emit(builder, *values)
 
+    def typed(*given: Any) -> Any:
+        arguments = [types.int64 if isinstance(t, types.Integer) else t for t in given]
+        return (result or GroupType(given[0].size))(*arguments), generate
+
     def unary(typing_context, a):  # type: ignore[no-untyped-def]
-        return result(*arguments), generate
+        return typed(a)
 
     def binary(typing_context, a, b):  # type: ignore[no-untyped-def]
-        return result(*arguments), generate
+        return typed(a, b)
 
     def ternary(typing_context, a, b, c):  # type: ignore[no-untyped-def]
-        return result(*arguments), generate
+        return typed(a, b, c)
 
-    return intrinsic((unary, binary, ternary)[len(arguments) - 1])
+    def quaternary(typing_context, a, b, c, d):  # type: ignore[no-untyped-def]
+        return typed(a, b, c, d)
+
+    return intrinsic((unary, binary, ternary, quaternary)[arity - 1])
+
+
+def _array(builder: ir.IRBuilder, values: list[ir.Value]) -> ir.Value:
+    out = ir.Constant(ir.ArrayType(values[0].type, len(values)), ir.Undefined)
+    for i, value in enumerate(values):
+        out = builder.insert_value(out, value, i)
+    return out
+
+
+def _items(builder: ir.IRBuilder, array: ir.Value) -> list[ir.Value]:
+    return [builder.extract_value(array, i) for i in range(array.type.count)]
+
+
+def _each(emit: Emit) -> Emit:
+    """An operation on groups and limits from one on registers."""
+
+    def on_groups(builder: ir.IRBuilder, *groups: ir.Value) -> ir.Value:
+        queries = zip(*(_items(builder, group) for group in groups))
+        return _array(builder, [_halves(emit)(builder, *values) for values in queries])
+
+    return on_groups
 
 
 def _halves(emit: Emit) -> Emit:
@@ -135,6 +183,10 @@ def _pair(builder: ir.IRBuilder, registers: list[ir.Value]) -> ir.Value:
     return builder.insert_value(
         builder.insert_value(ir.Constant(PAIR, ir.Undefined), registers[0], 0), registers[1], 1
     )
+
+
+def _halves_of(builder: ir.IRBuilder, pair: ir.Value) -> list[ir.Value]:
+    return [builder.extract_value(pair, half) for half in (0, 1)]
 
 
 def _constant(of: ir.VectorType, value: int) -> ir.Constant:
@@ -181,11 +233,7 @@ def _load_fields(builder: ir.IRBuilder, block: ir.Value, per_block: ir.Value, of
         if SIX_BIT:
             loaded = [_pick(builder, a, b, list(range(64))) for a, b in (loaded[:2], loaded[2:])]
         columns.append(_pair(builder, loaded))
-    fields = _six_bit_fields(builder, *columns) if SIX_BIT else _nibbles(builder, *columns)
-    out = ir.Constant(ir.ArrayType(PAIR, FIELDS), ir.Undefined)
-    for i, field in enumerate(fields):
-        out = builder.insert_value(out, field, i)
-    return out
+    return _array(builder, _six_bit_fields(builder, *columns) if SIX_BIT else _nibbles(builder, *columns))
 
 
 def _shift_down(builder: ir.IRBuilder, a: ir.Value, by: int) -> ir.Value:
@@ -220,25 +268,32 @@ def _prefetch_step(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
     return ir.Constant(BIT, 0)
 
 
-def _splat(of: ir.VectorType) -> Emit:
-    def emit(builder: ir.IRBuilder, number: ir.Value) -> ir.Value:
-        blank = ir.Constant(of, ir.Undefined)
-        first = builder.insert_element(blank, builder.trunc(number, of.element), ir.Constant(INDEX, 0))
-        return builder.bitcast(_pick(builder, first, blank, [0] * of.count), BYTES)
+def _load_limits(size: int, of: ir.VectorType) -> Emit:
+    """The numbers (int64) from ``address`` on, each in all places of a register."""
+
+    def emit(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
+        blank, limits = ir.Constant(of, ir.Undefined), []
+        for i in range(size):
+            number = _load(builder, builder.add(address, ir.Constant(LONG, 8 * i)), LONG)
+            first = builder.insert_element(blank, builder.trunc(number, of.element), ir.Constant(INDEX, 0))
+            limits.append(builder.bitcast(_pick(builder, first, blank, [0] * of.count), BYTES))
+        return _array(builder, limits)
 
     return emit
 
 
-def _zeros(builder: ir.IRBuilder, ignored: ir.Value) -> ir.Value:
-    return ir.Constant(PAIR, [_constant(BYTES, 0)] * 2)
+def _zeros(builder: ir.IRBuilder, like: ir.Value) -> ir.Value:
+    nothing = ir.Constant(PAIR, [_constant(BYTES, 0)] * 2)
+    return ir.Constant(ir.ArrayType(PAIR, like.type.count), [nothing] * like.type.count)
 
 
-load_fields = _operation(_load_fields, types.int64, types.int64, types.int64, result=types.UniTuple(pair, FIELDS))
-load_table = _operation(_load_table, types.int64, result=register)
-prefetch_step = _operation(_prefetch_step, types.int64, result=types.boolean)
-splat = _operation(_splat(BYTES), types.int64, result=register)  # one byte in all places
-splat16 = _operation(_splat(WORDS), types.int64, result=register)
-zeros = _operation(_zeros, types.int64)
+load_fields = _operation(_load_fields, 3, FieldsType())  # block, bytes per block, offsets
+prefetch_step = _operation(_prefetch_step, 1, types.boolean)
+limits8_one = _operation(_load_limits(1, BYTES), 1, LimitsType(1))
+limits8_all = _operation(_load_limits(GROUP, BYTES), 1, LimitsType(GROUP))
+limits16_one = _operation(_load_limits(1, WORDS), 1, LimitsType(1))
+limits16_all = _operation(_load_limits(GROUP, WORDS), 1, LimitsType(GROUP))
+zeros = _operation(_zeros, 1)  # as many as there are limits
 
 
 # ---- looking up and adding bytes ----
@@ -257,10 +312,27 @@ def _add_saturating(builder: ir.IRBuilder, a: ir.Value, b: ir.Value) -> ir.Value
     return _call(builder, f"llvm.uadd.sat.v{LANES}i8", BYTES, a, b)
 
 
-lookup = _operation(_halves(_lookup), register, pair)  # table, field
-add = _operation(_halves(lambda b, x, y: b.add(x, y)), pair, pair)  # where the sum is known to fit a byte
-add_saturating = _operation(_halves(_add_saturating), pair, pair)  # runs in half as many places of the core
-union = _operation(_halves(lambda b, x, y: b.or_(x, y)), pair, pair)
+def _add_step(
+    builder: ir.IRBuilder, sums: ir.Value, fields: ir.Value, tables: ir.Value, per_query: ir.Value
+) -> ir.Value:
+    """Sums and what ``fields`` cost by the tables of a step, from the address ``tables`` on, ``per_query``
+    bytes apart."""
+    plus = _halves(lambda b, x, y: b.add(x, y))  # fields 0 and 1, and 2 and 3, are known to fit a byte
+    plus_saturating = _halves(_add_saturating)  # runs in half as many places of the core
+    out = []
+    for total in _items(builder, sums):
+        costs = []
+        for i, field in enumerate(_items(builder, fields)):
+            table = _load_table(builder, builder.add(tables, ir.Constant(LONG, ENTRIES * i)))
+            costs.append(_halves(_lookup)(builder, table, field))
+        total = plus_saturating(builder, total, plus(builder, costs[0], costs[1]))
+        out.append(plus_saturating(builder, total, plus(builder, costs[2], costs[3])))
+        tables = builder.add(tables, per_query)
+    return _array(builder, out)
+
+
+add_step = _operation(_add_step, 4)
+union = _operation(_each(lambda b, x, y: b.or_(x, y)), 2)
 
 
 # ---- 16-bit sums of bytes ----
@@ -271,9 +343,9 @@ def _even_sums(builder: ir.IRBuilder, total: ir.Value, odd: ir.Value) -> ir.Valu
     return builder.sub(total, builder.shl(odd, _constant(WORDS, 8)))
 
 
-add16 = _operation(_halves(_words(lambda b, x, y: b.add(x, y))), pair, pair)
-odd_bytes = _operation(_halves(_words(lambda b, x: b.lshr(x, _constant(WORDS, 8)))), pair)
-even_sums = _operation(_halves(_words(_even_sums)), pair, pair)
+add16 = _operation(_each(_words(lambda b, x, y: b.add(x, y))), 2)
+odd_bytes = _operation(_each(_words(lambda b, x: b.lshr(x, _constant(WORDS, 8)))), 1)
+even_sums = _operation(_each(_words(_even_sums)), 2)
 
 
 # ---- comparing with a limit ----
@@ -284,45 +356,49 @@ def _subtract(builder: ir.IRBuilder, a: ir.Value, b: ir.Value) -> ir.Value:
     return _call(builder, name, a.type, a, b)
 
 
-def _any_set(builder: ir.IRBuilder, a: ir.Value) -> ir.Value:
-    either = builder.or_(builder.extract_value(a, 0), builder.extract_value(a, 1))
+def _any_set(builder: ir.IRBuilder, group: ir.Value) -> ir.Value:
+    registers = [half for query in _items(builder, group) for half in _halves_of(builder, query)]
+    while len(registers) > 1:
+        registers = [builder.or_(a, b) for a, b in zip(registers[::2], registers[1::2])]
     whole = ir.IntType(8 * LANES)
-    return builder.icmp_unsigned("!=", builder.bitcast(either, whole), ir.Constant(whole, 0))
+    return builder.icmp_unsigned("!=", builder.bitcast(registers[0], whole), ir.Constant(whole, 0))
 
 
-def _flag_lanes(builder: ir.IRBuilder, flags: list[ir.Value]) -> ir.Value:
-    """A mask of 64 bits for each register from its flags."""
-    masks = [
-        builder.zext(builder.bitcast(f, ir.IntType(LANES)), LONG) if LANES < 64 else builder.bitcast(f, LONG)
-        for f in flags
-    ]
-    out = ir.Constant(ir.ArrayType(LONG, 2), ir.Undefined)
-    return builder.insert_value(builder.insert_value(out, masks[0], 0), masks[1], 1)
+def _store_flags(builder: ir.IRBuilder, flags: list[ir.Value], address: ir.Value) -> ir.Value:
+    for i, flag in enumerate(flags):
+        mask = builder.bitcast(flag, ir.IntType(LANES))
+        mask = builder.zext(mask, LONG) if LANES < 64 else mask
+        place = builder.add(address, ir.Constant(LONG, 8 * i))
+        builder.store(mask, builder.inttoptr(place, LONG.as_pointer()))
+    return ir.Constant(BIT, 0)
 
 
-def _set_lanes(builder: ir.IRBuilder, a: ir.Value) -> ir.Value:
-    halves = [builder.extract_value(a, half) for half in (0, 1)]
-    return _flag_lanes(builder, [builder.icmp_unsigned("!=", v, _constant(BYTES, 0)) for v in halves])
+def _store_lanes(builder: ir.IRBuilder, group: ir.Value, address: ir.Value) -> ir.Value:
+    """At ``address``, for each query and half, 64 bits: bit i is set where byte i is not zero."""
+    registers = [half for query in _items(builder, group) for half in _halves_of(builder, query)]
+    flags = [builder.icmp_unsigned("!=", r, _constant(BYTES, 0)) for r in registers]
+    return _store_flags(builder, flags, address)
 
 
-def _set_lanes16(builder: ir.IRBuilder, even: ir.Value, odd: ir.Value) -> ir.Value:
+def _store_lanes16(builder: ir.IRBuilder, even: ir.Value, odd: ir.Value, address: ir.Value) -> ir.Value:
+    """The same from the even and the odd codes."""
     flags = []
-    for half in (0, 1):
-        words = [builder.bitcast(builder.extract_value(v, half), WORDS) for v in (even, odd)]
-        set_even, set_odd = (builder.icmp_unsigned("!=", w, _constant(WORDS, 0)) for w in words)
-        places = [i // 2 + LANES // 2 * (i % 2) for i in range(LANES)]
-        flags.append(_pick(builder, set_even, set_odd, places))
-    return _flag_lanes(builder, flags)
+    for pairs in zip(_items(builder, even), _items(builder, odd)):
+        for registers in zip(*(_halves_of(builder, pair) for pair in pairs)):
+            words = [builder.bitcast(r, WORDS) for r in registers]
+            set_even, set_odd = (builder.icmp_unsigned("!=", w, _constant(WORDS, 0)) for w in words)
+            places = [i // 2 + LANES // 2 * (i % 2) for i in range(LANES)]
+            flags.append(_pick(builder, set_even, set_odd, places))
+    return _store_flags(builder, flags, address)
 
 
 def _lowest_lane(builder: ir.IRBuilder, lanes: ir.Value) -> ir.Value:
     return builder.cttz(lanes, ir.Constant(BIT, 0))
 
 
-under = _operation(_halves(_subtract), register, pair)  # limit, sums: not zero where sum < limit
-under16 = _operation(_halves(_words(_subtract)), register, pair)
-any_set = _operation(_any_set, pair, result=types.boolean)
-masks = types.UniTuple(types.uint64, 2)  # for each register: bit i is set where byte i is not zero
-set_lanes = _operation(_set_lanes, pair, result=masks)
-set_lanes16 = _operation(_set_lanes16, pair, pair, result=masks)  # from the even and the odd codes
-lowest_lane = _operation(_lowest_lane, types.uint64, result=types.int64)
+under = _operation(_each(_subtract), 2)  # limits, sums: not zero where sum < limit
+under16 = _operation(_each(_words(_subtract)), 2)
+any_set = _operation(_any_set, 1, types.boolean)
+store_lanes = _operation(_store_lanes, 2, types.boolean)
+store_lanes16 = _operation(_store_lanes16, 3, types.boolean)
+lowest_lane = _operation(_lowest_lane, 1, types.int64)

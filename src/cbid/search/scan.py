@@ -65,7 +65,7 @@ def topk(
         for q in _query_blocks(first, last, blocks.shape[1]):
             rows = slice(q.start - first, q.stop - first)
             kernel(
-                blocks, begin, end, keep, *queries.costs(q.start, q.stop), simd,
+                blocks, begin, end, keep, *queries.costs(q.start, q.stop), not simd or None,
                 thresholds[q].copy(), distances[rows], positions[rows],
             )  # fmt: skip
         return positions, distances
@@ -108,7 +108,7 @@ def within(
         found = []
         for q in _query_blocks(first, last, blocks.shape[1]):
             of, positions, distances = kernel(
-                blocks, begin, end, keep, *queries.costs(q.start, q.stop), simd, thresholds[q].copy()
+                blocks, begin, end, keep, *queries.costs(q.start, q.stop), not simd or None, thresholds[q].copy()
             )
             found.append((of + q.start, positions, distances))
         return found
@@ -208,8 +208,8 @@ def _run(
         edges = _edges(start, n, n_threads, BLOCK)
         jobs = [(a, b, 0, n_queries) for a, b in itertools.pairwise(edges) if a < b]
     else:
-        # Multiples of four: the kernels take four queries at a time.
-        jobs = [(start, n, a, b) for a, b in itertools.pairwise(_edges(0, n_queries, n_threads, 4))]
+        # Multiples of eight: the kernels take up to eight queries at a time.
+        jobs = [(start, n, a, b) for a, b in itertools.pairwise(_edges(0, n_queries, n_threads, 8))]
     return _in_threads(scan, jobs or [(start, n, 0, n_queries)]), over_codes
 
 

@@ -45,7 +45,7 @@ def topk_in_spans(
         for q in _query_blocks(first, last, blocks.shape[1]):
             scan_spans(
                 codes, id_of, kept, spans, edges[q.start : q.stop + 1],
-                *queries.costs(q.start, q.stop), simd, thresholds[q], distances[q], positions[q],
+                *queries.costs(q.start, q.stop), not simd or None, thresholds[q], distances[q], positions[q],
             )  # fmt: skip
 
     n_jobs = max(min(_thread_count(n_threads), len(queries) // _QUERIES_PER_THREAD), 1)
