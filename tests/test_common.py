@@ -15,6 +15,7 @@ ESTIMATORS = [
 # Tiny data: classes smaller than the neighbourhoods asked for, and fewer distinct bits than asked for.
 @pytest.mark.filterwarnings("ignore:.*classes have fewer than:UserWarning")
 @pytest.mark.filterwarnings("ignore:learning ended at:UserWarning")
+@pytest.mark.filterwarnings("ignore:every weight is zero:UserWarning")
 @parametrize_with_checks(ESTIMATORS)
 def test_estimator_checks(estimator, check):
     check(estimator)

@@ -95,6 +95,10 @@ def test_labels_of_any_kind_give_the_same_bits(names):
     np.testing.assert_array_equal(coder.encode(X), numbers.encode(X))
 
 
+def test_numbers_and_text_are_different_labels():
+    assert CBID(n_bits=3).fit(X, [[1, "1", "a"][v] for v in Y]).classes_.tolist() == [1, "1", "a"]
+
+
 def test_labels_that_are_not_hashable():
     with pytest.raises(ValueError, match="not hashable"):
         CBID().fit(X, np.array([{"a": 1}] * 60, dtype=object))

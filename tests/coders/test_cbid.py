@@ -1,5 +1,6 @@
 """The image-level coder from its public surface."""
 
+import copy
 import warnings
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from joblib import Parallel, delayed
 from sklearn.base import clone
 from sklearn.datasets import load_digits
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -145,8 +147,40 @@ def test_warm_start_goes_on_where_it_stopped(digits):
     grown = CBID(n_bits=5, warm_start=True).fit(X, y).set_params(n_bits=12).fit(X, y)
     np.testing.assert_array_equal(grown.transform(X), whole.transform(X))
     np.testing.assert_allclose(grown.objective_, whole.objective_, rtol=1e-5)
-    with pytest.raises(ValueError, match="warm_start"):
+    with pytest.raises(ValueError, match=r"from 12 bits; n_bits=4 is fewer"):
         grown.set_params(n_bits=4).fit(X, y)
+
+
+@pytest.mark.parametrize("settings", [{}, {"kernel": "rbf", "n_anchors": 40}])
+def test_warm_start_refuses_other_data_and_settings(digits, settings):
+    X, y = digits
+    coder = CBID(n_bits=3, warm_start=True, random_state=None, **settings).fit(X, y)
+    before = coder.transform(X)
+    for changes in ({"margin": "class"}, {"loss": "exponential"}, {"gamma": 0.5}, {"hits": "nearest"}):
+        with pytest.raises(ValueError, match=f"changed since the last fit: {next(iter(changes))}"):
+            clone_fitted(coder).set_params(n_bits=4, **changes).fit(X, y)
+    for data in ((X + 1, y), (X, (y + 1) % 10), (X[:300], y[:300])):
+        with pytest.raises(ValueError, match="changed since the last fit: data"):
+            clone_fitted(coder).set_params(n_bits=4).fit(*data)
+    np.testing.assert_array_equal(coder.set_params(n_bits=5).fit(X, y).transform(X)[:, :3], before)
+
+
+def clone_fitted(coder):
+    return copy.deepcopy(coder)
+
+
+def test_a_failed_fit_is_no_fit(digits):
+    coder = CBID(n_bits=4, penalty="l1", nu=50)
+    with pytest.raises(ValueError, match="lower nu"):
+        coder.fit(*digits)
+    with pytest.raises(NotFittedError):
+        coder.transform(digits[0])
+
+
+@pytest.mark.parametrize("penalty", ["linf", 2])
+def test_weights_that_are_all_zero_are_told(digits, penalty):
+    with pytest.warns(UserWarning, match=r"every weight is zero at the optimum for nu=20"):
+        assert not CBID(n_bits=4, penalty=penalty, nu=20).fit(*digits).weights_.any()
 
 
 def test_an_interrupt_keeps_the_bits_learned_so_far(digits):

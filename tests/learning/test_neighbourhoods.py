@@ -1,7 +1,5 @@
 """Hits and misses against brute force, ties, small classes."""
 
-import warnings
-
 import numpy as np
 import pytest
 
@@ -32,6 +30,17 @@ def test_nearest_equals_brute_force():
     for i, r, found in zip(near.anchors, near.others, near.misses):
         assert r != y[i]
         assert found.tolist() == brute_nearest(X, np.flatnonzero(y == r), i, 2)
+
+
+def test_tight_classes_far_apart_keep_their_nearest():
+    """Distances a thousandth of the offset: the fast formula alone would lose them in float32."""
+    rng = np.random.default_rng(1)
+    y = np.repeat([0, 1, 2], 60)
+    X = (rng.standard_normal((3, 128))[y] + 1e-3 * rng.standard_normal((180, 128))).astype(np.float32)
+    near = find(X, y)
+    for i in range(180):
+        own = np.flatnonzero((y == y[i]) & (np.arange(180) != i))
+        assert near.hits[i].tolist() == brute_nearest(X.astype(np.float64), own, i, 3)
 
 
 def test_ties_go_to_the_smaller_number():
@@ -73,8 +82,7 @@ def test_a_small_class_uses_what_it_has_with_one_warning():
 def test_max_rows_keeps_a_random_part_of_every_class():
     rng = np.random.default_rng(4)
     y = rng.integers(0, 5, 200)
-    with warnings.catch_warnings():
-        near = find(rng.standard_normal((200, 2)), y, max_rows=100)
+    near = find(rng.standard_normal((200, 2)), y, max_rows=100)
     assert 90 <= len(near.anchors) <= 110
     assert set(near.others) == set(range(5))
     assert (y[near.anchors] != near.others).all()

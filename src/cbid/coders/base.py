@@ -28,6 +28,13 @@ class Coder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, me
     """
 
     n_bits_: int
+    # What a model file may set: arrays, and values of JSON.
+    _ARRAYS: frozenset[str] = frozenset()
+    _VALUES: frozenset[str] = frozenset({"n_bits_", "n_features_in_", "feature_names_in_"})
+
+    @abstractmethod
+    def _check_state(self) -> None:
+        """Raise a ValueError when what was read from a file does not fit together."""
 
     @abstractmethod
     def _project(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
@@ -49,8 +56,12 @@ class Coder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, me
         """X, checked, in slices whose projections stay small."""
         check_is_fitted(self)
         checked: NDArray[np.floating] = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
-        rows = max(1, _CHUNK_BYTES // (8 * max(self.n_bits_, checked.shape[1])))
+        rows = max(1, _CHUNK_BYTES // (8 * self._width()))
         return [checked[start : start + rows] for start in range(0, len(checked), rows)]
+
+    def _width(self) -> int:
+        """The widest row that a projection makes."""
+        return max(self.n_bits_, int(self.n_features_in_))
 
     @property
     def _n_features_out(self) -> int:
@@ -84,6 +95,9 @@ class Coder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, me
     @classmethod
     def _restore(cls, state: dict[str, Any], arrays: Arrays) -> Self:
         coder = cls(**state["params"])
+        foreign = (set(state["fitted"]) - cls._VALUES) | (set(arrays) - cls._ARRAYS)
+        if foreign:
+            raise ValueError(f"it holds {', '.join(sorted(foreign))}, which a {cls.__name__} does not have")
         for name, value in state["fitted"].items():
             setattr(coder, name, np.array(value, dtype=object) if name == "feature_names_in_" else value)
         for name, array in arrays.items():
@@ -92,6 +106,7 @@ class Coder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, me
             setattr(coder, name, array)
         if "classes" in state:
             coder.classes_ = classes_from_json(state["classes"])
+        coder._check_state()
         return coder
 
     def _cut(self, n_bits: int, fitted: dict[str, Any]) -> Self:
@@ -107,11 +122,10 @@ def load(path: str | os.PathLike[str]) -> Coder:
     import cbid.coders  # the classes themselves; they import this module
 
     kind, state, arrays = read_model(path)
-    known = {name: getattr(cbid.coders, name) for name in cbid.coders.__all__}
-    cls = known.get(kind)
+    cls = getattr(cbid.coders, kind) if kind in cbid.coders.__all__ else None
     if not (isinstance(cls, type) and issubclass(cls, Coder)):
         raise ModelFileError(f"{os.fspath(path)} holds a coder of kind {kind!r}, which this cbid does not have")
     try:
         return cls._restore(state, arrays)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
         raise ModelFileError(f"{os.fspath(path)} holds no complete {kind}: {error}") from error

@@ -5,11 +5,11 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import Tags, check_array
+from sklearn.utils import Tags
 from sklearn.utils.validation import validate_data
 
 from cbid.coders.large_margin import LargeMarginCoder
-from cbid.learning.labels import is_sequence_of_tuples, number_labels
+from cbid.learning.labels import is_list_of_objects, number_labels
 from cbid.learning.losses import Loss
 from cbid.learning.neighbourhoods import find_neighbourhoods
 from cbid.learning.rows import Rows, rows_from_classes, rows_from_neighbourhoods, rows_from_triplets
@@ -161,7 +161,9 @@ class CBID(LargeMarginCoder):
     def paper(cls, n_bits: int = 64, **changes: Any) -> Self:
         """The paper's own settings: Eq. 3, l_1, 25 triplets of nearest neighbours, random starts.
 
-        The paper adds the losses up where we average them; its range of nu, 1e-8 to 1e-5, is of the sum.
+        Two things differ. The paper adds the losses up where we average them: its nu, 1e-8 to 1e-5, divided by the
+        number of rows is ours, which is as good as no penalty; 1e-5 of the mean is the nearest that can be certified.
+        And random hyperplanes are drawn over whitened principal axes, where the paper draws them over X.
         """
         settings: dict[str, Any] = {
             "margin": "paper",
@@ -183,13 +185,12 @@ class CBID(LargeMarginCoder):
         """Learn from vectors X (n, d) and labels y (n,): numbers, strings or any hashables."""
         self._check_params()
         classes = None
-        if is_sequence_of_tuples(y):  # which would be taken for a matrix
+        if is_list_of_objects(y):  # which numpy would take for a matrix, or turn into text
             classes, y = number_labels(y)
         samples, y = validate_data(self, X, y, dtype=[np.float64, np.float32])
         found, numbers = number_labels(y)
         classes = found if classes is None else classes
         _check_classes(classes, numbers)
-        self.classes_ = classes
 
         def rows(rng: np.random.Generator, n_threads: int) -> Rows:
             if self.hits == "whole":
@@ -207,18 +208,21 @@ class CBID(LargeMarginCoder):
             )
             return rows_from_neighbourhoods(near, numbers, triplets=self.triplets, n_classes=len(classes))
 
-        return self._learn(samples, rows)
+        return self._learn(samples, rows, classes, numbers)
 
     def fit_triplets(self, X: ArrayLike, anchors: ArrayLike, positives: ArrayLike, negatives: ArrayLike) -> Self:
         """Learn from ready-made triplets of row numbers of X: anchor, one to be near it, one to be further off."""
         self._check_params()
         if self.margin != "shared":
             raise ValueError(f"margin={self.margin!r} needs classes; fit_triplets takes margin='shared'")
-        samples: Any = check_array(X, dtype=[np.float64, np.float32], ensure_min_samples=2, input_name="X")
+        samples: Any = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
         triplets = _check_triplets(len(samples), anchors=anchors, positives=positives, negatives=negatives)
-        self.n_features_in_ = samples.shape[1]
-        self.classes_ = np.empty(0)  # triplets know no classes
-        return self._learn(samples, lambda rng, n_threads: rows_from_triplets(len(samples), *triplets))
+        return self._learn(
+            samples,
+            lambda rng, n_threads: rows_from_triplets(len(samples), *triplets),
+            classes=np.empty(0),  # triplets know none
+            told=np.concatenate(triplets),
+        )
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -17,7 +17,11 @@ def check_integer(name: str, value: Any, least: int, most: int | None = None) ->
 
 def check_real(name: str, value: Any, least: float, most: float = float("inf"), *, open_below: bool = False) -> None:
     """least <= value < most, or least < value < most with ``open_below``."""
-    good = isinstance(value, (int, float, np.number)) and not isinstance(value, bool) and least <= value < most
+    good = (
+        isinstance(value, (int, float, np.integer, np.floating))
+        and not isinstance(value, bool)
+        and least <= value < most
+    )
     if not good or (open_below and value == least):
         accepted = f"a finite number {'above' if open_below else 'of at least'} {least:g}"
         if most != float("inf"):

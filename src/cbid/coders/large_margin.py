@@ -1,5 +1,6 @@
 """What the image-level and the patch-level coder share: from rows to bits, weights and a fitted coder."""
 
+import hashlib
 import warnings
 from collections.abc import Callable
 from typing import Any, Self
@@ -15,6 +16,7 @@ from threadpoolctl import threadpool_limits
 from cbid.coders.base import Coder
 from cbid.coders.checks import check_choice, check_integer, check_real
 from cbid.coders.path import at_length, is_kept, kept_lengths
+from cbid.coders.state import params_to_json
 from cbid.learning.bits import STARTS, Bit, BitSearch
 from cbid.learning.column_generation import Setting, generate_bits
 from cbid.learning.features import Anchors, Whitening, fit_anchors, fit_whitening
@@ -29,6 +31,10 @@ __all__ = ["LargeMarginCoder"]
 
 MOST_BITS = 65_536
 
+_OF_THE_PROBLEM = frozenset(
+    {"margin", "loss", "penalty", "nu", "n_hits", "n_misses", "hits", "misses", "triplets"}
+    | {"kernel", "n_anchors", "gamma", "n_components", "max_rows"}
+)
 # Chosen on validation parts of the training sets: benchmarks/defaults_study.py.
 _LINEAR_NU, _KERNEL_NU = 0.1, 0.5
 _LINEAR_COMPONENTS = 256
@@ -42,6 +48,9 @@ RowMaker = Callable[[np.random.Generator, int], Rows]  # generator, threads -> r
 
 class LargeMarginCoder(Coder):
     """Bits by column generation over rows that a subclass makes; parameters as documented in ``CBID``."""
+
+    _ARRAYS = frozenset({"coef_", "intercept_", "weights_", "path_", "objective_", "gap_", "mean_", "anchors_"})
+    _VALUES = frozenset({"n_bits_", "n_features_in_", "feature_names_in_", "nu_", "gamma_", "seed_", "problem_"})
 
     def _check_params(self) -> None:
         check_integer("n_bits", self.n_bits, 1, MOST_BITS)
@@ -74,18 +83,34 @@ class LargeMarginCoder(Coder):
         check_real("distinct", self.distinct, 0, 0.5)
         check_integer("max_rows", self.max_rows, 1)
         check_real("tol", self.tol, 0, open_below=True)
+        if self.callback is not None and not callable(self.callback):
+            raise ValueError(f"callback={self.callback!r} is not accepted; give a function of the coder, or None")
+        if self.n_jobs is not None and not isinstance(self.n_jobs, (int, np.integer)):
+            raise ValueError(f"n_jobs={self.n_jobs!r} is not accepted; give an integer, or None for one thread")
 
-    def _learn(self, X: Array, make_rows: RowMaker) -> Self:
-        """Learn bits and weights on samples X (n, d) from rows about them."""
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "coef_")
+
+    def _learn(self, X: Array, make_rows: RowMaker, classes: NDArray[Any], told: NDArray[np.integer]) -> Self:
+        """Learn bits and weights on samples X (n, d) from rows about them.
+
+        ``told`` is what was said of the samples (class numbers, or triplets): with X and the settings it makes the
+        problem that a warm start must find unchanged.
+        """
+        problem = self._problem(X, told)
+        going_on = self.warm_start and hasattr(self, "coef_")
+        if going_on:
+            self._refuse_another(problem)
+        seed = self.seed_ if going_on else int(check_random_state(self.random_state).randint(2**31 - 1))
+        nu = self.nu_ if going_on else self._effective_nu()
         n_threads = effective_n_jobs(self.n_jobs)
-        self.nu_ = self._effective_nu()
         # Many small products: BLAS threads beyond those asked for would only wait for each other.
         with threadpool_limits(n_threads, user_api="blas"):
             rows = make_rows(np.random.default_rng(seed), n_threads)
             anchors, whitening, F = self._fit_features(X, seed)
-            learned = _Learned(F, whitening, anchors)
-            if self.warm_start and hasattr(self, "coef_"):
+            about = {"classes_": classes, "nu_": nu, "seed_": seed, "problem_": problem}
+            learned = _Learned(F, whitening, anchors, about)
+            if going_on:
                 learned.recall(self)
             search = BitSearch(
                 whitening(F),
@@ -100,7 +125,7 @@ class LargeMarginCoder(Coder):
                 margin=self.margin,
                 loss=make_loss(self.loss),
                 norm=make_penalty(self.penalty),
-                nu=self.nu_,
+                nu=nu,
                 tol=float(self.tol),
                 distinct=float(self.distinct),
                 seed=seed,
@@ -128,10 +153,35 @@ class LargeMarginCoder(Coder):
                     raise
                 warnings.warn(f"interrupted: the coder keeps the {len(learned)} bits learned so far", stacklevel=3)
             else:
-                self._tell_of_early_end(len(learned))
+                self._tell_of_early_end(len(learned), nu)
+        if not learned.path[-1].any():
+            warnings.warn(
+                f"every weight is zero at the optimum for nu={nu:g}: only plain Hamming distance tells codes apart; "
+                "lower nu",
+                stacklevel=3,
+            )
         learned.write_to(self)
         self._tell_of_open_gaps()
         return self
+
+    def _problem(self, X: Array, told: NDArray[np.integer]) -> dict[str, Any]:
+        """What bits and weights depend on, apart from their number: settings by name, data by a digest."""
+        settings = {name: value for name, value in params_to_json(self).items() if name in _OF_THE_PROBLEM}
+        digest = hashlib.blake2b(digest_size=16)
+        for array in (X, told):
+            digest.update(f"{array.dtype} {array.shape}".encode())
+            digest.update(np.ascontiguousarray(array).data)
+        return {**settings, "data": digest.hexdigest()}
+
+    def _refuse_another(self, problem: dict[str, Any]) -> None:
+        if self.n_bits < self.n_bits_:
+            raise ValueError(f"warm_start=True goes on from {self.n_bits_} bits; n_bits={self.n_bits} is fewer")
+        changed = [name for name, value in problem.items() if self.problem_.get(name) != value]
+        if changed:
+            raise ValueError(
+                f"warm_start=True goes on with the same data and settings; changed since the last fit: "
+                f"{', '.join(changed)}"
+            )
 
     def _effective_nu(self) -> float:
         if self.nu is not None:
@@ -152,12 +202,12 @@ class LargeMarginCoder(Coder):
         whitening = fit_whitening(F, n_components=n_components, ridge=ridge, random_state=seed)
         return anchors, whitening, F
 
-    def _tell_of_early_end(self, n_bits: int) -> None:
+    def _tell_of_early_end(self, n_bits: int, nu: float) -> None:
         if n_bits == self.n_bits:
             return
         if n_bits == 0:
             raise ValueError(
-                f"no bit improves the objective at nu={self.nu_:g}: every weight is zero at the optimum; lower nu"
+                f"no bit improves the objective at nu={nu:g}: every weight is zero at the optimum; lower nu"
             )
         cure = "penalty='linf' keeps on learning, or lower nu" if self.penalty == "l1" else "lower distinct, or nu"
         warnings.warn(
@@ -178,12 +228,41 @@ class LargeMarginCoder(Coder):
                 stacklevel=4,
             )
 
+    def _width(self) -> int:
+        return max(super()._width(), self.coef_.shape[1])  # in the kernel form, the anchors
+
     def _project(self, X: Array) -> Array:
         if hasattr(self, "anchors_"):
             X = Anchors(self.anchors_, self.gamma_)(X)
         # Around the mean, where float32 has its digits.
         offset = self.intercept_ + self.coef_ @ self.mean_
         return (X - self.mean_.astype(X.dtype)) @ self.coef_.T.astype(X.dtype) + offset.astype(X.dtype)
+
+    def _check_state(self) -> None:
+        """All shapes tied to each other, as a file from elsewhere must show them."""
+        t, m = self.n_bits_, len(self.mean_)
+        check_integer("n_bits_", t, 1, MOST_BITS)
+        columns = self.path_.shape[1] if self.path_.ndim == 2 else 0
+        expected = {
+            "coef_": (t, m),
+            "intercept_": (t,),
+            "objective_": (t,),
+            "gap_": (t,),
+            "mean_": (m,),
+            "path_": (int(kept_lengths(t).sum()), columns),
+            "weights_": (t,) if columns == 1 else (t, columns),
+        }
+        if hasattr(self, "anchors_"):
+            expected["anchors_"] = (m, self.n_features_in_)
+            check_real("gamma_", self.gamma_, 0, open_below=True)
+        elif m != self.n_features_in_:
+            raise ValueError(f"mean_ has {m} values for {self.n_features_in_} features")
+        for name, shape in expected.items():
+            array = getattr(self, name)
+            if array.shape != shape or array.dtype.kind != "f":
+                raise ValueError(f"{name} is {array.dtype} {array.shape}; it must be real, {shape}")
+        if columns not in (1, len(self.classes_)) or (self.path_ < 0).any() or (self.weights_ < 0).any():
+            raise ValueError("weights are non-negative, one vector or one for each class")
 
     def truncate(self, n_bits: int) -> Self:
         """A coder of the first ``n_bits`` bits with the weights fitted at that length."""
@@ -199,8 +278,8 @@ class LargeMarginCoder(Coder):
 class _Learned:
     """Bits in the units of X (or of the anchors' similarities), as they come in."""
 
-    def __init__(self, F: Array, whitening: Whitening, anchors: Anchors | None) -> None:
-        self.whitening, self.anchors = whitening, anchors
+    def __init__(self, F: Array, whitening: Whitening, anchors: Anchors | None, about: dict[str, Any]) -> None:
+        self.whitening, self.anchors, self.about = whitening, anchors, about
         self.centred = F - whitening.mean.astype(F.dtype)
         self.coef: list[NDArray[np.float64]] = []
         self.offset: list[float] = []
@@ -240,18 +319,14 @@ class _Learned:
 
     def recall(self, coder: LargeMarginCoder) -> None:
         """Take up the bits of a fitted coder."""
-        if coder.coef_.shape[1] != self.centred.shape[1] or coder.n_bits < coder.n_bits_:
-            raise ValueError(
-                f"warm_start=True goes on from {coder.n_bits_} bits over {coder.coef_.shape[1]} features; it needs "
-                f"n_bits of at least that (given: {coder.n_bits}) and the same data (given: "
-                f"{self.centred.shape[1]} features)"
-            )
         self.coef = list(coder.coef_)
         self.offset = list(coder.intercept_ + coder.coef_ @ self.whitening.mean)
         self.path = [at_length(coder.path_, coder.n_bits_, s) for s in kept_lengths(coder.n_bits_)]
         self.objective, self.gap = list(coder.objective_), list(coder.gap_)
 
     def write_to(self, coder: LargeMarginCoder) -> None:
+        for name, value in self.about.items():
+            setattr(coder, name, value)
         coder.n_bits_ = len(self)
         coder.mean_ = self.whitening.mean
         coder.coef_ = np.array(self.coef)

@@ -56,8 +56,14 @@ def read_model(path: str | os.PathLike[str]) -> tuple[str, dict[str, Any], Array
         raise ModelFileError(f"{path} is damaged: {error}") from error
     if _digest(metadata["content"], arrays) != metadata["sha256"]:
         raise ModelFileError(f"{path} was altered or damaged: its checksum does not match its content")
-    content = json.loads(metadata["content"])
-    return content["kind"], content["state"], arrays
+    try:
+        content = json.loads(metadata["content"])
+        kind, state = content["kind"], content["state"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ModelFileError(f"{path} is damaged: its content is not that of a model") from error
+    if not isinstance(kind, str) or not isinstance(state, dict):
+        raise ModelFileError(f"{path} is damaged: its content is not that of a model")
+    return kind, state, arrays
 
 
 def _checked_header(path: Path) -> dict[str, str]:
@@ -74,7 +80,7 @@ def _checked_header(path: Path) -> dict[str, str]:
             )
         try:
             header = json.loads(file.read(length))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ModelFileError(f"{path} is no model file: its header is not JSON") from error
     metadata = header.get("__metadata__") if isinstance(header, dict) else None
     if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
@@ -83,14 +89,14 @@ def _checked_header(path: Path) -> dict[str, str]:
         raise ModelFileError(
             f"{path} has version {metadata.get('version')!r} of the format; this cbid reads version {VERSION}"
         )
-    if not {"content", "sha256"} <= metadata.keys():
+    if not all(isinstance(metadata.get(name), str) for name in ("content", "sha256")):
         raise ModelFileError(f"{path} is damaged: its header lacks the content or its checksum")
     ends = [0]
     for name, tensor in header.items():
         if name != "__metadata__":
             try:
                 ends.append(int(tensor["data_offsets"][1]))
-            except (TypeError, KeyError, IndexError, ValueError) as error:
+            except (TypeError, KeyError, IndexError, ValueError, OverflowError) as error:
                 raise ModelFileError(f"{path} is damaged: array {name!r} has no proper place") from error
     if max(ends) != size - 8 - length:
         raise ModelFileError(

@@ -9,6 +9,11 @@ from numpy.typing import NDArray
 __all__ = ["classes_from_json", "classes_to_json", "params_to_json"]
 
 
+_PLAIN_TYPES = frozenset(
+    {"bool", "float16", "float32", "float64", *(f"{sign}int{size}" for sign in ("", "u") for size in (8, 16, 32, 64))}
+)
+
+
 def params_to_json(estimator: Any) -> dict[str, Any]:
     """Constructor parameters as JSON values.
 
@@ -37,14 +42,20 @@ def _plain(value: Any) -> Any:
 
 def classes_to_json(classes: NDArray[Any]) -> dict[str, Any]:
     """Class labels with what is needed to make the same array again."""
-    return {"dtype": classes.dtype.str, "values": [_label_to_json(v) for v in classes.tolist()]}
+    dtype = classes.dtype
+    kind = dtype.name if dtype.name in _PLAIN_TYPES else "U" if dtype.kind == "U" else "O"
+    return {"dtype": kind, "values": [_label_to_json(v) for v in classes.tolist()]}
 
 
 def classes_from_json(saved: dict[str, Any]) -> NDArray[Any]:
     values = [_label_from_json(v) for v in saved["values"]]
-    dtype = np.dtype(saved["dtype"])
-    if dtype.kind != "O":
-        return np.array(values, dtype=dtype)
+    kind = saved["dtype"]
+    if kind == "U":
+        return np.array([str(v) for v in values], dtype=np.str_)  # as long as the longest, not as long as claimed
+    if kind in _PLAIN_TYPES:
+        return np.array(values, dtype=kind)
+    if kind != "O":
+        raise ValueError(f"classes of type {kind!r} are not known")
     classes = np.empty(len(values), dtype=object)
     classes[:] = values
     return classes

@@ -53,12 +53,13 @@ def mean_average_precision(
     """
     Q, B = np.asarray(queries, dtype=np.float64), np.asarray(database, dtype=np.float64)
     w = np.broadcast_to(np.asarray(weights, dtype=np.float64), Q.shape[1])
+    w = w / (w.sum() or 1.0)
     same = np.asarray(query_labels)[:, None] == np.asarray(labels)[None, :]
     found = []
     for start in range(0, len(Q), 256):
         part = slice(start, start + 256)
         # Rounded, so that distances equal but for the last digit of a sum are a tie.
-        distances = np.round((w.sum() - (Q[part] * w) @ B.T) / 2, 9)
+        distances = np.round((1 - (Q[part] * w) @ B.T) / 2, 12)
         found.append(average_precision(distances, same[part]))
     return float(np.nanmean(np.concatenate(found)))
 

@@ -60,9 +60,9 @@ _SPECTRAL_SHARE = 1 / 3
 
 
 class BitSearch:
-    """Finds bits over features X (n, d), float32, whitened: uncorrelated columns of unit variance.
+    """Finds bits over features X (n, d), float32, whitened: uncorrelated columns of at most unit variance.
 
-    scale : (d,) deviation of each column before whitening
+    scale : (d,) what each column was divided by in whitening
     starts : one of STARTS
     n_starts : directions tried per weight vector
     n_climbs : how many of the best starts L-BFGS improves
@@ -109,10 +109,10 @@ class BitSearch:
         return self._at_best_threshold(graph, directions)
 
     def _leading_directions(self, graph: Graph, count: int) -> NDArray[np.float64]:
-        """Leading eigenvectors of the pencil (X' L X, X' X), or of X' L X alone before whitening."""
+        """Leading eigenvectors of the pencil (X' L X, X' X + ridge), or of X' L X alone, before whitening."""
         M = graph.quadratic(self.X)
-        # On whitened columns X' X is the identity, so the pencil is an ordinary eigenproblem; the scatter before
-        # whitening is that of columns scaled back, and a direction over those is scaled once more to act on X.
+        # Whitening with a ridge makes X' X + ridge the identity, so the pencil is an ordinary eigenproblem. Before
+        # whitening the columns were `back` times as large, and a direction over those acts on X times that.
         back = self.scale if self.starts == "spectral" else np.ones(len(M))
         vectors = eigh(M * np.outer(back, back), subset_by_index=(len(M) - count, len(M) - 1))[1]
         return vectors * back[:, None]

@@ -17,7 +17,7 @@ Array = NDArray[np.floating]
 
 @dataclass(frozen=True)
 class Whitening:
-    """Z = (X - mean) @ basis; ``scale`` (c,) is the deviation of each principal axis before whitening."""
+    """Z = (X - mean) @ basis; ``scale`` (c,) is what each principal axis was divided by."""
 
     mean: NDArray[np.float64]
     basis: NDArray[np.float64]
@@ -43,7 +43,7 @@ def fit_whitening(X: Array, *, n_components: int, ridge: float, random_state: in
     # One number for all columns: their relative scales are part of the data.
     unit = float(np.sqrt(np.mean(np.square(centred, dtype=np.float64))))
     # Below this a column is constant but for the rounding of its mean.
-    if not np.any(np.abs(centred).max(axis=0) > 1e-6 * np.abs(mean)):
+    if not np.any(np.abs(centred).max(axis=0) > 8 * np.finfo(X.dtype).eps * np.abs(mean)):
         raise ValueError("X has no column that varies: there is nothing to learn bits from")
     if not np.isfinite(unit):
         raise ValueError("X has values whose squares overflow; scale X down")
@@ -53,8 +53,8 @@ def fit_whitening(X: Array, *, n_components: int, ridge: float, random_state: in
     kept = variance > 1e-7 * variance[0]
     variance, axes = variance[kept], pca.components_[kept].astype(np.float64)
     typical = float(variance @ variance / variance.sum())
-    basis = axes.T / (unit * np.sqrt(variance + ridge * typical))
-    return Whitening(mean, basis, np.sqrt(variance))
+    scale = np.sqrt(variance + ridge * typical)
+    return Whitening(mean, axes.T / (unit * scale), scale)
 
 
 @dataclass(frozen=True)

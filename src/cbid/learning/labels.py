@@ -6,12 +6,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["is_sequence_of_tuples", "number_labels"]
+__all__ = ["is_list_of_objects", "number_labels"]
 
 
-def is_sequence_of_tuples(y: Any) -> bool:
-    """Whether y is a list of labels that numpy would take for a matrix."""
-    return isinstance(y, (list, tuple)) and any(isinstance(v, (tuple, frozenset)) for v in y)
+def is_list_of_objects(y: Any) -> bool:
+    """Whether y is a list of labels that numpy would spoil: take for a matrix, or turn numbers into text."""
+    if not isinstance(y, (list, tuple)):
+        return False
+    if any(isinstance(v, (tuple, frozenset)) for v in y):
+        return True
+    texts = sum(isinstance(v, str) for v in y)
+    return 0 < texts < len(y)
 
 
 def number_labels(y: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -20,7 +25,7 @@ def number_labels(y: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
     Classes are in ascending order where they can be compared, else in order of appearance. A sequence of tuples is a
     sequence of labels, not a matrix.
     """
-    if is_sequence_of_tuples(y):
+    if is_list_of_objects(y):
         labels: NDArray[Any] = np.empty(len(y), dtype=object)
         labels[:] = list(y)
     else:

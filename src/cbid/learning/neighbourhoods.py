@@ -1,7 +1,8 @@
 """Nearest hits and nearest misses of every sample (METHOD section 2).
 
 Members are found class by class, so the largest array is (anchors, n_misses) per class and no n x n matrix is
-ever formed. Nearest neighbours are exact, through faiss, in float32.
+ever formed. faiss finds a shortlist, which is ranked again by direct differences: the formula of fast searches,
+||x||^2 + ||y||^2 - 2 x.y, loses the small distances of tight classes.
 """
 
 import warnings
@@ -90,17 +91,14 @@ def _choosers(X: NDArray[np.float32], rng: np.random.Generator) -> dict[str, Cho
     def nearest(anchors: Indices, members: Indices, count: int, inside: bool) -> Indices:
         import faiss  # slow to import, and whole classes or random draws do without
 
-        ask = min(count + inside, len(members))
+        centre = X[members].mean(axis=0)  # around which a tight class has its digits
+        ask = min(2 * count + inside, len(members))
         # faiss keeps the smaller number among equal distances, and members are in ascending order.
-        distances, places = faiss.knn(X[anchors], X[members], ask)
-        found = members[places]
+        found = members[faiss.knn(X[anchors] - centre, X[members] - centre, ask)[1]]
+        distances = _distances(X, anchors, found)
         if inside:
-            # The sample itself may be missing among more than count duplicates: then the furthest goes.
-            itself = found == anchors[:, None]
-            itself[~itself.any(axis=1), -1] = True
-            found = found[~itself].reshape(len(anchors), ask - 1)
-            distances = distances[~itself].reshape(len(anchors), ask - 1)
-        order = np.lexsort((found, distances), axis=1)
+            distances[found == anchors[:, None]] = np.inf  # the sample itself goes last, and is cut off
+        order = np.lexsort((found, distances), axis=1)[:, : min(count, len(members) - inside)]
         return _pad(np.take_along_axis(found, order, axis=1), count)
 
     def at_random(anchors: Indices, members: Indices, count: int, inside: bool) -> Indices:
@@ -113,6 +111,17 @@ def _choosers(X: NDArray[np.float32], rng: np.random.Generator) -> dict[str, Cho
         return _pad(members[places], count)
 
     return {"nearest": nearest, "class": at_random}
+
+
+def _distances(X: NDArray[np.float32], anchors: Indices, found: Indices) -> NDArray[np.float64]:
+    """Squared distances of each anchor to its found samples, by differences, a slice of anchors at a time."""
+    distances = np.empty(found.shape)
+    step = max(1, 2**24 // (found.shape[1] * X.shape[1]))
+    for start in range(0, len(anchors), step):
+        part = slice(start, start + step)
+        difference = X[anchors[part], None, :] - X[found[part]]
+        distances[part] = np.einsum("ijk,ijk->ij", difference, difference, dtype=np.float64)
+    return distances
 
 
 def _pad(found: Indices, width: int) -> Indices:

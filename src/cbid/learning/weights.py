@@ -22,8 +22,8 @@ __all__ = ["Problem", "WeightFit", "fit_weights"]
 
 Array = NDArray[np.floating]
 
-# G(u) is summed in float32; shrinking u by this much more keeps it feasible in spite of the rounding.
-_ROUNDING = 1e-6
+# Shrinking u by this much more keeps it feasible in spite of the rounding of G, summed in float64.
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -68,16 +68,20 @@ def fit_weights(problem: Problem, start: NDArray[np.float64], *, tol: float, max
 def _descend(problem: Problem, start: NDArray[np.float64], tol: float, max_iter: int) -> WeightFit:
     """L-BFGS-B in variables where the penalty is smooth, stopped by the certificate.
 
-    In float32 first; where its rounding stops the descent short of the certificate, on in float64.
+    In float32 first; then the certificate is made anew in float64, and where it does not hold there, the descent goes
+    on in float64. What is returned is certified in float64 always.
     """
     variables = _BoundedBy(problem) if np.isinf(problem.norm.p) else _Direct(problem)
     trace = _Certificate(problem, tol)
     W = _off_zero(problem, start, trace)
     for precise in (False, True):
+        if precise:
+            W = trace.W
+            trace = _Certificate(problem, tol, precise=True)
+            trace.evaluate(W)
 
-        def objective(x: NDArray[np.float64], precise: bool = precise) -> tuple[float, NDArray[np.float64]]:
-            W = variables.weights(x)
-            loss, G = trace.evaluate(W, precise=precise)
+        def objective(x: NDArray[np.float64], trace: "_Certificate" = trace) -> tuple[float, NDArray[np.float64]]:
+            loss, G = trace.evaluate(variables.weights(x))
             return loss + problem.nu * variables.penalty(x), variables.gradient(x, -G)
 
         left = max_iter
@@ -122,17 +126,17 @@ def _off_zero(problem: Problem, W: NDArray[np.float64], trace: "_Certificate") -
 class _Certificate:
     """Follows a solver: the best primal point and the best lower bound met so far."""
 
-    def __init__(self, problem: Problem, tol: float) -> None:
-        self.problem, self.tol = problem, tol
+    def __init__(self, problem: Problem, tol: float, *, precise: bool = False) -> None:
+        self.problem, self.tol, self.precise = problem, tol, precise
         self.objective, self.bound = np.inf, -np.inf
         self.W: NDArray[np.float64] = np.zeros(problem.shape)
         self.u: Array = np.zeros(0)
 
-    def evaluate(self, W: NDArray[np.float64], *, precise: bool = False) -> tuple[float, NDArray[np.float64]]:
+    def evaluate(self, W: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         """The mean loss at W, and G at the dual variables that W implies."""
-        rho = self.problem.columns.margins(W, precise=precise)
+        rho = self.problem.columns.margins(W, precise=self.precise)
         u = -self.problem.loss.derivative(rho)
-        G = self.problem.columns.correlations(u, precise=precise)
+        G = self.problem.columns.correlations(u, precise=self.precise)
         loss = float(np.mean(self.problem.loss.value(rho), dtype=np.float64))
         self.see(W, u, G, loss + self.problem.nu * self.problem.norm.value(W))
         return loss, G
