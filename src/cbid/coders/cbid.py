@@ -63,7 +63,7 @@ class CBID(LargeMarginCoder):
     distinct : float in [0, 0.5)
         Least share of training samples in which two bits must differ. Copies are refused whatever the value.
     max_rows : int
-        Most comparisons kept; above it a random part of them is used. Memory is about 4 n_bits max_rows bytes.
+        Most comparisons of a sample with a class that are kept; above it a random part of them is used.
     tol : float
         Relative duality gap to which the weights are fitted.
     warm_start : bool
