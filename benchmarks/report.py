@@ -70,7 +70,7 @@ the kernel width that served it best on validation splits.
 """
     ]
     for name, found in raw("learner_accuracy")["results"].items():
-        methods = [method for method in ("cbid", "sdh", "itq") if method in found]
+        methods = [method for method in ("cbid", "cbid rbf", "sdh", "itq") if method in found]
         lengths = list(found["cbid"][0])
         rows = []
         for method in methods:
@@ -78,7 +78,9 @@ the kernel width that served it best on validation splits.
             for length in lengths:
                 values = np.array([fit[length] for fit in found[method] if length in fit])
                 cells.append(score(values) if len(values) else "")
-            rows.append([{"cbid": "C-BID", "sdh": "SDH", "itq": "ITQ"}[method], *cells])
+            rows.append(
+                [{"cbid": "C-BID", "cbid rbf": "C-BID, RBF form", "sdh": "SDH", "itq": "ITQ"}[method], *cells]
+            )
         rows.append(["raw vectors, 5-NN", f"{np.mean(found['raw']):.3f}", *[""] * (len(lengths) - 1)])
         parts.append(f"### {name}\n\n" + table(["", *(f"{length} bits" for length in lengths)], rows))
     return "\n".join(parts)
