@@ -211,9 +211,14 @@ plain bits: {ratios} bits. Learning is {textbook:.0f} times as fast as the textb
 """
 
 
-def main():
+def document():
+    """All of docs/benchmarks.md."""
     parts = [HEAD, learner_speed(), learner_growth(), learner_accuracy(), defaults_study(), search_speed(), index()]
-    TARGET.write_text("\n".join(parts))
+    return "\n".join(parts)
+
+
+def main():
+    TARGET.write_text(document())
     before, rest = README.read_text().split(MARKS[0])
     README.write_text(before + MARKS[0] + figures() + MARKS[1] + rest.split(MARKS[1])[1])
     print("written: docs/benchmarks.md and the figures of README.md")
