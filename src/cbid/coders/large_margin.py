@@ -35,7 +35,7 @@ _OF_THE_PROBLEM = frozenset(
     {"margin", "loss", "penalty", "nu", "n_hits", "n_misses", "hits", "misses", "triplets"}
     | {"kernel", "n_anchors", "gamma", "n_components", "max_rows"}
 )
-# Chosen on validation parts of the training sets: benchmarks/defaults_study.py.
+# Chosen on validation parts of the training sets; benchmarks/defaults_study.py holds nu against its neighbours.
 _LINEAR_NU, _KERNEL_NU = 0.1, 0.5
 _LINEAR_COMPONENTS = 256
 # Shares of the typical variance added before whitening; the kernel's spectrum falls off faster.

@@ -12,7 +12,7 @@ A loss is any object with three vectorised methods:
 The three together give the duality gap, so a user's own loss is certified exactly as the built-in ones are.
 """
 
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,6 @@ Array = NDArray[np.floating]
 _LARGEST_EXPONENT = 700.0
 
 
-@runtime_checkable
 class Loss(Protocol):
     """What the learner asks of a loss."""
 
