@@ -1,9 +1,9 @@
-"""A progress bar for learning, shown only when asked for."""
+"""Progress bars for learning and describing, shown only when asked for."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["bit_progress"]
+__all__ = ["bit_progress", "image_progress"]
 
 
 @contextmanager
@@ -32,3 +32,23 @@ def bit_progress(total: int, done: int, *, shown: bool) -> Iterator[Callable[[fl
             progress.update(task, advance=1, state=f"objective {objective:.4f} gap {gap:.0e}{rate}")
 
         yield update
+
+
+@contextmanager
+def image_progress(total: int, doing: str, *, shown: bool) -> Iterator[Callable[[int], None]]:
+    """Yields a function to call with the number of images done since the last call."""
+    if not shown:
+        yield lambda done: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn(doing),
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(compact=True),
+        TextColumn("left"),
+    )
+    with Progress(*columns) as progress:
+        task = progress.add_task(doing, total=total)
+        yield lambda done: progress.update(task, advance=done)

@@ -1,0 +1,3 @@
+"""Bags of local descriptors to one vector each."""
+
+__all__: list[str] = []
