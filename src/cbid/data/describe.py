@@ -76,9 +76,10 @@ def describe(
     out: for values larger than memory. A vector descriptor writes this ``.npy`` file, a local one these ``.npy``
         files in this folder; ``values`` is mapped from there.
 
-    Memory: the values themselves (twice while bags are joined; none with ``out``); for each worker, one decoded
-    image and the values of 64 images at most; with a cache, one chunk to write and one to read, each of at most 256
-    images and about 32 MB. It does not grow with the number of images otherwise, but for their names.
+    Memory: the values themselves (twice while bags are joined; none with ``out``); for each worker, the image that it
+    decodes and the values of 32 images that are not taken yet; with a cache, four chunks (one filled, one being
+    written, one that was read), each of at most 256 images and 16 MB, or one image if that is larger. Besides that it
+    grows with the number of images only by their names and 24 bytes for each image stored in the cache.
     """
     check_choice("on_error", on_error, ("raise", "skip"))
     descriptor._check_params()
