@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cbid.data.images import ImageError
 from cbid.descriptors import DenseSIFT
 
 cv2 = pytest.importorskip("cv2")
@@ -229,3 +230,8 @@ def test_settings_tell_values_apart():
     assert DenseSIFT(sides=(16,)).fingerprint() == DenseSIFT(sides=[16.0], n_jobs=2, verbose=1).fingerprint()
     assert DenseSIFT(sides=(16,)).fingerprint() != DenseSIFT(sides=(17,)).fingerprint()
     assert DenseSIFT().fingerprint() != DenseSIFT(root=True).fingerprint()
+
+
+def test_what_is_no_image_is_told():
+    with pytest.raises(ImageError, match="shape"):
+        DenseSIFT().transform([np.zeros((20, 20), np.uint8), np.zeros((2, 3, 4, 5), np.uint8)])

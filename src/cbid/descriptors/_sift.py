@@ -57,16 +57,19 @@ def orientation_maps(image: NDArray[np.float32]) -> Any:
 
 @numba.njit(nogil=True, cache=True)
 def pool(
-    maps: NDArray[np.float32], ys: NDArray[np.int64], xs: NDArray[np.int64], weights: NDArray[np.float32]
-) -> Any:
-    """Histograms (len(ys) len(xs), 128) of the patches centred at every (y, x), row by row.
+    maps: NDArray[np.float32],
+    ys: NDArray[np.int64],
+    xs: NDArray[np.int64],
+    weights: NDArray[np.float32],
+    histograms: NDArray[np.float32],
+) -> None:
+    """Write the histograms (len(ys) len(xs), 128) of the patches centred at every (y, x), row by row.
 
     Entry (4 i + j) 8 + o is orientation o in row i and column j of the patch's 4 x 4 bins.
     """
     h, w, n = maps.shape
     flat = maps.reshape(h, w * n)
     reach = weights.shape[1] // 2
-    histograms = np.empty((len(ys) * len(xs), BINS * BINS * n), np.float32)
     line = np.empty(w * n, np.float32)  # one bin's sum over y
     columns = np.empty((w, BINS * n), np.float32)  # the sums over y of the four bins, at each x
     cell = np.empty(BINS * n, np.float32)
@@ -95,10 +98,9 @@ def pool(
                 for i in range(BINS):
                     for o in range(n):
                         row[(i * BINS + j) * n + o] = cell[i * n + o]
-    return histograms
 
 
-@numba.njit(nogil=True, cache=True)
+@numba.njit(nogil=True, cache=True, fastmath={"reassoc"})  # sums in any order, so that they run in lanes
 def finish(histograms: NDArray[np.float32], clip: float, root: bool) -> Any:
     """Unit length, cut at ``clip``, unit length again, all in place; returns the first lengths, (m,).
 

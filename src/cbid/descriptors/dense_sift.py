@@ -8,13 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.coders.checks import check_choice, check_integer, check_real
-from cbid.data.images import as_gray
+from cbid.data.images import as_gray, resize_longest, to_float
+from cbid.descriptors._grid import Grid, check_sides, frames_of, grids
 from cbid.descriptors._sift import BINS, ORIENTATIONS, REACH, bin_weights, finish, orientation_maps, pool
 from cbid.descriptors.base import Image, LocalDescriptor
 
 __all__ = ["DenseSIFT"]
 
 CAMERA_BLUR = 0.5  # the deviation in pixels that an image is taken to have already, as Lowe does
+CLIP = 0.2
 DIMENSIONS = BINS * BINS * ORIENTATIONS
 
 
@@ -32,7 +34,7 @@ class DenseSIFT(LocalDescriptor):
     sides : sequence of float
         Sides in pixels of the patches at each scale (four bins; bilinear shares reach half a bin further).
     longest : int or None
-        The longest side in pixels that the image is brought to first; None leaves it as it is.
+        A larger image is first shrunk to this longest side in pixels; None leaves every image as it is.
     border : {"inside", "zero", "mirror"}
         The grid holds the points whose patch lies in the image ("inside"), or covers the whole image; beyond its
         edges there is then no gradient ("zero") or the image's mirror ("mirror").
@@ -84,10 +86,7 @@ class DenseSIFT(LocalDescriptor):
 
     def _check_params(self) -> None:
         check_integer("step", self.step, 1)
-        if isinstance(self.sides, (str, bytes)) or not np.iterable(self.sides) or len(tuple(self.sides)) == 0:
-            raise ValueError(f"sides={self.sides!r} is not accepted; give the sides of the patches in pixels")
-        for side in self.sides:
-            check_real("sides", side, 4, 10_000)
+        check_sides(self.sides, 4)
         if self.longest is not None:
             check_integer("longest", self.longest, 1)
         check_choice("border", self.border, ("inside", "zero", "mirror"))
@@ -104,45 +103,30 @@ class DenseSIFT(LocalDescriptor):
 
     def describe(self, image: Image) -> tuple[NDArray[np.float32], NDArray[np.float32], tuple[int, int]]:
         """Values (m, 128), frames (m, 3) as x, y, side, and the height and width of the resized image."""
-        gray = self._prepare(image)
-        parts = [self._one_scale(gray, float(side)) for side in self.sides]
-        values, frames = (np.concatenate(part) for part in zip(*parts))
+        gray = as_gray(to_float(image))
+        if self.longest is not None:
+            gray = resize_longest(gray, self.longest)
+        scales = list(grids(gray.shape, self.sides, self.step, inside=self.border == "inside"))
+        frames = frames_of(scales)
+        values = np.empty((len(frames), DIMENSIONS), np.float32)
+        enough = np.empty(len(frames), bool)  # contrast
+        for grid in scales:
+            if grid.size:
+                enough[grid.rows] = self._one_scale(gray, grid, values[grid.rows])
+        if self.low_contrast == "zero":
+            values[~enough] = 0
+        elif self.low_contrast == "drop":
+            values, frames = values[enough], frames[enough]
         return values, frames, (gray.shape[0], gray.shape[1])
 
-    def _prepare(self, image: Image) -> NDArray[np.float32]:
-        import cv2
-
-        gray = as_gray(np.asarray(image))
-        gray = gray.astype(np.float32) / (255 if gray.dtype == np.uint8 else 1)
-        h, w = gray.shape
-        if self.longest is not None and max(h, w) != self.longest:
-            ratio = self.longest / max(h, w)
-            size = (max(1, round(w * ratio)), max(1, round(h * ratio)))
-            way = cv2.INTER_AREA if ratio < 1 else cv2.INTER_LINEAR
-            gray = np.asarray(cv2.resize(gray, size, interpolation=way), np.float32)
-        return gray
-
-    def _one_scale(self, gray: NDArray[np.float32], side: float) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        h, w = gray.shape
-        half = side / 2 if self.border == "inside" else 0.5
-        ys, xs = _grid(h, half, self.step), _grid(w, half, self.step)
-        weights = bin_weights(side / BINS, self.window)
-        if len(ys) == 0 or len(xs) == 0:
-            return np.empty((0, DIMENSIONS), np.float32), np.empty((0, 3), np.float32)
-        blurred, pad = self._blurred(gray, side / BINS)
-        values = pool(orientation_maps(blurred), ys + pad, xs + pad, weights)
-        lengths = finish(values, 0.2, self.root)
-        frames = np.empty((len(values), 3), np.float32)
-        frames[:, 0] = np.tile(xs, len(ys))
-        frames[:, 1] = np.repeat(ys, len(xs))
-        frames[:, 2] = side
-        if self.low_contrast != "keep":
-            low = lengths < self.contrast * weights.sum(dtype=np.float64) ** 2
-            if self.low_contrast == "zero":
-                values[low] = 0
-            else:
-                values, frames = values[~low], frames[~low]
-        return values, frames
+    def _one_scale(self, gray: NDArray[np.float32], grid: Grid, values: NDArray[np.float32]) -> NDArray[np.bool_]:
+        """Fill in the values of the patches of one scale; returns which have contrast enough, (m,)."""
+        width = grid.side / BINS
+        blurred, pad = self._blurred(gray, width)
+        weights = bin_weights(width, self.window)
+        pool(orientation_maps(blurred), grid.ys + pad, grid.xs + pad, weights, values)
+        lengths = finish(values, CLIP, self.root)
+        return np.asarray(lengths >= self.contrast * weights.sum(dtype=np.float64) ** 2)
 
     def _blurred(self, gray: NDArray[np.float32], width: float) -> tuple[NDArray[np.float32], int]:
         """The image at the scale of bins of this width, and how many pixels were added around it."""
@@ -156,12 +140,3 @@ class DenseSIFT(LocalDescriptor):
             return gray, 0
         pad = math.ceil(REACH * width) + 1
         return np.asarray(cv2.copyMakeBorder(gray, pad, pad, pad, pad, cv2.BORDER_REFLECT_101), np.float32), pad
-
-
-def _grid(length: int, half: float, step: int) -> NDArray[np.int64]:
-    """Whole pixels a step apart, at least ``half`` from both ends of a line of pixels, as central as can be."""
-    first, last = math.ceil(half - 0.5), math.floor(length - 0.5 - half)
-    if last < first:
-        return np.empty(0, np.int64)
-    spare = (last - first) % step
-    return np.arange(first + spare // 2, last + 1, step)
