@@ -2,5 +2,6 @@
 
 from cbid.descriptors.base import Descriptor, LocalDescriptor
 from cbid.descriptors.dense_sift import DenseSIFT
+from cbid.descriptors.kernel_descriptors import KernelDescriptors
 
-__all__ = ["DenseSIFT", "Descriptor", "LocalDescriptor"]
+__all__ = ["DenseSIFT", "Descriptor", "KernelDescriptors", "LocalDescriptor"]

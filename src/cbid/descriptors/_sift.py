@@ -1,8 +1,7 @@
-"""Upright SIFT on a grid: gradients to orientation maps, pooled by two passes of weighted sums.
+"""Upright SIFT on a grid: gradients as orientation maps, the weights of the bins, and the last steps.
 
 Lowe's weights of a gradient, the triangle of bilinear interpolation and the Gaussian window, are each a product
-of one factor in x and one in y. So all patches of a row of the grid share their sums over y, and one descriptor
-costs 2 x 4 sums over a line instead of one visit to every pixel of its patch.
+of one factor in x and one in y, so the bins are separable sums.
 """
 
 import math
@@ -12,7 +11,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["bin_weights", "finish", "orientation_maps", "pool"]
+__all__ = ["bin_weights", "finish", "orientation_maps"]
 
 BINS = 4  # along each side of a patch
 ORIENTATIONS = 8
@@ -53,51 +52,6 @@ def orientation_maps(image: NDArray[np.float32]) -> Any:
             maps[y, x, o] = strength * (np.float32(1) - share)
             maps[y, x, (o + 1) % ORIENTATIONS] = strength * share
     return maps
-
-
-@numba.njit(nogil=True, cache=True)
-def pool(
-    maps: NDArray[np.float32],
-    ys: NDArray[np.int64],
-    xs: NDArray[np.int64],
-    weights: NDArray[np.float32],
-    histograms: NDArray[np.float32],
-) -> None:
-    """Write the histograms (len(ys) len(xs), 128) of the patches centred at every (y, x), row by row.
-
-    Entry (4 i + j) 8 + o is orientation o in row i and column j of the patch's 4 x 4 bins.
-    """
-    h, w, n = maps.shape
-    flat = maps.reshape(h, w * n)
-    reach = weights.shape[1] // 2
-    line = np.empty(w * n, np.float32)  # one bin's sum over y
-    columns = np.empty((w, BINS * n), np.float32)  # the sums over y of the four bins, at each x
-    cell = np.empty(BINS * n, np.float32)
-    for iy in range(len(ys)):
-        for i in range(BINS):
-            line[:] = 0
-            for t in range(weights.shape[1]):
-                y = ys[iy] + t - reach
-                weight = weights[i, t]
-                if weight > 0 and 0 <= y < h:
-                    for k in range(w * n):
-                        line[k] += weight * flat[y, k]
-            for x in range(w):
-                for o in range(n):
-                    columns[x, i * n + o] = line[x * n + o]
-        for ix in range(len(xs)):
-            row = histograms[iy * len(xs) + ix]
-            for j in range(BINS):
-                cell[:] = 0
-                for t in range(weights.shape[1]):
-                    x = xs[ix] + t - reach
-                    weight = weights[j, t]
-                    if weight > 0 and 0 <= x < w:
-                        for k in range(BINS * n):
-                            cell[k] += weight * columns[x, k]
-                for i in range(BINS):
-                    for o in range(n):
-                        row[(i * BINS + j) * n + o] = cell[i * n + o]
 
 
 @numba.njit(nogil=True, cache=True, fastmath={"reassoc"})  # sums in any order, so that they run in lanes

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from cbid.coders.checks import check_choice, check_integer, check_real
 from cbid.data.images import as_gray, resize_longest, to_float
 from cbid.descriptors._grid import Grid, check_sides, frames_of, grids
-from cbid.descriptors._sift import BINS, ORIENTATIONS, REACH, bin_weights, finish, orientation_maps, pool
+from cbid.descriptors._separable import pool
+from cbid.descriptors._sift import BINS, ORIENTATIONS, REACH, bin_weights, finish, orientation_maps
 from cbid.descriptors.base import Image, LocalDescriptor
 
 __all__ = ["DenseSIFT"]
