@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.coders.checks import check_real
+from cbid.checks import check_real
 
 __all__ = ["Grid", "check_sides", "frames_of", "grids"]
 

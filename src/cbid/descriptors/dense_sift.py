@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.coders.checks import check_choice, check_integer, check_real
+from cbid.checks import check_choice, check_integer, check_real
 from cbid.data.images import as_gray, resize_longest, to_float
 from cbid.descriptors._grid import Grid, check_sides, frames_of, grids
 from cbid.descriptors._separable import pool

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.coders.checks import check_choice, check_integer, check_real
+from cbid.checks import check_choice, check_integer, check_real
 from cbid.data.images import as_gray, as_rgb, resize_longest, to_float
 from cbid.descriptors._grid import Grid, check_sides, frames_of, grids
 from cbid.descriptors._match_kernels import Factor, joint_components, over_angles, over_line
