@@ -73,7 +73,7 @@ def load_from(package: ModuleType, kinds: type, path: str | os.PathLike[str]) ->
     """Open what ``save`` wrote: one of the classes that the package exports and that is one of ``kinds``."""
     kind, state, arrays = read_model(path)
     cls = getattr(package, kind) if kind in package.__all__ else None
-    if not (isinstance(cls, type) and issubclass(cls, kinds)):
+    if not (isinstance(cls, type) and issubclass(cls, kinds) and issubclass(cls, Saved)):
         what = kinds.__name__.lower()
         raise ModelFileError(f"{os.fspath(path)} holds a {what} of kind {kind!r}, which this cbid does not have")
     try:
