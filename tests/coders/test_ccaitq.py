@@ -31,7 +31,7 @@ def test_fewer_bits_than_directions_take_the_strongest():
     assert coder.n_bits_ == 1
 
 
-def test_more_bits_than_directions_are_distinct():
+def test_more_bits_than_directions_say_more():
     X, y = blobs(n=200, d=6, k=3, apart=0.5)
     bits = CCAITQ(n_bits=16).fit(X, y).transform(X)
-    assert len(np.unique(bits * bits[:1], axis=1).T) > 8
+    assert len(np.unique(bits * bits[:1], axis=1).T) > 2  # bits of two directions, up to their complements
