@@ -21,7 +21,7 @@ def bits(t, seed=0):
 
 def test_the_operator_is_the_dense_residue():
     H, V = bits(3), np.random.default_rng(1).standard_normal((40, 2))
-    R = ClassAffinity(Y, 4, scale=5)
+    R = ClassAffinity(Y, 4, scale=5, capacity=3)
     np.testing.assert_allclose(R.times(V), 5 * S @ V)
     for h in H.T:
         R.take(h)
@@ -41,7 +41,7 @@ def test_the_first_bit_starts_at_the_leading_generalised_eigenvector():
 
 def test_the_climb_has_the_right_gradient_and_climbs(monkeypatch):
     Z = np.random.default_rng(2).standard_normal((40, 5))
-    R = ClassAffinity(Y, 4, scale=6)
+    R = ClassAffinity(Y, 4, scale=6, capacity=2)
     R.take(bits(1)[:, 0])
     captured = {}
 

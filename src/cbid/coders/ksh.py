@@ -104,7 +104,7 @@ def learn_bits(
     Z: Array, numbers: NDArray[np.integer], n_classes: int, n_bits: int, n_iter: int
 ) -> tuple[Array, Array]:
     """Directions A (c, n_bits) and bits H (n, n_bits), in features with Z' Z = n I, where the pencil is plain."""
-    R = ClassAffinity(numbers, n_classes, scale=n_bits)
+    R = ClassAffinity(numbers, n_classes, scale=n_bits, capacity=n_bits)
     scatter = Z.T @ R.times(Z)  # Z' R Z, kept up to date by one term a bit
     A = np.empty((Z.shape[1], n_bits))
     for s in range(n_bits):
@@ -118,7 +118,7 @@ def learn_bits(
         R.take(bits[best])
         pull = Z.T @ bits[best]
         scatter -= np.outer(pull, pull)
-    return A, np.column_stack(R.bits)
+    return A, R.bits
 
 
 def leading_direction(scatter: Array) -> Array:
