@@ -61,6 +61,12 @@ class Results:
     def find(self, **wanted):
         return [line for line in self.lines if all(line.get(key) == value for key, value in wanted.items())]
 
+    def forget(self, titles):
+        """Drop all lines of these methods."""
+        self.lines = [line for line in self.lines if line["method"] not in titles]
+        if self.path.exists():
+            self.path.write_text("".join(json.dumps(line) + "\n" for line in self.lines))
+
     def add(self, line):
         RESULTS.mkdir(parents=True, exist_ok=True)
         with self.path.open("a") as file:
@@ -167,8 +173,10 @@ def validated(method, settings, split, seed):
     return line
 
 
-def run(name, titles, seeds, lengths):
+def run(name, titles, seeds, lengths, anew=False):
     results = Results(name)
+    if anew:
+        results.forget(titles)
     for seed in range(seeds):
         split = None
         for title in titles:
@@ -195,12 +203,13 @@ def main():
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--lengths", nargs="+", type=int, choices=LENGTHS, default=list(LENGTHS))
     parser.add_argument("--seeds", type=int, default=5, help="how many of the seeds 0, 1, ...")
+    parser.add_argument("--anew", action="store_true", help="forget the results of these methods first")
     chosen = parser.parse_args()
     faiss.omp_set_num_threads(1)
     with threadpool_limits(1):
         for name in chosen.data:
             try:
-                run(name, chosen.methods, chosen.seeds, chosen.lengths)
+                run(name, chosen.methods, chosen.seeds, chosen.lengths, chosen.anew)
             except data.Absent as reason:
                 print(f"{name}: left out, {reason}")
 
