@@ -1,4 +1,4 @@
-"""Arrays in checked files: what is shared by models and caches (the ways to harm them: tests/coders/test_modelfile.py)."""
+"""Arrays in checked files, shared by models and caches. The ways to harm them: tests/coders/test_modelfile.py."""
 
 import numpy as np
 import pytest
