@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cbid.checks import check_choice, check_integer
 from cbid.data.names import printable
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ __all__ = ["FORMATS", "MAX_PIXELS", "ImageError", "decode_image", "read_bytes", 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 MAX_PIXELS = 50_000_000
 _BYTES_A_PIXEL = 8
-_METADATA = 16 * 2**20
-_MAX_SCANS = 200  # a progressive JPEG has about ten; each pass over all pixels can cost no more than 70 bytes of file
+_METADATA = 16 * 2**20  # bytes that a file may have besides
+_MAX_SCANS = 200  # a progressive JPEG has about ten; one more pass over all pixels takes as little as 70 bytes
 
 
 class ImageError(ValueError):
@@ -77,6 +78,9 @@ def decode_image(
     formats: tuple[str, ...] = FORMATS,
 ) -> NDArray[np.uint8]:
     """``read_image`` of bytes that have no name: its errors tell the reason alone."""
+    check_integer("max_pixels", max_pixels, 1)
+    for format in formats:
+        check_choice("formats", format, FORMATS)
     try:
         image = _open(data, formats)
         if image.width * image.height > max_pixels:
@@ -139,9 +143,10 @@ def _open(data: bytes, formats: tuple[str, ...]) -> "ImageFile":
     for format in formats:
         fits, image_file = kinds[format]
         if fits:
-            if format == "JPEG" and data.count(b"\xff\xda") > _MAX_SCANS:
-                raise ImageError(f"it is a JPEG of more than {_MAX_SCANS} scans")
-            return image_file(io.BytesIO(data))
+            image = image_file(io.BytesIO(data))
+            if "progressive" in image.info and data.count(b"\xff\xda") > _MAX_SCANS:
+                raise ImageError(f"it is a progressive JPEG of more than {_MAX_SCANS} scans")
+            return image
     raise ImageError(f"it is none of {', '.join(formats)}")
 
 
