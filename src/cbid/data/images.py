@@ -1,45 +1,94 @@
-"""One image from a file: decoded, turned upright, as uint8 gray or RGB."""
+"""Images as arrays: what is accepted, and the conversions that descriptors need.
 
-import os
+An image is (h, w) gray or (h, w, 3) RGB, uint8, or float32 or float64 in 0..1.
+"""
+
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["ImageError", "as_gray", "as_rgb", "read_image"]
+from cbid.checks import check_integer
+from cbid.data.decode import FORMATS, MAX_PIXELS, ImageError, read_image
 
-MOST_PIXELS = 50_000_000
+__all__ = [
+    "FORMATS",
+    "MAX_PIXELS",
+    "ImageError",
+    "as_gray",
+    "as_rgb",
+    "check_image",
+    "read_image",
+    "resize_longest",
+    "to_float",
+    "to_uint8",
+]
+
+_GRAY = np.array([0.299, 0.587, 0.114])  # ITU-R 601
 
 
-class ImageError(ValueError):
-    """The file is no image that can be read; the message names it."""
+def check_image(image: ArrayLike) -> NDArray[Any]:
+    """The image as an array, if it is one; an ``ImageError`` that says what is wrong, if not."""
+    array = np.asarray(image)
+    if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] != 3):
+        raise ImageError(f"the image has shape {array.shape}; give (h, w) gray or (h, w, 3) RGB")
+    if not array.size:
+        raise ImageError(f"the image has shape {array.shape}: no pixels")
+    if array.dtype == np.uint8:
+        return array
+    if array.dtype not in (np.float32, np.float64):
+        raise ImageError(f"the image has type {array.dtype}; give uint8, or float32 or float64 in 0..1")
+    low, high = array.min(), array.max()
+    if not (low >= 0 and high <= 1):  # also where one is not a number
+        if np.isnan(low) or np.isnan(high):
+            raise ImageError("the image has values that are not a number; give values in 0..1")
+        raise ImageError(f"the image has values from {low:g} to {high:g}; floats must be in 0..1")
+    return array
 
 
-def read_image(path: str | os.PathLike[str], *, max_pixels: int = MOST_PIXELS) -> NDArray[np.uint8]:
-    """The image as (h, w) gray or (h, w, 3) RGB, uint8, turned upright as its EXIF data says."""
-    from PIL import Image, ImageOps
+def to_uint8(image: ArrayLike) -> NDArray[np.uint8]:
+    """The image, checked, as uint8: floats in 0..1 are rounded to 0..255."""
+    array = check_image(image)
+    return array if array.dtype == np.uint8 else np.rint(array * 255).astype(np.uint8)
 
-    try:
-        with Image.open(path) as image:
-            if image.width * image.height > max_pixels:
-                raise ImageError(
-                    f"{os.fspath(path)} has {image.width} x {image.height} pixels; at most {max_pixels} are read"
-                )
-            upright = ImageOps.exif_transpose(image)
-            return np.asarray(upright if upright.mode == "L" else upright.convert("RGB"))
-    except (OSError, SyntaxError) as error:
-        raise ImageError(f"{os.fspath(path)} cannot be read as an image: {error}") from error
+
+def to_float(image: ArrayLike) -> NDArray[np.float32]:
+    """The image, checked, as float32 in 0..1."""
+    array = check_image(image)
+    if array.dtype == np.uint8:
+        return np.multiply(array, np.float32(1 / 255), dtype=np.float32)
+    return array.astype(np.float32, copy=False)
 
 
 def as_gray(image: NDArray[Any]) -> NDArray[Any]:
-    """Gray (h, w) of the same type, by the weights of ITU-R 601 as OpenCV rounds them."""
+    """Gray (h, w) of the same type, by the weights of ITU-R 601; uint8 as OpenCV rounds it."""
     if image.ndim == 2:
         return image
+    if image.dtype == np.float64:
+        return np.asarray(image @ _GRAY)  # OpenCV has no colours in float64
     import cv2
 
-    return np.asarray(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY))
+    return np.asarray(cv2.cvtColor(np.ascontiguousarray(image), cv2.COLOR_RGB2GRAY))
 
 
 def as_rgb(image: NDArray[Any]) -> NDArray[Any]:
     """RGB (h, w, 3) of the same type; a gray image has three equal channels."""
     return np.repeat(image[:, :, None], 3, axis=2) if image.ndim == 2 else image
+
+
+def resize_longest(image: NDArray[Any], longest: int, *, enlarge: bool = False) -> NDArray[Any]:
+    """The image, of the same type, shrunk so that its longest side is ``longest``; the other side is rounded.
+
+    Each new pixel is the mean of the area it covers. A smaller image is returned as it is, or with ``enlarge``
+    brought to that side by bilinear interpolation. No side falls below one pixel.
+    """
+    check_integer("longest", longest, 1)
+    height, width = image.shape[:2]
+    largest = max(height, width)
+    if largest == longest or (largest < longest and not enlarge):
+        return image
+    import cv2
+
+    size = [max(1, round(side * longest / largest)) for side in (width, height)]
+    method = cv2.INTER_AREA if longest < largest else cv2.INTER_LINEAR
+    return np.asarray(cv2.resize(np.ascontiguousarray(image), size, interpolation=method))
