@@ -15,7 +15,7 @@ from cbid import codes
 from cbid.coders.modelfile import Arrays, ModelFileError, read_model, write_model
 from cbid.coders.state import classes_from_json, classes_to_json, params_to_json
 
-__all__ = ["Coder", "load"]
+__all__ = ["Coder", "coder_from_state", "load"]
 
 _CHUNK_BYTES = 64 * 2**20
 
@@ -81,6 +81,10 @@ class Coder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, me
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted coder to a safetensors file, whole or not at all."""
+        write_model(path, type(self).__name__, *self.state())
+
+    def state(self) -> tuple[dict[str, Any], Arrays]:
+        """What ``save`` writes: JSON values and arrays, from which ``coder_from_state`` makes the coder again."""
         check_is_fitted(self)
         arrays: Arrays = {}
         state: dict[str, Any] = {"params": params_to_json(self), "fitted": {}}
@@ -95,7 +99,7 @@ class Coder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, me
                 arrays[name] = value
             else:
                 state["fitted"][name] = value.item() if isinstance(value, np.generic) else value
-        write_model(path, type(self).__name__, state, arrays)
+        return state, arrays
 
     @classmethod
     def _restore(cls, state: dict[str, Any], arrays: Arrays) -> Self:
@@ -122,15 +126,19 @@ class Coder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, me
         return short
 
 
-def load(path: str | os.PathLike[str]) -> Coder:
-    """Open a coder that ``save`` wrote, here or on another machine."""
+def coder_from_state(kind: str, state: dict[str, Any], arrays: Arrays, source: str) -> Coder:
+    """A coder of the class named ``kind`` from what its ``state`` gave; errors tell of ``source``."""
     import cbid.coders  # the classes themselves; they import this module
 
-    kind, state, arrays = read_model(path)
     cls = getattr(cbid.coders, kind) if kind in cbid.coders.__all__ else None
     if not (isinstance(cls, type) and issubclass(cls, Coder)):
-        raise ModelFileError(f"{os.fspath(path)} holds a coder of kind {kind!r}, which this cbid does not have")
+        raise ModelFileError(f"{source} holds a coder of kind {kind!r}, which this cbid does not have")
     try:
         return cls._restore(state, arrays)
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
-        raise ModelFileError(f"{os.fspath(path)} holds no complete {kind}: {error}") from error
+        raise ModelFileError(f"{source} holds no complete {kind}: {error}") from error
+
+
+def load(path: str | os.PathLike[str]) -> Coder:
+    """Open a coder that ``save`` wrote, here or on another machine."""
+    return coder_from_state(*read_model(path), os.fspath(path))
