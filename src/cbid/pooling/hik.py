@@ -75,7 +75,7 @@ class HIKClassifier(Saved, ClassifierMixin, BaseEstimator):
     Examples
     --------
     >>> model = HIKClassifier().fit([[4, 0, 1], [3, 1, 1], [0, 5, 0]], ["a", "a", "b"])
-    >>> model.predict([[0, 2, 1]])
+    >>> model.predict([[1, 4, 0]])
     array(['b'], dtype='<U1')
     """
 
@@ -110,7 +110,7 @@ class HIKClassifier(Saved, ClassifierMixin, BaseEstimator):
         dual = np.stack(coefs)
         used = dual.any(axis=0)
         self.support_vectors_ = histograms[used]
-        self.dual_coef_ = dual[:, used]
+        self.dual_coef_ = np.ascontiguousarray(dual[:, used])
         self.intercept_ = np.array(intercepts)
         return self
 

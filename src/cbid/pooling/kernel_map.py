@@ -56,9 +56,9 @@ class AdditiveKernelMap(TransformerMixin, BaseEstimator):
     Examples
     --------
     >>> x, y = [[0.2, 0.8]], [[0.5, 0.5]]
-    >>> features = AdditiveKernelMap(kernel="intersection", sample_steps=5).fit(x)
-    >>> (features.transform(x) @ features.transform(y).T).round(2)  # min(0.2, 0.5) + min(0.8, 0.5)
-    array([[0.69]])
+    >>> features = AdditiveKernelMap(kernel="chi2", sample_steps=3)
+    >>> (features.transform(x) @ features.transform(y).T).round(2)  # 0.2 / 0.7 + 0.8 / 1.3 = 0.90
+    array([[0.9]])
     """
 
     def __init__(self, *, kernel: str = "chi2", sample_steps: int = 2, sample_interval: float | None = None) -> None:

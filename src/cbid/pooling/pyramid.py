@@ -72,29 +72,32 @@ def pool(
 ) -> NDArray[np.float32]:
     """Sums or largest values (n, n_cells, n_words) of the codes (m, n_words) of each image's rows in each cell.
 
-    A code's entries that are not stored are zero and take part in the maximum; an empty cell is zero.
+    The maximum is never below zero, the value of entries that are not stored and of empty cells.
     """
     pooled = np.zeros((len(offsets) - 1, n_cells, codes.shape[1]), np.float32)
+    # One type each, so that the kernels are compiled once whatever scipy chose.
+    ends, words = codes.indptr.astype(np.int64, copy=False), codes.indices.astype(np.int32, copy=False)
+    values = codes.data.astype(np.float32, copy=False)
     kernel = _add if how == "sum" else _largest
-    kernel(codes.indptr, codes.indices, codes.data, offsets, cells, pooled)
+    kernel(ends, words, values, offsets, cells, pooled)
     return pooled
 
 
 @numba.njit(nogil=True, cache=True)
-def _add(indptr: Any, words: Any, values: Any, offsets: Any, cells: Any, pooled: Any) -> None:
+def _add(ends: Any, words: Any, values: Any, offsets: Any, cells: Any, pooled: Any) -> None:
     for image in range(len(offsets) - 1):
         for row in range(offsets[image], offsets[image + 1]):
             for level in range(cells.shape[1]):
                 histogram = pooled[image, cells[row, level]]
-                for place in range(indptr[row], indptr[row + 1]):
+                for place in range(ends[row], ends[row + 1]):
                     histogram[words[place]] += values[place]
 
 
 @numba.njit(nogil=True, cache=True)
-def _largest(indptr: Any, words: Any, values: Any, offsets: Any, cells: Any, pooled: Any) -> None:
+def _largest(ends: Any, words: Any, values: Any, offsets: Any, cells: Any, pooled: Any) -> None:
     for image in range(len(offsets) - 1):
         for row in range(offsets[image], offsets[image + 1]):
             for level in range(cells.shape[1]):
                 histogram = pooled[image, cells[row, level]]
-                for place in range(indptr[row], indptr[row + 1]):
+                for place in range(ends[row], ends[row + 1]):
                     histogram[words[place]] = max(histogram[words[place]], values[place])
