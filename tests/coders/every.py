@@ -12,9 +12,9 @@ EVERY = [
 ]
 
 # Given where a coder has a parameter of that name.
-_SMALL = {"n_anchors": 20, "n_iter": 5, "max_iter": 10}
-# Bits that two columns can give: two, but where a method has a limit below that.
-_FEWER = {"LaplacianCoHashing": 1}
+_SMALL = {"n_anchors": 15, "n_iter": 5, "max_iter": 10}
+# Two bits, but where a method gives fewer for two classes or for one or two columns.
+_FEWER = {"LDASign": 1, "LaplacianCoHashing": 1, "SignEmbedding": 1}
 
 
 def make(cls, n_bits=None, **params):
