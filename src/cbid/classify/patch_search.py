@@ -12,10 +12,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cbid.learning.neighbourhoods import faiss_threads
 from cbid.search.blocks import to_blocks
 from cbid.search.queries import Queries
 from cbid.search.scan import topk
+from cbid.threads import faiss_threads
 
 __all__ = ["Answers", "CodeSearch", "FlatSearch", "Floats", "KDTreeSearch", "PatchSearch", "in_shares"]
 

@@ -15,11 +15,15 @@ from cbid.data.images import (
     to_uint8,
 )
 from cbid.data.lists import ImageList
+from cbid.data.protocols import Protocol, Split, per_class
+from cbid.data.sets import CATALOGUE, DataAbsent, NamedSet, open_set
 from cbid.data.sources import open_source
 from cbid.data.tables import ParquetTable, VectorTable
 
 __all__ = [
+    "CATALOGUE",
     "CacheWarning",
+    "DataAbsent",
     "Described",
     "DescriptorCache",
     "ImageError",
@@ -28,13 +32,18 @@ __all__ = [
     "ImageItems",
     "ImageList",
     "ImageSet",
+    "NamedSet",
     "ParquetTable",
+    "Protocol",
+    "Split",
     "VectorTable",
     "as_gray",
     "as_rgb",
     "check_image",
     "describe",
+    "open_set",
     "open_source",
+    "per_class",
     "read_image",
     "resize_longest",
     "to_float",

@@ -5,7 +5,7 @@ import struct
 import zipfile
 import zlib
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +19,14 @@ class ArrayFileError(ValueError):
 
 def read_npy(path: str | os.PathLike[str]) -> NDArray[Any]:
     """The array of a ``.npy`` file, mapped: nothing is read yet."""
+    path = Path(path)
     try:
-        return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-    except (ValueError, EOFError, SyntaxError, OverflowError) as error:
-        raise ArrayFileError(f"{os.fspath(path)} is no .npy file of numbers: {error}") from error
+        with open(path, "rb") as file:
+            shape, order, dtype = _header(file, path.stat().st_size)
+            start = file.tell()
+    except (ValueError, EOFError, SyntaxError) as error:
+        raise ArrayFileError(f"{path} is no .npy file of numbers: {error}") from error
+    return _mapped(path, start, shape, order, dtype)
 
 
 def read_npz(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
@@ -38,19 +42,15 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
 
 def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
     with archive.open(info) as file:
-        shape, fortran, dtype = _header(file)
-        start = file.tell()
-        n_bytes = int(np.prod(shape, dtype=object)) * dtype.itemsize
-        if n_bytes != info.file_size - start:
-            raise ValueError(f"{info.filename} claims {n_bytes} bytes, {info.file_size - start} follow")
-        order: Any = "F" if fortran else "C"
-        if info.compress_type == zipfile.ZIP_STORED and n_bytes and not info.flag_bits & 1:
-            return np.asarray(np.memmap(path, dtype, "r", _data_start(path, info) + start, shape, order))
+        shape, order, dtype = _header(file, info.file_size)
+        if info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & 1:
+            return _mapped(path, _data_start(path, info) + file.tell(), shape, order, dtype)
         # Read to the end, so that the checksum of the archive is compared.
         return np.frombuffer(bytearray(file.read()), dtype).reshape(shape, order=order)
 
 
-def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def _header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], Literal["C", "F"], np.dtype[Any]]:
+    """Shape, order and type of an array in a file of so many bytes, which must be those that the header claims."""
     version = np.lib.format.read_magic(file)
     if version not in ((1, 0), (2, 0)):
         raise ValueError(f"version {version} of the .npy format is not known")
@@ -58,7 +58,18 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     shape, fortran, dtype = read(file)
     if dtype.hasobject:
         raise ValueError("an array of Python objects is not read: it could run any code")
-    return shape, fortran, dtype
+    claimed, following = int(np.prod(shape, dtype=object)) * dtype.itemsize, size - file.tell()
+    if claimed != following:
+        raise ValueError(f"its header claims {claimed} bytes, {following} follow")
+    return shape, "F" if fortran else "C", dtype
+
+
+def _mapped(
+    path: Path, start: int, shape: tuple[int, ...], order: Literal["C", "F"], dtype: np.dtype[Any]
+) -> NDArray[Any]:
+    if 0 in shape:
+        return np.empty(shape, dtype)
+    return np.asarray(np.memmap(path, dtype, "r", start, shape, order))
 
 
 def _data_start(path: Path, info: zipfile.ZipInfo) -> int:

@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.bags import Bags
-from cbid.data.gather import Value
+from cbid.data.gather import Value, width_of
 from cbid.files import whole_file
 from cbid.tensorfile import Arrays, FileKind
 
 __all__ = ["CacheWarning", "DescriptorCache", "Shelf"]
 
-_IMAGES, _BYTES, _SECONDS = 256, 32 * 2**20, 30.0  # a chunk is written when it reaches one of these
+_IMAGES, _BYTES, _SECONDS = 256, 16 * 2**20, 30.0  # a chunk is written when it reaches one of these
 _ABANDONED = 3600.0  # seconds after which a file half written belongs to nobody
 
 
@@ -109,6 +109,8 @@ class Shelf:
 
     def put(self, key: bytes, value: Value) -> None:
         """Store values; they are on the disk after ``commit``, or once the chunk is full."""
+        if self._pending and width_of(value) != width_of(next(iter(self._pending.values()))):
+            self.commit()  # one chunk, one width
         if not self._pending:
             self._pending_since = time.monotonic()
         self._pending[key] = value
@@ -127,7 +129,7 @@ class Shelf:
             bags = Bags.from_list(*(list(part) for part in zip(*values)))
             arrays |= {name: getattr(bags, name) for name in ("values", "offsets", "frames", "shapes")}
         else:
-            arrays["values"] = np.stack(values)  # type: ignore[arg-type]
+            arrays["values"] = np.stack(values, dtype=np.float32)  # type: ignore[arg-type]
         # The same images give the same name: whoever else computed them has written the same.
         name = hashlib.blake2b(b"".join(keys), digest_size=16).hexdigest()
         _CHUNK.write(self._folder / f"{name}.safetensors", {"shelf": self._folder.name}, arrays)

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cbid.data.decode import MAX_PIXELS, ImageError, decode_image, read_bytes, reason_of
 from cbid.data.images import check_image
-from cbid.data.names import Names, printable
+from cbid.data.names import Names, printable, row_numbers
 
 __all__ = ["ImageFiles", "ImageItems", "ImageSet", "as_image_set", "content_digest"]
 
@@ -67,7 +67,7 @@ class ImageSet(Sequence[Image], metaclass=ABCMeta):
 
     def __getitem__(self, i: Any) -> Any:
         if isinstance(i, slice):
-            return self.take(np.arange(len(self))[i])
+            return self.take(np.arange(*i.indices(len(self))))
         return self.read(range(len(self))[i]) if np.ndim(i) == 0 else self.take(i)
 
     def _take_labels(self, other: Self, index: NDArray[np.int64]) -> Self:
@@ -110,7 +110,7 @@ class ImageFiles(ImageSet):
         return decode_image(item, max_pixels=self.max_pixels) if isinstance(item, bytes) else check_image(item)
 
     def take(self, rows: ArrayLike) -> "ImageFiles":
-        index = np.arange(len(self))[np.asarray(rows)]
+        index = row_numbers(rows, len(self))
         taken = ImageFiles(self.root, self.names.take(index), max_pixels=self.max_pixels)
         return self._take_labels(taken, index)
 
@@ -146,7 +146,7 @@ class ImageItems(ImageSet):
         return item if isinstance(item, bytes) else np.asarray(item)
 
     def take(self, rows: ArrayLike) -> "ImageItems":
-        index = np.arange(len(self))[np.asarray(rows)]
+        index = row_numbers(rows, len(self))
         items = self.items[index] if isinstance(self.items, np.ndarray) else [self.items[i] for i in index]
         return self._take_labels(ImageItems(items, self.names.take(index)), index)
 

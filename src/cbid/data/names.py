@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Names", "printable"]
+__all__ = ["Names", "printable", "row_numbers"]
 
 
 class Names(Sequence[str]):
@@ -37,11 +37,25 @@ class Names(Sequence[str]):
 
     def take(self, rows: ArrayLike) -> "Names":
         """The names of these rows, in this order."""
-        index: NDArray[np.int64] = np.arange(len(self))[np.asarray(rows)]
-        return Names(self.raw(i) for i in index.tolist())
+        return Names(self.raw(i) for i in row_numbers(rows, len(self)).tolist())
 
     def __repr__(self) -> str:
         return f"<{len(self)} names>"
+
+
+def row_numbers(rows: ArrayLike, n: int) -> NDArray[np.int64]:
+    """Indices or a mask of n rows, as numpy takes them, as indices from 0 to n - 1."""
+    index = np.asarray(rows)
+    if index.dtype == bool:
+        if index.shape != (n,):
+            raise IndexError(f"the mask has shape {index.shape}; there are {n} rows")
+        return np.flatnonzero(index)
+    if index.ndim != 1 or (index.size and index.dtype.kind not in "iu"):
+        raise IndexError(f"rows have type {index.dtype} and shape {index.shape}; give whole numbers, or a mask")
+    index = index.astype(np.int64)
+    if index.size and (index.min() < -n or index.max() >= n):
+        raise IndexError(f"rows from {index.min()} to {index.max()} are asked for; there are {n}")
+    return np.where(index < 0, index + n, index)
 
 
 def printable(path: str | bytes | os.PathLike[str]) -> str:

@@ -6,14 +6,16 @@ ever formed. faiss finds a shortlist, which is ranked again by direct difference
 """
 
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Neighbourhoods", "faiss_threads", "find_neighbourhoods", "nearest_members", "of_unit_size"]
+from cbid.threads import faiss_threads
+
+__all__ = ["Neighbourhoods", "find_neighbourhoods", "nearest_members", "of_unit_size"]
 
 Indices = NDArray[np.int32]
 
@@ -156,16 +158,3 @@ def _distinct(rows: int, pool: int, count: int, rng: np.random.Generator) -> NDA
         again = again[(ordered[:, 1:] == ordered[:, :-1]).any(axis=1)]
         drawn[again] = rng.integers(pool, size=(len(again), count))
     return drawn
-
-
-@contextmanager
-def faiss_threads(n_threads: int) -> Iterator[None]:
-    """So many threads for faiss inside, what it was before outside."""
-    import faiss
-
-    before = faiss.omp_get_max_threads()
-    faiss.omp_set_num_threads(n_threads)
-    try:
-        yield
-    finally:
-        faiss.omp_set_num_threads(before)

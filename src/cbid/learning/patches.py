@@ -3,7 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.learning.neighbourhoods import Neighbourhoods, faiss_threads, nearest_members
+from cbid.learning.neighbourhoods import Neighbourhoods, nearest_members
+from cbid.threads import faiss_threads
 from cbid.learning.rows import Rows
 from cbid.learning.sides import BagSides, PairSides
 
