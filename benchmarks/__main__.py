@@ -8,6 +8,7 @@ NAMES = [
     "learner_growth",
     "learner_accuracy",
     "defaults_study",
+    "rivals",
     "search_speed",
     "index_scale",
     "index_durability",

@@ -33,6 +33,9 @@ class Coder(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def _project(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
         """Real values (n, n_bits_) whose sign is the bit."""
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "n_bits_")  # a fit that failed has looked at X, no more
+
     def project(self, X: ArrayLike) -> NDArray[np.floating]:
         """Signed distances (n, n_bits_) before the sign is taken, in the coder's own scale."""
         return np.concatenate([self._project(part) for part in self._parts(X)])

@@ -4,9 +4,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.learning.neighbourhoods import Neighbourhoods, nearest_members
-from cbid.threads import faiss_threads
 from cbid.learning.rows import Rows
 from cbid.learning.sides import BagSides, PairSides
+from cbid.threads import faiss_threads
 
 __all__ = ["cut_into_bags", "find_patch_neighbourhoods", "rows_from_bags"]
 

@@ -1,0 +1,29 @@
+"""Every coder of the package, with settings small enough for tests."""
+
+import inspect
+
+import cbid.coders
+from cbid.coders import Coder
+
+EVERY = [
+    cls
+    for cls in (getattr(cbid.coders, name) for name in cbid.coders.__all__)
+    if isinstance(cls, type) and issubclass(cls, Coder) and not inspect.isabstract(cls)
+]
+
+# Given where a coder has a parameter of that name.
+_SMALL = {"n_anchors": 20, "n_iter": 5, "max_iter": 10}
+# Bits that two columns can give: two, but where a method has a limit below that.
+_FEWER = {"LaplacianCoHashing": 1}
+
+
+def make(cls, n_bits=None, **params):
+    """An instance with few bits and small settings."""
+    known = inspect.signature(cls).parameters
+    n_bits = n_bits or _FEWER.get(cls.__name__, 2)
+    return cls(n_bits=n_bits, **{k: v for k, v in _SMALL.items() if k in known}, **params)
+
+
+def supervised(cls):
+    """Whether it cannot do without labels."""
+    return make(cls).__sklearn_tags__().target_tags.required
