@@ -51,9 +51,14 @@ class Coder(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     def _parts(self, X: ArrayLike) -> list[NDArray[np.floating]]:
         """X, checked, in slices whose projections stay small."""
         check_is_fitted(self)
-        checked: NDArray[np.floating] = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
+        samples = self._samples(X)
         rows = max(1, _CHUNK_BYTES // (8 * self._width()))
-        return [checked[start : start + rows] for start in range(0, len(checked), rows)]
+        return [samples[start : start + rows] for start in range(0, max(len(samples), 1), rows)]
+
+    def _samples(self, X: Any) -> NDArray[np.floating]:
+        """X, checked, as the array (n, columns) that is projected."""
+        checked: NDArray[np.floating] = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
+        return checked
 
     def _width(self) -> int:
         """The widest row that a projection makes."""
