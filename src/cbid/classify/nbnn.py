@@ -152,7 +152,7 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
             if self.weighted:
                 raise ValueError("weighted=True needs a coder whose weights to use")
             return
-        if not hasattr(self.coder, "encode"):
+        if not (hasattr(self.coder, "fit") and hasattr(self.coder, "encode")):
             raise ValueError(f"coder={self.coder!r} is not accepted; give an estimator with encode, or None")
         if self.search != "exact":
             raise ValueError(f"search={self.search!r} is for descriptors; codes are searched with 'exact'")

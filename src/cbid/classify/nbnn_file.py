@@ -7,10 +7,12 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 
+import cbid.coders
 from cbid.classify.patch_rows import PatchRows, is_fitted
 from cbid.classify.patch_store import PatchStore
-from cbid.coders.base import Coder, coder_from_state
+from cbid.coders.base import Coder
 from cbid.coders.modelfile import ModelFileError
+from cbid.coders.saved import restore_from
 from cbid.coders.state import classes_from_json, classes_to_json, params_to_json
 from cbid.tensorfile import Arrays, FileKind
 
@@ -45,7 +47,7 @@ def save_nbnn(model: "NBNNClassifier", path: str | os.PathLike[str]) -> None:
         coder = rows.coder.estimator if isinstance(rows.coder, FrozenEstimator) else rows.coder
         if not isinstance(coder, Coder):
             raise ValueError(f"coder is a {type(coder).__name__}; only coders of cbid can be saved")
-        state, of_coder = coder.state()
+        state, of_coder = coder._parts_to_save()
         arrays |= {f"coder.{name}": array for name, array in of_coder.items()}
         content["coder"] = {"kind": type(coder).__name__, "state": state, "was_fitted": is_fitted(model.coder)}
     if model.descriptor is not None:
@@ -71,8 +73,9 @@ def _restore(cls: type[Model], content: dict[str, Any], arrays: Arrays, source: 
     coder, given = None, None
     if content["coder"] is not None:
         of_coder = {name[6:]: array for name, array in arrays.items() if name.startswith("coder.")}
-        coder = coder_from_state(content["coder"]["kind"], content["coder"]["state"], of_coder, source)
-        given = coder if content["coder"]["was_fitted"] else clone(coder)
+        saved = content["coder"]
+        coder = restore_from(cbid.coders, Coder, saved["kind"], saved["state"], of_coder, source)
+        given = coder if saved["was_fitted"] else clone(coder)
     model = cls(**content["params"], coder=given, descriptor=_descriptor(content["descriptor"], source))
     model._check_params()
     model.classes_ = classes_from_json(content["classes"])

@@ -12,10 +12,9 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cbid import codes
-from cbid.coders.modelfile import Arrays, read_model
-from cbid.coders.saved import Saved, restored
+from cbid.coders.saved import Saved, load_from
 
-__all__ = ["Coder", "coder_from_state", "load"]
+__all__ = ["Coder", "load"]
 
 _CHUNK_BYTES = 64 * 2**20
 
@@ -82,14 +81,9 @@ class Coder(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return short
 
 
-def coder_from_state(kind: str, state: dict[str, Any], arrays: Arrays, source: str) -> Coder:
-    """A coder of the class named ``kind`` from what its ``state`` gave; errors tell of ``source``."""
-    import cbid.coders  # the classes themselves; they import this module
-
-    coder: Coder = restored(cbid.coders, Coder, kind, state, arrays, source)
-    return coder
-
-
 def load(path: str | os.PathLike[str]) -> Coder:
     """Open a coder that ``save`` wrote, here or on another machine."""
-    return coder_from_state(*read_model(path), os.fspath(path))
+    import cbid.coders  # the classes themselves; they import this module
+
+    coder: Coder = load_from(cbid.coders, Coder, path)
+    return coder

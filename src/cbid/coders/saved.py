@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from cbid.coders.modelfile import Arrays, ModelFileError, read_model, write_model
 from cbid.coders.state import classes_from_json, classes_to_json, params_from_json, params_to_json
 
-__all__ = ["Saved", "load_from", "restored"]
+__all__ = ["Saved", "load_from", "restore_from"]
 
 
 class Saved(metaclass=ABCMeta):
@@ -31,10 +31,10 @@ class Saved(metaclass=ABCMeta):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to a safetensors file, whole or not at all."""
-        write_model(path, type(self).__name__, *self.state())
+        write_model(path, type(self).__name__, *self._parts_to_save())
 
-    def state(self) -> tuple[dict[str, Any], Arrays]:
-        """What ``save`` writes: values that JSON can hold, and arrays."""
+    def _parts_to_save(self) -> tuple[dict[str, Any], Arrays]:
+        """What ``_restore`` takes: values that JSON can hold, and arrays."""
         check_is_fitted(self)
         arrays: Arrays = {}
         state: dict[str, Any] = {"params": params_to_json(self), "fitted": {}}
@@ -71,16 +71,17 @@ class Saved(metaclass=ABCMeta):
 
 def load_from(package: ModuleType, kinds: type, path: str | os.PathLike[str]) -> Any:
     """Open what ``save`` wrote: one of the classes that the package exports and that is one of ``kinds``."""
-    return restored(package, kinds, *read_model(path), os.fspath(path))
+    return restore_from(package, kinds, *read_model(path), os.fspath(path))
 
 
-def restored(package: ModuleType, kinds: type, kind: str, state: dict[str, Any], arrays: Arrays, source: str) -> Any:
-    """An estimator of the class named ``kind`` from what its ``state`` gave; errors tell of ``source``."""
+def restore_from(
+    package: ModuleType, kinds: type, kind: str, state: dict[str, Any], arrays: Arrays, source: str
+) -> Any:
+    """The same from the name of the class and what ``_parts_to_save`` gave; errors tell of the ``source``."""
     cls = getattr(package, kind) if kind in package.__all__ else None
     if not (isinstance(cls, type) and issubclass(cls, kinds) and issubclass(cls, Saved)):
-        raise ModelFileError(
-            f"{source} holds a {kinds.__name__.lower()} of kind {kind!r}, which this cbid does not have"
-        )
+        what = kinds.__name__.lower()
+        raise ModelFileError(f"{source} holds a {what} of kind {kind!r}, which this cbid does not have")
     try:
         return cls._restore(state, arrays)
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
