@@ -12,6 +12,7 @@ NAMES = [
     "search_speed",
     "index_scale",
     "index_durability",
+    "describe_folder",
     "report",
 ]
 
