@@ -3,6 +3,7 @@
 from cbid.descriptors.base import Descriptor, LocalDescriptor
 from cbid.descriptors.block_pca import BlockPCA
 from cbid.descriptors.census import CENTRIST, spatial_pact
+from cbid.descriptors.dense_sift import DenseSIFT
 from cbid.descriptors.gist import GIST
 from cbid.descriptors.haar import HaarFeatures
 from cbid.descriptors.hog import HOG
@@ -14,6 +15,7 @@ __all__ = [
     "GIST",
     "HOG",
     "BlockPCA",
+    "DenseSIFT",
     "Descriptor",
     "HaarFeatures",
     "LocalDescriptor",
