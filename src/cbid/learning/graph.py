@@ -1,4 +1,4 @@
-"""Sums over pairs of samples as a signed graph Laplacian (METHOD section 6).
+"""Sums over pairs of samples as a signed graph Laplacian (docs/method.md, section 6).
 
 For a relaxed bit h the value of all rows is sum over pairs of c_ij (h_i - h_j)^2 = h' L h, with L the Laplacian of
 the graph whose edge weights c add up every row that holds the pair. The pattern of the graph is fixed for a fit;

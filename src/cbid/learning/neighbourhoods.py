@@ -1,4 +1,4 @@
-"""Nearest hits and nearest misses of every sample (METHOD section 2).
+"""Nearest hits and nearest misses of every sample (docs/method.md, section 2).
 
 Members are found class by class, so the largest array is (anchors, n_misses) per class and no n x n matrix is
 ever formed. faiss finds a shortlist, which is ranked again by direct differences: the formula of fast searches,

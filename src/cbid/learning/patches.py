@@ -1,4 +1,4 @@
-"""Neighbours of patches, and rows over the bags they come from (METHOD section 8)."""
+"""Neighbours of patches, and rows over the bags they come from (docs/method.md, section 8)."""
 
 import numpy as np
 from numpy.typing import NDArray

@@ -1,4 +1,4 @@
-"""Rows: what the margin compares (METHOD section 2).
+"""Rows: what the margin compares (docs/method.md, section 2).
 
 A row sets one miss side against one hit side. A side is a sample (the anchor) and a set of others; its distance under
 a bit is the mean of |h(anchor) - h(member)| over the set. Rows share sides (all rows of a sample share its hits; the

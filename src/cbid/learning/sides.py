@@ -84,7 +84,7 @@ class PairSides:
 
 
 class BagSides:
-    """Sides of bags: side b is the mean over the sides of the patches in bag b (METHOD section 8).
+    """Sides of bags: side b is the mean over the sides of the patches in bag b (docs/method.md, section 8).
 
     patches : P sides, one for each patch
     mean : (S, P) sparse; mean[b] averages over the patches of side b
