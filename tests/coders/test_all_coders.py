@@ -58,6 +58,7 @@ def test_bits_codes_and_projections_are_one_and_the_same(cls):
     assert codes.dtype == np.uint8
     np.testing.assert_array_equal(codes, np.packbits(bits > 0, axis=1))
     np.testing.assert_array_equal(np.where(coder.project(X) >= 0, 1, -1), bits)
+    assert coder.project(X).dtype == np.float32
     assert list(coder.get_feature_names_out()) == [f"{cls.__name__.lower()}{i}" for i in range(T)]
 
 

@@ -114,10 +114,11 @@ class AnchorGraphHashing(PrefixMixin, Coder):
 
     def _project(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
         near = _nearest_anchors(X, self.anchors_, self.n_nearest)
-        first = _similarities(*near, len(self.anchors_), self.sigma_) @ self.coef_.T
+        first = (_similarities(*near, len(self.anchors_), self.sigma_) @ self.coef_.T).astype(X.dtype)
         if self.n_layers == 1:
             return first
-        second = np.where(first >= 0, first - self.thresholds_[:, 0], self.thresholds_[:, 1] - first)
+        above, below = self.thresholds_.T.astype(X.dtype)
+        second = np.where(first >= 0, first - above, below - first)
         return np.stack([first, second], axis=2).reshape(len(X), -1)[:, : self.n_bits_]
 
     def _first_bits(self, n_bits: int) -> dict[str, Any]:

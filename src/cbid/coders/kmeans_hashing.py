@@ -17,6 +17,7 @@ from cbid.learning.axes import check_enough_axes, parts, principal_axes
 __all__ = ["KMeansHashing"]
 
 Array = NDArray[np.float64]
+_MOST_AXES = 1024  # unless there are more bits; what lies along further axes is left out
 
 
 class KMeansHashing(Coder):
@@ -67,7 +68,7 @@ class KMeansHashing(Coder):
         check_real("lam", self.lam, 0)
         check_integer("n_iter", self.n_iter, 0)
         samples: Any = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
-        mean, axes = principal_axes(samples, samples.shape[1])
+        mean, axes = principal_axes(samples, max(self.n_bits, _MOST_AXES))
         check_enough_axes(self.n_bits, len(axes.vectors), samples)
         shares = _shares(self.n_bits, self.bits_per_subspace)
         subspace = deal_axes(axes.lengths**2, shares)

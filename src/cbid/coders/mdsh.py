@@ -36,8 +36,9 @@ class MultidimensionalSpectralHashing(PrefixMixin, Coder):
 
         product over axes of (1 + sum over the axis' bits of w_s h_s h'_s) - 1,
 
-    which ``affinity`` computes from codes. Axes are principal axes, cut at the 2.5th and 97.5th percentile;
-    eigenfunctions are found on a grid of 50 bins. Every prefix is the code of the first eigenfunctions.
+    which ``affinity`` computes from codes. Axes are principal axes, cut at the 2.5th and 97.5th percentile; as many
+    of them as there are bits; eigenfunctions are found on a grid of 50 bins. Every prefix is the code of the first
+    eigenfunctions.
 
     Parameters
     ----------
@@ -120,7 +121,7 @@ class MultidimensionalSpectralHashing(PrefixMixin, Coder):
         """
         check_is_fitted(self)
         left, right = (codes.unpack(codes.check_codes(c, self.n_bits_), self.n_bits_) for c in (a, b))
-        if self.factors_.shape[1] > 1 or self.outer:
+        if self.outer:
             return (left * self.weights_) @ right.T.astype(np.float64)
         axis = self.axis_[self.factors_[:, 0]]
         product = np.ones((len(left), len(right)))
