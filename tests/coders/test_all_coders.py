@@ -101,6 +101,17 @@ def test_every_seed_is_accepted(cls):
 
 
 @every_coder
+def test_settings_changed_after_the_fit_wait_for_the_next(cls):
+    """A fitted coder is what was learned: other settings change nothing until it learns again."""
+    X, y = digits()
+    coder = make(cls, n_bits=T).fit(X, y)
+    before = coder.encode(X)
+    others = {"n_bits": 3, "n_layers": 1, "n_nearest": 2, "bits_per_subspace": 2, "outer": True, "p": 1}
+    coder.set_params(**{name: value for name, value in others.items() if name in coder.get_params()})
+    np.testing.assert_array_equal(coder.encode(X), before)
+
+
+@every_coder
 def test_codes_do_not_depend_on_the_batch(cls, monkeypatch):
     X, _ = digits()
     whole = fitted(cls).transform(X)
