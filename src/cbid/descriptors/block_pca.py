@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.decomposition import PCA
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from cbid.coders.checks import check_integer
+from cbid.checks import check_integer
 
 __all__ = ["BlockPCA"]
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
-from cbid.coders.checks import check_choice, check_integer
+from cbid.checks import check_choice, check_integer
 from cbid.data.images import as_gray, to_uint8
 from cbid.descriptors.base import Descriptor
 from cbid.descriptors.block_pca import BlockPCA

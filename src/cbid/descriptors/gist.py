@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
-from cbid.coders.checks import check_choice, check_integer, check_real
+from cbid.checks import check_choice, check_integer, check_real
 from cbid.data.images import to_float
 from cbid.descriptors.base import Descriptor
 from cbid.descriptors.sizes import crop_to_fill, resize

@@ -14,7 +14,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.coders.checks import check_choice, check_integer
+from cbid.checks import check_choice, check_integer
 
 __all__ = [
     "VOTING",

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from cbid.coders.checks import check_choice, check_integer
+from cbid.checks import check_choice, check_integer
 from cbid.data.images import as_gray, to_float
 from cbid.descriptors.base import Descriptor
 from cbid.descriptors.pixels import normalise

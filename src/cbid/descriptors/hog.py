@@ -17,7 +17,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.coders.checks import check_choice, check_integer
+from cbid.checks import check_choice, check_integer
 from cbid.data.images import check_image, to_float
 from cbid.descriptors.base import Descriptor
 from cbid.descriptors.gradients import VOTING, check_orientations, gradients, grid_of_cells, orientation_histograms

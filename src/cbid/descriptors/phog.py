@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.coders.checks import check_choice, check_integer
+from cbid.checks import check_choice, check_integer
 from cbid.data.images import as_gray, check_image, to_float, to_uint8
 from cbid.descriptors.base import Descriptor
 from cbid.descriptors.gradients import (

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.coders.checks import check_choice
+from cbid.checks import check_choice
 from cbid.data.images import as_gray, as_rgb, to_float
 from cbid.descriptors.base import Descriptor
 from cbid.descriptors.sizes import Size, check_size, resize

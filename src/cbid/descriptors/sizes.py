@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.coders.checks import check_integer
+from cbid.checks import check_integer
 
 __all__ = ["check_least", "check_size", "crop_to_fill", "resize"]
 
