@@ -11,6 +11,7 @@ NAMES = [
     "search_speed",
     "index_scale",
     "index_durability",
+    "describe_folder",
     "report",
 ]
 

@@ -1,5 +1,6 @@
 """Model files: whole round trips, and every way to harm them."""
 
+import dataclasses
 import json
 import struct
 
@@ -173,7 +174,7 @@ def test_an_unknown_kind_or_a_newer_version_is_named(path, monkeypatch, coder):
     modelfile.write_model(path, "CBID", {"params": {"no_such": 1}, "fitted": {}}, {})
     with pytest.raises(ModelFileError, match="no complete CBID"):
         load(path)
-    monkeypatch.setattr(modelfile, "VERSION", 2)
+    monkeypatch.setattr(modelfile, "MODEL", dataclasses.replace(modelfile.MODEL, version=2))
     coder.save(path)
     monkeypatch.undo()
     with pytest.raises(ModelFileError, match="version '2'"):

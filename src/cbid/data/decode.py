@@ -1,22 +1,28 @@
 """One image from a file or from bytes: decoded, turned upright, as uint8 gray or RGB."""
 
 import io
+import math
 import os
 import stat
-from contextlib import closing
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from cbid.checks import check_choice, check_integer
+from cbid.data.names import printable
 
 if TYPE_CHECKING:
     from PIL.Image import Image
     from PIL.ImageFile import ImageFile
 
-__all__ = ["FORMATS", "MAX_PIXELS", "ImageError", "printable", "read_image"]
+__all__ = ["FORMATS", "MAX_PIXELS", "ImageError", "decode_image", "read_bytes", "read_image", "reason_of"]
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 MAX_PIXELS = 50_000_000
+_BYTES_A_PIXEL = 8
+_METADATA = 16 * 2**20  # bytes that a file may have besides
+_MAX_SCANS = 200  # a progressive JPEG has about ten; one more pass over all pixels takes as little as 70 bytes
 
 
 class ImageError(ValueError):
@@ -33,7 +39,8 @@ def read_image(
     """The image as (h, w) gray or (h, w, 3) RGB, uint8, upright.
 
     source: a path, or the bytes of a file. The format is told by the first bytes, never by the name.
-    max_pixels: more are refused from the header, before anything is decoded. Decoding takes about 10 bytes a pixel.
+    max_pixels: more are refused from the header, before anything is decoded; and so is a file of more than 8 bytes
+        for each pixel that is allowed. Decoding takes about 10 bytes a pixel, and the file.
     longest: a hint that the image will be shrunk to this longest side. A JPEG is then decoded at 1/2, 1/4 or 1/8 of
         its size where both sides stay at least as large as in the shrunk image: faster, and other pixels than those
         of the whole image shrunk later. Other formats are read whole.
@@ -49,47 +56,67 @@ def read_image(
       ranges have no agreed white and are stretched from their smallest to their largest value.
     - Several frames or pages: the first.
 
-    Raises ``ImageError`` for whatever is no whole image: also for a truncated one. No global state is changed, so any
+    Raises ``ImageError`` for whatever is no whole image, truncated ones included. No global state is changed, so any
     number of threads may read at once.
 
     >>> read_image(b"P5 2 1 255 \\x00\\xff")
     array([[  0, 255]], dtype=uint8)
     """
-    name = "the image" if isinstance(source, bytes) else printable(source)
     try:
-        with closing(io.BytesIO(source) if isinstance(source, bytes) else _regular_file(source)) as file:
-            image = _open(file, formats)
-            if image.width * image.height > max_pixels:
-                size = f"{image.width} x {image.height} pixels"
-                raise ImageError(f"it has {size}; at most {max_pixels} are read")
-            if longest is not None:
-                shrink = min(1.0, longest / max(image.size))
-                image.draft(None, (int(np.ceil(image.width * shrink)), int(np.ceil(image.height * shrink))))
-            image.load()
-            return _upright(_values(image), image)
-    except ImportError:
+        data = source if isinstance(source, bytes) else read_bytes(source, max_pixels=max_pixels)
+        return decode_image(data, max_pixels=max_pixels, longest=longest, formats=formats)
+    except (ImageError, OSError) as error:
+        name = "the image" if isinstance(source, bytes) else printable(source)
+        raise ImageError(f"{name} cannot be read: {reason_of(error)}") from error
+
+
+def decode_image(
+    data: bytes,
+    *,
+    max_pixels: int = MAX_PIXELS,
+    longest: int | None = None,
+    formats: tuple[str, ...] = FORMATS,
+) -> NDArray[np.uint8]:
+    """``read_image`` of bytes that have no name: its errors tell the reason alone."""
+    check_integer("max_pixels", max_pixels, 1)
+    for format in formats:
+        check_choice("formats", format, FORMATS)
+    try:
+        image = _open(data, formats)
+        if image.width * image.height > max_pixels:
+            raise ImageError(f"it has {image.width} x {image.height} pixels; at most {max_pixels} are read")
+        if longest is not None:
+            shrink = min(1.0, longest / max(image.size))
+            image.draft(None, (math.ceil(image.width * shrink), math.ceil(image.height * shrink)))
+        image.load()
+        return _upright(_values(image), image)
+    except (ImageError, ImportError):
         raise
     except Exception as error:  # Pillow raises nearly every kind, depending on where in the file the damage is
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise ImageError(f"{name} cannot be read: {reason or type(error).__name__}") from error
+        raise ImageError(reason_of(error)) from error
 
 
-def printable(path: str | os.PathLike[str]) -> str:
-    """A path as it can be shown on one line: what does not print, undecodable bytes included, is escaped."""
-    text = os.fspath(path)
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+def reason_of(error: BaseException) -> str:
+    """Why, in one line, without the name of the file."""
+    reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
+    return " ".join(reason.split())
 
 
-def _regular_file(path: str | os.PathLike[str]) -> IO[bytes]:
-    if not stat.S_ISREG(os.stat(path).st_mode):
+def read_bytes(path: str | os.PathLike[str], *, max_pixels: int = MAX_PIXELS) -> bytes:
+    """A regular file, whole, if it is no larger than an image of so many pixels can sensibly be."""
+    info = os.stat(path)
+    if not stat.S_ISREG(info.st_mode):
         raise ImageError("it is no regular file")  # to open a pipe would wait for its writer
-    return open(path, "rb")
+    if info.st_size > _BYTES_A_PIXEL * max_pixels + _METADATA:
+        raise ImageError(f"it has {info.st_size} bytes; at most {max_pixels} pixels of {_BYTES_A_PIXEL} are read")
+    with open(path, "rb") as file:
+        return file.read()
 
 
-def _open(file: IO[bytes], formats: tuple[str, ...]) -> "ImageFile":
+def _open(data: bytes, formats: tuple[str, ...]) -> "ImageFile":
     """The image with its header read.
 
-    Pillow's own ``open`` warns of, or refuses, large images by a global limit; its format classes do not.
+    Pillow's own ``open`` warns of large images, or refuses them, by a global limit; its format classes do not.
     """
     try:
         from PIL.BmpImagePlugin import BmpImageFile
@@ -102,23 +129,24 @@ def _open(file: IO[bytes], formats: tuple[str, ...]) -> "ImageFile":
     except ImportError as error:
         raise ImportError("reading images needs the extra 'images': pip install 'cbid[images]'") from error
 
-    head = file.read(16)
-    file.seek(0)
-    if not head:
+    if not data:
         raise ImageError("it is empty")
-    opened: dict[str, tuple[bool, type[ImageFile]]] = {
-        "JPEG": (head.startswith(b"\xff\xd8\xff"), JpegImageFile),
-        "PNG": (head.startswith(b"\x89PNG\r\n\x1a\n"), PngImageFile),
-        "WEBP": (head.startswith(b"RIFF") and head[8:12] == b"WEBP", WebPImageFile),
-        "GIF": (head.startswith((b"GIF87a", b"GIF89a")), GifImageFile),
-        "BMP": (head.startswith(b"BM"), BmpImageFile),
-        "TIFF": (head.startswith((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")), TiffImageFile),
-        "PPM": (head.startswith((b"P1", b"P2", b"P3", b"P4", b"P5", b"P6")), PpmImageFile),
+    kinds: dict[str, tuple[bool, type[ImageFile]]] = {
+        "JPEG": (data.startswith(b"\xff\xd8\xff"), JpegImageFile),
+        "PNG": (data.startswith(b"\x89PNG\r\n\x1a\n"), PngImageFile),
+        "WEBP": (data.startswith(b"RIFF") and data[8:12] == b"WEBP", WebPImageFile),
+        "GIF": (data.startswith((b"GIF87a", b"GIF89a")), GifImageFile),
+        "BMP": (data.startswith(b"BM"), BmpImageFile),
+        "TIFF": (data.startswith((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")), TiffImageFile),
+        "PPM": (data.startswith((b"P1", b"P2", b"P3", b"P4", b"P5", b"P6")), PpmImageFile),
     }
     for format in formats:
-        fits, image_file = opened[format]
+        fits, image_file = kinds[format]
         if fits:
-            return image_file(file)
+            image = image_file(io.BytesIO(data))
+            if "progressive" in image.info and data.count(b"\xff\xda") > _MAX_SCANS:
+                raise ImageError(f"it is a progressive JPEG of more than {_MAX_SCANS} scans")
+            return image
     raise ImageError(f"it is none of {', '.join(formats)}")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cbid.coders.checks import check_integer
+from cbid.checks import check_integer
 from cbid.data.decode import FORMATS, MAX_PIXELS, ImageError, read_image
 
 __all__ = [

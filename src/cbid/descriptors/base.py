@@ -2,25 +2,22 @@
 
 import hashlib
 import json
-import os
 from abc import ABCMeta, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from joblib import Parallel, delayed, effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 
 from cbid.bags import Bags
-from cbid.data.images import ImageError, read_image
-from cbid.progress import image_progress
+from cbid.data.describing import describe
+from cbid.data.image_sets import as_image_set
 
 __all__ = ["Descriptor", "LocalDescriptor"]
 
 Image = NDArray[Any]
-_CHUNK = 64  # images handed to a worker at a time
 
 
 class _Describer(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
@@ -49,27 +46,12 @@ class _Describer(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
 
     def fingerprint(self) -> str:
         """A digest of ``settings``: equal only for equal values."""
-        return hashlib.blake2b(json.dumps(self.settings(), sort_keys=True).encode(), digest_size=16).hexdigest()
+        text = json.dumps(self.settings(), sort_keys=True, default=np.generic.item)  # numpy's numbers as Python's
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
-    def _describe_all(self, X: Iterable[Any]) -> list[Any]:
-        self._check_params()
-        images = X if isinstance(X, (Sequence, np.ndarray)) else list(X)
-        if isinstance(images, (str, os.PathLike)):
-            raise ValueError(f"X={images!r} is one path; give a sequence of images or paths")
-        chunks = [images[start : start + _CHUNK] for start in range(0, len(images), _CHUNK)]
-        if not chunks:
-            raise ValueError("X holds no images; give at least one")
-        n_jobs = min(effective_n_jobs(getattr(self, "n_jobs", None)), len(chunks))
-        prefer = "threads" if self._threads else "processes"
-        parts = Parallel(n_jobs=n_jobs, prefer=prefer, return_as="generator")(
-            delayed(_describe_chunk)(self, chunk, start * _CHUNK) for start, chunk in enumerate(chunks)
-        )
-        results = []
-        with image_progress(len(images), type(self).__name__, shown=bool(getattr(self, "verbose", 0))) as progress:
-            for part in parts:
-                results.extend(part)
-                progress(len(part))
-        return results
+    def _describe_all(self, X: Iterable[Any]) -> Any:
+        n_jobs, verbose = getattr(self, "n_jobs", None), getattr(self, "verbose", 0)
+        return describe(as_image_set(X), self, n_jobs=n_jobs, verbose=verbose).values
 
     @abstractmethod
     def describe(self, image: Image) -> Any:
@@ -90,11 +72,8 @@ class Descriptor(_Describer):
 
     def transform(self, X: Iterable[Any]) -> NDArray[np.float32]:
         """Values (n, d) float32 of images given as arrays or paths, in their order."""
-        rows = self._describe_all(X)
-        widths = {len(row) for row in rows}
-        if len(widths) > 1:
-            raise ValueError(f"images of different sizes gave {sorted(widths)} values; set a size to bring them to")
-        return np.stack(rows)
+        values: NDArray[np.float32] = self._describe_all(X)
+        return values
 
     @abstractmethod
     def describe(self, image: Image) -> NDArray[np.float32]:
@@ -106,24 +85,9 @@ class LocalDescriptor(_Describer):
 
     def transform(self, X: Iterable[Any]) -> Bags:
         """The bags of images given as arrays or paths, in their order."""
-        found = self._describe_all(X)
-        values, frames, shapes = (list(part) for part in zip(*found))
-        return Bags.from_list(values, frames, shapes)
+        bags: Bags = self._describe_all(X)
+        return bags
 
     @abstractmethod
     def describe(self, image: Image) -> tuple[NDArray[np.float32], NDArray[np.float32], tuple[int, int]]:
         """Values (m, d), frames (m, 3) as x, y, side, and the height and width of the image as described."""
-
-
-def _describe_chunk(descriptor: _Describer, chunk: Sequence[Any], start: int) -> list[Any]:
-    results = []
-    for i, item in enumerate(chunk, start):
-        image = read_image(item) if isinstance(item, (str, os.PathLike)) else np.asarray(item)
-        try:
-            results.append(descriptor.describe(image))
-        except ImageError:
-            raise
-        except ValueError as error:
-            name = os.fspath(item) if isinstance(item, (str, os.PathLike)) else f"image {i}"
-            raise ImageError(f"{name}: {error}") from error
-    return results

@@ -1,0 +1,6 @@
+"""``python -m cbid``."""
+
+from cbid.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,195 @@
+"""A whole source of images through one descriptor: chunk by chunk, in parallel, with what failed told by name."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import NDArray
+
+from cbid.bags import Bags
+from cbid.checks import check_choice
+from cbid.data.cache import DescriptorCache, Shelf
+from cbid.data.decode import ImageError, reason_of
+from cbid.data.gather import Value, gather, width_of
+from cbid.data.image_sets import ImageSet, Problems, as_image_set, content_digest
+from cbid.data.names import Names, printable
+from cbid.data.parallel import ordered_map
+from cbid.progress import image_progress
+
+__all__ = ["Described", "describe"]
+
+_UNIT = 8  # images that a worker gets at a time, at most
+
+
+class _Describes(Protocol):
+    """What is asked of a descriptor (``cbid.descriptors.base``)."""
+
+    _threads: bool
+
+    def _check_params(self) -> None: ...
+
+    def describe(self, image: NDArray[Any]) -> Value: ...
+
+    def fingerprint(self) -> str: ...
+
+    def settings(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class Described:
+    """The values of the images that could be described.
+
+    values: (n, d) float32, in memory or mapped; ``Bags`` of n images for a local descriptor.
+    rows: (n,) the places of these images in the source.
+    names, labels, classes: theirs, as in ``ImageSet``.
+    failures: (name, reason) of each image that was left out, in the source's order.
+    """
+
+    values: NDArray[np.float32] | Bags
+    rows: NDArray[np.int64]
+    names: Names
+    labels: NDArray[np.int64] | None
+    classes: NDArray[Any] | None
+    failures: Problems = field(default_factory=list)
+
+
+def describe(
+    source: Any,
+    descriptor: _Describes,
+    *,
+    on_error: str = "raise",
+    n_jobs: int | None = None,
+    cache: "str | os.PathLike[str] | DescriptorCache | None" = None,
+    out: str | os.PathLike[str] | None = None,
+    verbose: int = 0,
+) -> Described:
+    """Values of every image of a source.
+
+    source: an ``ImageSet``, a path for ``open_source``, or a sequence of arrays and paths.
+    on_error: "raise" at the first image that cannot be read or described, or "skip" it and tell in ``failures``.
+    n_jobs: threads or processes, whichever serves the descriptor; None is one, -1 is one for each core.
+    cache: a folder, or ``DescriptorCache``. What is in there is not computed again, and what is computed is stored
+        chunk by chunk, so that a run that was killed goes on where its last chunk ended.
+    out: for values larger than memory. A vector descriptor writes this ``.npy`` file, a local one these ``.npy``
+        files in this folder; ``values`` is mapped from there.
+
+    Memory: the values themselves (twice while bags are joined; none with ``out``); for each worker, the image that it
+    decodes and the values of 16 images that are not taken yet; with a cache, four chunks (one filled, one being
+    written, one that was read), each of at most 256 images and 16 MB, or one image if that is larger. Besides that it
+    grows with the number of images only by their names and 24 bytes for each image stored in the cache.
+    """
+    check_choice("on_error", on_error, ("raise", "skip"))
+    descriptor._check_params()
+    images = _opened(source, on_error)
+    if not len(images):
+        raise ValueError("the source holds no images; give at least one")
+    shelf = None
+    if cache is not None:
+        shelf = (cache if isinstance(cache, DescriptorCache) else DescriptorCache(cache)).shelf(descriptor)
+    failures: Problems = []
+    rows: list[int] = []
+
+    def kept() -> Iterator[Value]:
+        width: int | None = None
+        with image_progress(len(images), type(descriptor).__name__, shown=bool(verbose)) as progress:
+            for i, (value, error) in enumerate(_outcomes(images, descriptor, shelf, n_jobs)):
+                progress(1)
+                if value is not None:
+                    width = width_of(value) if width is None else width
+                    if width_of(value) == width:
+                        rows.append(i)
+                        yield value
+                        continue
+                    error = ImageError(
+                        f"it gave {width_of(value)} values where the first image gave {width}; "
+                        "set a size to bring all images to"
+                    )
+                assert error is not None
+                name, reason = images.names[i], reason_of(error)
+                if on_error == "raise":
+                    raise ImageError(f"{printable(name)}: {reason}") from error
+                failures.append((name, reason))
+
+    try:
+        values = gather(kept(), len(images), out)
+    finally:
+        if shelf is not None:
+            shelf.commit()
+    if values is None:
+        name, reason = failures[0]
+        raise ImageError(f"none of {len(images)} images could be described; {printable(name)}: {reason}")
+    taken = images if len(rows) == len(images) else images.take(rows)
+    everything = [*images.problems, *failures]
+    return Described(values, np.array(rows, np.int64), taken.names, taken.labels, taken.classes, everything)
+
+
+def _opened(source: Any, on_error: str) -> ImageSet:
+    if isinstance(source, (str, os.PathLike)):
+        from cbid.data.sources import open_source
+
+        source = open_source(source, on_error=on_error)
+        if not isinstance(source, ImageSet):
+            raise ValueError(f"{source!r} holds vectors, which need no descriptor; give images")
+    return as_image_set(source)
+
+
+Outcome = tuple[Value | None, ImageError | None]  # one of them
+
+
+def _outcomes(images: ImageSet, descriptor: _Describes, shelf: Shelf | None, n_jobs: int | None) -> Iterator[Outcome]:
+    """What came of each image, in order."""
+    n_workers = min(effective_n_jobs(n_jobs), len(images))
+
+    def tasks() -> Iterator[tuple[list[Value | None], tuple[Any, ...] | None]]:
+        start = 0
+        while start < len(images):
+            # Smaller towards the end, so that all workers end at about the same time.
+            size = min(_UNIT, max(1, (len(images) - start) // (4 * n_workers)))
+            rows = range(start, start + size)
+            found = [None if shelf is None else _stored(shelf, images, i) for i in rows]
+            missing = [i for i, value in zip(rows, found) if value is None]
+            yield found, (descriptor, images.take(missing), shelf is not None) if missing else None
+            start += size
+
+    for found, described in ordered_map(_describe_unit, tasks(), n_workers, threads=descriptor._threads):
+        fresh = iter(described or ())
+        for stored in found:
+            if stored is not None:
+                yield stored, None
+                continue
+            digest, value, error = next(fresh)
+            if shelf is not None and value is not None:
+                shelf.put(digest, value)
+            yield value, error
+
+
+def _stored(shelf: Shelf, images: ImageSet, i: int) -> Value | None:
+    try:
+        return shelf.get(images.digest(i))
+    except (ImageError, OSError):
+        return None  # whoever describes it meets the same error, and tells it
+
+
+def _describe_unit(
+    descriptor: _Describes, images: ImageSet, with_digest: bool
+) -> list[tuple[bytes, Value | None, ImageError | None]]:
+    """Digest (of what was described, not of what the file was before), values, and error of each image."""
+    outcomes: list[tuple[bytes, Value | None, ImageError | None]] = []
+    for i in range(len(images)):
+        try:
+            item = images.load(i)
+            value = descriptor.describe(images.decode(item))
+            outcomes.append((content_digest(item) if with_digest else b"", value, None))
+        except ImportError:
+            raise
+        except Exception as error:  # whatever it is, it came of this image, which is told with its name
+            told = (
+                reason_of(error) if isinstance(error, (ValueError, OSError)) else f"{type(error).__name__}: {error}"
+            )
+            failure = ImageError(told)
+            failure.__cause__ = error
+            outcomes.append((b"", None, failure))
+    return outcomes

@@ -1,0 +1,96 @@
+"""A list file: one image in a line, with its label."""
+
+import csv
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from cbid.checks import check_choice
+from cbid.data.decode import MAX_PIXELS, ImageError
+from cbid.data.folders import SUFFIXES, report_problems
+from cbid.data.image_sets import ImageFiles, Problems
+from cbid.data.labels import coded
+from cbid.data.names import printable
+
+__all__ = ["ImageList"]
+
+_HEADS = frozenset({"path", "file", "filename", "file_name", "image", "name"})
+
+
+class ImageList(ImageFiles):
+    """The images that a text file lists, in its order.
+
+    Each line is a path, or a path and a label; relative paths start at the folder of the list. The first line decides
+    what separates them: a tab; else a comma, with quotes as CSV has them; else the last blank (unless what follows it
+    ends as an image file does, so that a path alone may have blanks). A first line such as "path,label" is a header.
+    Empty lines are left out; an empty label is no label.
+
+    Files that are missing are told by name: ``on_error="raise"`` raises an ``ImageError``, "skip" lists them in
+    ``problems``.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, on_error: str = "raise", max_pixels: int = MAX_PIXELS
+    ) -> None:
+        check_choice("on_error", on_error, ("raise", "skip"))
+        root = Path(path).parent
+        problems: Problems = []
+        names: list[str] = []
+        given: list[str] = []
+        labelled: bool | None = None
+        for number, fields in _rows(Path(path)):
+            if labelled is None:
+                labelled = len(fields) == 2
+            if len(fields) != 1 + labelled or not fields[0]:
+                expected = "a path and a label" if labelled else "a path alone"
+                raise ImageError(f"{printable(path)}, line {number}: {expected} is expected, as in the lines before")
+            reason = _missing(os.path.join(root, fields[0]))
+            if reason is not None:
+                problems.append((fields[0], reason))
+                continue
+            names.append(fields[0])
+            given.append(fields[-1])
+        if not names and not problems:
+            raise ImageError(f"{printable(path)} lists no images; give a path, or a path and a label, in each line")
+        report_problems(path, problems, on_error)
+        if not names:
+            raise ImageError(f"{printable(path)}: none of the {len(problems)} images that it lists is there")
+        labels, classes = coded([label or None for label in given]) if labelled else (None, None)
+        super().__init__(root, names, labels, classes, max_pixels=max_pixels)
+        self.problems = problems
+
+
+def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """(line number, fields) without the header and empty lines. Bytes that are no UTF-8 stay what they are."""
+    with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+        first = file.readline()
+        file.seek(0)
+        rows: Iterator[list[str]]
+        if "\t" in first:
+            rows = (line.rstrip("\r\n").split("\t") for line in file)
+        elif "," in first:
+            rows = csv.reader(file)
+        else:
+            rows = (_split_at_blank(line) for line in file)
+        try:
+            for number, fields in enumerate(rows, 1):
+                fields = [field.strip() for field in fields]
+                if any(fields) and not (number == 1 and fields[0].lower() in _HEADS):
+                    yield number, fields
+        except csv.Error as error:
+            raise ImageError(f"{printable(path)} is no list of paths and labels: {error}") from error
+
+
+def _split_at_blank(line: str) -> list[str]:
+    path, _, label = line.strip().rpartition(" ")
+    if not path or os.fsencode(os.path.splitext(label)[1].lower()) in SUFFIXES:
+        return [line.strip()]
+    return [path, label]
+
+
+def _missing(path: str) -> str | None:
+    try:
+        return None if stat.S_ISREG(os.stat(path).st_mode) else "no regular file"
+    except (OSError, ValueError):  # the latter for a name that no file can have
+        return "a broken link" if os.path.islink(path) else "no such file"

@@ -1,0 +1,97 @@
+"""One door for all data: a path in, images or vectors out."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cbid.data.arrays import ArrayFileError, read_npy, read_npz
+from cbid.data.decode import MAX_PIXELS
+from cbid.data.folders import SUFFIXES, ImageFolder
+from cbid.data.idx import is_idx, labels_beside, read_idx
+from cbid.data.image_sets import ImageFiles, ImageItems, ImageSet
+from cbid.data.labels import coded
+from cbid.data.lists import ImageList
+from cbid.data.names import printable
+from cbid.data.tables import ParquetTable, VectorTable
+
+__all__ = ["ACCEPTED", "open_source"]
+
+ACCEPTED = """a folder of class folders, or of images; a list file (.csv, .tsv, .txt: path, label); an image;
+.npy or .npz with images (n, h, w) or (n, h, w, 3), or vectors (n, d); parquet with a column of vectors; an
+IDX file"""
+
+_DATA = ("images", "X", "x", "vectors", "features", "embeddings", "data", "arr_0")
+_LABELS = ("labels", "y", "label", "targets", "arr_1")
+_IDS = ("ids", "paths", "names")
+
+
+def open_source(
+    path: str | os.PathLike[str], *, on_error: str = "raise", max_pixels: int = MAX_PIXELS, **columns: str | None
+) -> ImageSet | VectorTable:
+    """Images (an ``ImageSet``) or vectors (a ``VectorTable``) from a path, by what is found there.
+
+    - A folder: ``ImageFolder``.
+    - A list file, ``.csv``, ``.tsv``, ``.txt`` or ``.lst``: ``ImageList``. An image file: a set of one.
+    - ``.npy``, or ``.npz`` with one array called images, X, vectors, features, embeddings or data, and labels or y,
+      ids, paths or names beside it. Two dimensions are vectors, more are images.
+    - ``.parquet``: ``ParquetTable``; ``vectors``, ``ids`` and ``labels`` name its columns.
+    - An IDX file, plain or gzipped, with the labels from the file that is named accordingly beside it.
+
+    Nothing is read before it is needed, but for names and labels. ``on_error`` is that of ``ImageFolder``.
+    """
+    where = Path(path)
+    if not where.exists():
+        raise FileNotFoundError(f"{printable(path)} is not there")
+    suffix = where.suffix.lower()
+    if suffix in (".parquet", ".pq"):
+        return ParquetTable(where, **columns)
+    if columns:
+        raise ValueError(f"{', '.join(columns)} name columns of a parquet file; {printable(path)} is none")
+    if where.is_dir():
+        return ImageFolder(where, on_error=on_error, max_pixels=max_pixels)
+    if suffix in (".csv", ".tsv", ".txt", ".lst"):
+        return ImageList(where, on_error=on_error, max_pixels=max_pixels)
+    if os.fsencode(suffix) in SUFFIXES:
+        return ImageFiles(where.parent, [where.name], max_pixels=max_pixels)
+    if suffix == ".npy":
+        return _from_array(where, read_npy(where))
+    if suffix == ".npz":
+        return _from_arrays(where, read_npz(where))
+    if is_idx(where):
+        beside = labels_beside(where)
+        return _from_array(where, read_idx(where), None if beside is None else read_idx(beside))
+    raise ValueError(f"{printable(path)} is nothing that is read here; give {' '.join(ACCEPTED.split())}")
+
+
+def _from_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> ImageSet | VectorTable:
+    data = [name for name in _DATA if name in arrays]
+    if not data and len(arrays) == 1:
+        data = list(arrays)
+    if len(data) != 1:
+        raise ArrayFileError(
+            f"{printable(path)} holds {', '.join(arrays) or 'no arrays'}; one must be called {', '.join(_DATA[:-1])}"
+        )
+    labels, ids = (next((arrays[n] for n in names if n in arrays), None) for names in (_LABELS, _IDS))
+    return _from_array(path, arrays[data[0]], labels, ids)
+
+
+def _from_array(
+    path: Path, array: NDArray[Any], labels: NDArray[Any] | None = None, ids: NDArray[Any] | None = None
+) -> ImageSet | VectorTable:
+    for name, column in (("labels", labels), ("ids", ids)):
+        if column is not None and column.shape != array.shape[:1]:
+            raise ArrayFileError(f"{printable(path)}: {name} of shape {column.shape} for an array of {array.shape}")
+    codes, classes = (None, None) if labels is None else coded(labels)
+    if array.ndim == 2:
+        return VectorTable(array, ids, codes, classes)
+    if array.ndim not in (3, 4) or (array.ndim == 4 and array.shape[3] != 3) or not len(array):
+        raise ArrayFileError(
+            f"{printable(path)} holds an array of shape {array.shape}; give vectors (n, d), or images (n, h, w) or "
+            "(n, h, w, 3)"
+        )
+    if array.dtype not in (np.uint8, np.float32, np.float64):
+        raise ArrayFileError(f"{printable(path)} holds images of type {array.dtype}; give uint8, or floats in 0..1")
+    return ImageItems(array, None if ids is None else [str(v) for v in ids], codes, classes)

@@ -1,0 +1,192 @@
+"""Vectors with their ids and labels: in an array, or in the columns of a parquet file."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cbid.data.labels import coded
+
+__all__ = ["ParquetTable", "TableError", "VectorTable"]
+
+_IDS = ("id", "ids", "key", "name", "path", "file", "filename")
+_LABELS = ("label", "labels", "class", "target", "y", "category")
+
+
+class TableError(ValueError):
+    """The table has no vectors that can be read; the message names column and row."""
+
+
+class VectorTable:
+    """Vectors (n, d), already in memory or mapped.
+
+    ids: (n,) array or None. labels: (n,) int64, each the place of its class in ``classes``, -1 where none is given;
+    or None. classes: (c,) sorted array of the labels as they were given, or None.
+    """
+
+    def __init__(
+        self,
+        vectors: NDArray[Any],
+        ids: NDArray[Any] | None = None,
+        labels: NDArray[np.int64] | None = None,
+        classes: NDArray[Any] | None = None,
+    ) -> None:
+        if vectors.ndim != 2 or vectors.dtype.kind not in "fiub":
+            raise TableError(f"vectors has shape {vectors.shape} and type {vectors.dtype}; give numbers, (n, d)")
+        for name, column in (("ids", ids), ("labels", labels)):
+            if column is not None and column.shape != (len(vectors),):
+                raise TableError(f"{name} has shape {column.shape}; there are {len(vectors)} vectors")
+        self._vectors, self.ids, self.labels, self.classes = vectors, ids, labels, classes
+
+    @property
+    def vectors(self) -> NDArray[Any]:
+        """All vectors, (n, d)."""
+        return self._vectors
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self._vectors.shape
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def batches(self, rows: int = 8192) -> Iterator[NDArray[Any]]:
+        """The vectors in order, at most ``rows`` at a time."""
+        for start in range(0, len(self), rows):
+            yield self._vectors[start : start + rows]
+
+    def __repr__(self) -> str:
+        classes = "" if self.classes is None else f", {len(self.classes)} classes"
+        return f"<{type(self).__name__}: {self.shape[0]} vectors of {self.shape[1]} values{classes}>"
+
+
+class ParquetTable(VectorTable):
+    """Vectors in a list column of a parquet file, with a column of ids and one of labels.
+
+    Columns that are not named are looked for: the only column of lists of numbers, and columns with names such as id
+    and label. Lists may be of fixed or of variable size, but all must be equally long. Vectors are read when asked
+    for: ``batches`` holds one row group at a time, ``vectors`` reads all. They are float64 if the file has that,
+    float32 otherwise.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        vectors: str | None = None,
+        ids: str | None = None,
+        labels: str | None = None,
+    ) -> None:
+        self._path = os.fspath(path)
+        file = self._open()
+        schema = file.schema_arrow
+        for argument, name in (("vectors", vectors), ("ids", ids), ("labels", labels)):
+            if name is not None and name not in schema.names:
+                raise TableError(f"{self._path}: there is no column {argument}={name!r}; there are {schema.names}")
+        self._column = vectors if vectors is not None else self._list_column(schema)
+        self._dtype = _float_type(schema.field(self._column).type, self._path, self._column)
+        self._rows = int(file.metadata.num_rows)
+        if not self._rows:
+            raise TableError(f"{self._path} has no rows")
+        self._width = len(next(self.batches(1))[0])
+        id_column = ids if ids is not None else _first_of(_IDS, schema.names)
+        label_column = labels if labels is not None else _first_of(_LABELS, schema.names)
+        self.ids = None if id_column is None else self._values(file, id_column)
+        self.labels = self.classes = None
+        if label_column is not None:
+            self.labels, self.classes = coded(self._values(file, label_column))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self._rows, self._width
+
+    @property
+    def vectors(self) -> NDArray[Any]:
+        """All vectors, (n, d), read anew."""
+        values = np.empty(self.shape, self._dtype)
+        start = 0
+        for batch in self.batches():
+            values[start : start + len(batch)] = batch
+            start += len(batch)
+        return values
+
+    def batches(self, rows: int = 8192) -> Iterator[NDArray[Any]]:
+        from pyarrow import ArrowException
+
+        start, width = 0, None
+        try:
+            for batch in self._open().iter_batches(batch_size=rows, columns=[self._column]):
+                values = self._matrix(batch.column(0), start, width)
+                start, width = start + len(values), values.shape[1]
+                if len(values):
+                    yield values
+        except (ArrowException, OSError) as error:
+            raise TableError(f"{self._path} is damaged: {error}") from error
+
+    def _matrix(self, column: Any, start: int, width: int | None) -> NDArray[Any]:
+        """A batch of lists as (rows, width)."""
+        sizes = column.value_lengths().to_numpy(zero_copy_only=False)
+        if column.null_count:
+            raise TableError(
+                f"{self._path}: {self._column} has no vector in row {start + int(np.isnan(sizes).argmax())}"
+            )
+        if len(sizes) and width is None:
+            width = int(sizes[0])
+        if width == 0 or (sizes != width).any():
+            row = int((sizes != width).argmax())
+            raise TableError(
+                f"{self._path}: {self._column} has {int(sizes[row])} values in row {start + row}; "
+                f"the first row has {width}, and all must have as many"
+            )
+        flat = column.flatten()
+        if flat.null_count:
+            row = start + int(flat.is_null().to_numpy(zero_copy_only=False).argmax()) // int(width or 1)
+            raise TableError(f"{self._path}: {self._column} has an empty value in row {row}")
+        return np.asarray(flat.to_numpy(zero_copy_only=False)).astype(self._dtype, copy=False).reshape(len(sizes), -1)
+
+    def _values(self, file: Any, name: str) -> NDArray[Any]:
+        """A column of ids or labels; as objects, with None where there is nothing, unless it is numbers alone."""
+        column = file.read(columns=[name]).column(0)
+        if column.null_count:
+            return np.array([*column.to_pylist(), None], dtype=object)[:-1]
+        return np.asarray(column.to_numpy(zero_copy_only=False))
+
+    def _list_column(self, schema: Any) -> str:
+        names = [field.name for field in schema if _is_list_of_numbers(field.type)]
+        if len(names) != 1:
+            found = f"there are {names}; name one by vectors=" if names else f"its columns are {schema.names}"
+            raise TableError(f"{self._path} has no single column of lists of numbers: {found}")
+        return str(names[0])
+
+    def _open(self) -> Any:
+        try:
+            from pyarrow import ArrowException
+            from pyarrow.parquet import ParquetFile
+        except ImportError as error:
+            raise ImportError("parquet files need the extra 'tables': pip install 'cbid[tables]'") from error
+        try:
+            return ParquetFile(self._path, memory_map=True)
+        except ArrowException as error:
+            raise TableError(f"{self._path} is no parquet file: {error}") from error
+
+
+def _is_list_of_numbers(kind: Any) -> bool:
+    from pyarrow import types
+
+    is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    return bool(is_list and (types.is_floating(kind.value_type) or types.is_integer(kind.value_type)))
+
+
+def _float_type(kind: Any, path: str, column: str) -> np.dtype[Any]:
+    from pyarrow import types
+
+    if not _is_list_of_numbers(kind):
+        raise TableError(f"{path}: column {column!r} is of type {kind}; give one of lists of numbers")
+    return np.dtype(np.float64 if types.is_float64(kind.value_type) else np.float32)
+
+
+def _first_of(wanted: tuple[str, ...], names: list[str]) -> str | None:
+    lower = {name.lower(): name for name in names}
+    return next((lower[name] for name in wanted if name in lower), None)
