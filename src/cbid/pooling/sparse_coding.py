@@ -7,7 +7,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from sklearn.preprocessing import normalize
 
-from cbid.coders.checks import check_choice, check_integer, check_real
+from cbid.checks import check_choice, check_integer, check_real
 from cbid.pooling.base import Pooling
 from cbid.pooling.dictionary import learn_dictionary
 from cbid.pooling.lasso import sparse_codes
