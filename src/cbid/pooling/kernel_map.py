@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from cbid.coders.checks import check_choice, check_integer, check_real
+from cbid.checks import check_choice, check_integer, check_real
 
 __all__ = ["AdditiveKernelMap"]
 

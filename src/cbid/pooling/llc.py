@@ -16,7 +16,7 @@ import numba
 import numpy as np
 from scipy.sparse import csr_array
 
-from cbid.coders.checks import check_integer, check_real
+from cbid.checks import check_integer, check_real
 from cbid.pooling.base import Pooling
 from cbid.pooling.vocabulary import Rows, fixed_codes, k_means, nearest_words
 

@@ -20,7 +20,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from cbid.coders.checks import check_choice, check_integer, check_real
+from cbid.checks import check_choice, check_integer, check_real
 from cbid.coders.saved import Saved
 from cbid.pooling.label_tree import confusion_affinity, grow_tree
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from cbid.bags import Bags
-from cbid.coders.checks import check_integer
+from cbid.checks import check_integer
 
 __all__ = ["cell_weights", "cells_of", "check_pyramid", "pool"]
 

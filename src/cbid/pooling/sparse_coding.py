@@ -7,7 +7,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from sklearn.preprocessing import normalize
 
-from cbid.coders.checks import check_choice, check_integer, check_real
+from cbid.checks import check_choice, check_integer, check_real
 from cbid.pooling.base import Pooling
 from cbid.pooling.dictionary import learn_dictionary
 from cbid.pooling.lasso import sparse_codes
@@ -55,7 +55,7 @@ class ScSPM(Pooling):
         alpha: float = 0.15,
         pyramid: Sequence[Any] = (1, 2, 4),
         unit_rows: bool = True,
-        tol: float = 0.01,
+        tol: float = 1e-3,
         n_rows: int = 50_000,
         n_iter: int = 10,
         n_jobs: int | None = None,
