@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from benchmarks.results import store
 from benchmarks.scene15_descriptors import CACHE, linear
-from cbid.data import describe, open_set
+from cbid.data import DataAbsent, describe, open_set
 from cbid.descriptors import GIST, HOG, PyramidHOG
 
 CELLS = {"cells": (18, 9, 3), "orientations": 8}
@@ -49,7 +49,11 @@ PROTOCOLS = {"daimler": ("paper", 2), "scene15": ("held-out", 3)}
 def main():
     results = {}
     for name, descriptors in STUDIES.items():
-        data = open_set(name)
+        try:
+            data = open_set(name)
+        except DataAbsent as reason:
+            print(reason)
+            continue
         protocol, repeats = PROTOCOLS[name]
         splits = [data.split(protocol, repeat) for repeat in range(repeats)]
         used = np.unique(np.concatenate([rows for split in splits for rows in (split.train, split.validation)]))

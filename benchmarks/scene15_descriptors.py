@@ -25,7 +25,7 @@ from sklearn.svm import SVC, LinearSVC
 
 from benchmarks.results import FOLDER, store
 from cbid.bags import Bags
-from cbid.data import describe, open_set
+from cbid.data import DataAbsent, describe, open_set
 from cbid.descriptors import CENTRIST, GIST, BlockPCA, PyramidHOG, RawPixels
 
 CACHE = Path(tempfile.gettempdir()) / "cbid-scene15-descriptors"
@@ -84,6 +84,7 @@ ROWS = {
     "GIST": Row(described(GIST()), StandardScaler, published=0.73, note="GIST with an SVM, as later papers quote it"),
     "pHOG": Row(described(PyramidHOG(signed=True, orientations=40))),
     "CENTRIST": Row(described(CENTRIST())),
+    "CENTRIST, roots": Row(described(CENTRIST(norm="root"))),
     "CENTRIST, spatial PACT": Row(
         described(CENTRIST(moments=True)), lambda: make_pipeline(census_components(), MinMaxScaler((-1, 1)))
     ),
@@ -93,6 +94,9 @@ ROWS = {
         rbf((1, 3, 10), (2**-8, 2**-7)),
         published=0.839,
         note="Wu and Rehg 2011, with this kernel",
+    ),
+    "CENTRIST, spatial PACT of roots, RBF kernel": Row(
+        described(CENTRIST(norm="root", moments=True)), census_components, rbf((1, 3, 10), (2**-8, 2**-7))
     ),
 }
 
@@ -137,7 +141,11 @@ def choose(row, values, y, learn, held_out):
 def main():
     path = FOLDER / f"{NAME}.json"
     results = json.loads(path.read_text())["results"] if path.exists() else {}
-    scenes = open_set("scene15")
+    try:
+        scenes = open_set("scene15")
+    except DataAbsent as reason:
+        print(reason)
+        return
     for name in sys.argv[1:] or ROWS:
         results[name] = run(ROWS[name], scenes)
         accuracy = np.array([split["accuracy"] for split in results[name]["splits"]])

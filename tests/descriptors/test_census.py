@@ -52,12 +52,14 @@ def test_blocks_of_the_pyramid():
         np.rint(gray.reshape(96 // k, k, 120 // k, k).mean(axis=(1, 3)) + 1e-9).astype(np.uint8) for k in (2, 4)
     )
     expected = [*plain_blocks(quarter, 1), *plain_blocks(half, 2), *plain_blocks(gray, 4)]
-    found = CENTRIST(norm=False, moments=True).describe(gray).reshape(31, 256)
+    found = CENTRIST(norm=None, moments=True).describe(gray).reshape(31, 256)
     close = [np.abs(row[:254] - histogram[1:-1]).max() for row, (histogram, _, _) in zip(found, expected)]
     assert max(close[6:]) < 1e-6  # the image itself
     assert max(close) < 0.02  # halves of a gray value may be rounded otherwise
     np.testing.assert_allclose(found[:, 254:], [pair[1:] for pair in expected], atol=2e-3)
 
+    roots = CENTRIST(norm="root").describe(gray).reshape(31, 254)
+    np.testing.assert_allclose(roots**2, found[:, :254], atol=1e-6)
     normed = CENTRIST().describe(gray).reshape(31, 254)
     np.testing.assert_allclose(normed.mean(axis=1), 0, atol=1e-7)
     np.testing.assert_allclose(np.linalg.norm(normed, axis=1), 1, rtol=1e-5)
@@ -114,7 +116,7 @@ def test_spatial_pact():
     ("params", "message"),
     [
         ({"levels": -1}, "levels=-1"),
-        ({"norm": "l2"}, "norm='l2'"),
+        ({"norm": True}, "norm=True"),
         ({"moments": 1}, "moments=1"),
         ({"size": (15, 20)}, r"size\[0\]=15"),
     ],

@@ -136,7 +136,7 @@ def golden(name):
         (HOG(voting="hard"), 1e-5),
         (PyramidHOG(levels=2, orientations=9, voting="hard", sqrt=False, norm="l1"), 1e-6),
         (GIST(size=96), 1e-5),
-        (CENTRIST(levels=1, norm=False), 1e-6),
+        (CENTRIST(levels=1, norm=None), 1e-6),
     ],
 )
 def test_golden_file(descriptor, tolerance):
