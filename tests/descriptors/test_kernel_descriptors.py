@@ -153,7 +153,7 @@ def test_shapes_of_one_pixel():
 def test_bands_join(photograph, monkeypatch):
     """Described in bands of few rows, as large images are, the values are the same."""
     whole = KernelDescriptors(step=3).describe(photograph)
-    monkeypatch.setattr("cbid.descriptors.kernel_descriptors._BAND", 4)
+    monkeypatch.setattr("cbid.descriptors.kernel_descriptors._PIXELS", 400)
     parts = KernelDescriptors(step=3).describe(photograph)
     np.testing.assert_allclose(parts[0], whole[0], atol=1e-5)
     np.testing.assert_array_equal(parts[1], whole[1])
