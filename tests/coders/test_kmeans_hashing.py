@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cbid.coders import KMeansHashing
@@ -44,6 +44,7 @@ def test_clusters_at_the_corners_of_a_cube_get_the_corners_codes():
     np.testing.assert_array_equal((bits[:8, None] != bits[:8]).sum(axis=2), (corners[:, None] != corners).sum(axis=2))
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(1e-3, 1e3), min_size=8, max_size=40), st.sampled_from([[4, 4], [4, 4, 0], [3, 3, 2], [8]]))
 def test_axes_are_all_dealt_and_no_subspace_is_too_small(variances, shares):
     shares = [b for b in shares if b]

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cbid.coders import SpectralHashing
@@ -33,6 +33,7 @@ def test_bits_are_signs_of_cosines():
         assert agree.all() or not agree.any()  # an axis may point the other way; odd modes then turn
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(0.05, 10), min_size=1, max_size=6), st.integers(1, 40))
 def test_no_smoother_mode_is_left_out(ranges, count):
     ranges = np.array(ranges)

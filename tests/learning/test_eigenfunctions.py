@@ -3,7 +3,7 @@
 import itertools
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cbid.learning.eigenfunctions import BINS, best_products, grid_eigenfunctions, histograms, interpolate
@@ -58,6 +58,7 @@ def test_interpolation_is_linear_between_the_middles_of_bins():
     np.testing.assert_allclose(interpolate(x, np.zeros(1), np.ones(1), line), expected)
 
 
+@settings(deadline=None)
 @given(st.lists(st.lists(st.floats(0.01, 0.99), min_size=3, max_size=3), min_size=1, max_size=4), st.integers(1, 30))
 def test_the_best_products_of_all(values, count):
     """Against every choice of at most one function on each axis."""
