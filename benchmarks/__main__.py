@@ -9,6 +9,7 @@ NAMES = [
     "learner_accuracy",
     "defaults_study",
     "rivals",
+    "rivals_mnist",
     "search_speed",
     "index_scale",
     "index_durability",

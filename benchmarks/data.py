@@ -10,7 +10,7 @@ from sklearn.preprocessing import normalize
 from cbid.data import DataAbsent as Absent
 from cbid.data import describe, open_set
 
-__all__ = ["Absent", "caltech101", "digits", "fashion_mnist", "scene15"]
+__all__ = ["Absent", "caltech101", "digits", "fashion_mnist", "mnist", "scene15"]
 
 
 def _reduced(n_components, X, *others):
@@ -56,6 +56,23 @@ def fashion_mnist(part="test", split=0, n_train=2000, n_test=5000, n_components=
         chosen = _shuffled(len(Xt), split, 2)[:n_test]
         Xt, yt = Xt[chosen], yt[chosen]
     return [*_interleave(*_reduced(n_components, X[train], Xt), y[train], yt)]
+
+
+def mnist(split=0, n_train=5000):
+    """All 70,000 digits as pixels in 0..1: 1,000 queries, 100 of each digit, drawn by ``split``; the others are the
+    database. ``n_train`` of the database, as many of each digit, are the training sample.
+
+    X, y of the database, its rows in the sample, and X, y of the queries.
+    """
+    digits = open_set("mnist")
+    (X, y), (Xt, yt) = _pixels(digits, "train"), _pixels(digits, "test")
+    X, y = np.concatenate([X, Xt]), np.concatenate([y, yt])
+    order = _shuffled(len(X), split, 5)
+    places = [order[y[order] == c] for c in range(10)]
+    queries = np.concatenate([place[:100] for place in places])
+    database = np.setdiff1d(np.arange(len(X)), queries)
+    sample = np.concatenate([place[100 : 100 + n_train // 10] for place in places])
+    return X[database], y[database], np.searchsorted(database, np.sort(sample)), X[queries], y[queries]
 
 
 def caltech101(part="test", split=0, n_components=256):

@@ -12,11 +12,10 @@ import numpy as np
 from sklearn.neighbors import KNeighborsClassifier
 
 from benchmarks import data
-from benchmarks.itq import itq
 from benchmarks.results import store
 from benchmarks.scoring import prefix_scores, scores
 from cbid import CBID
-from cbid.coders import SDH
+from cbid.coders import ITQ, SDH
 
 SEEDS = range(5)
 SDH_WIDTHS = (1.0, 3.0, 6.0)  # multiples of 1 / (2 total variance), tried on validation splits
@@ -31,8 +30,10 @@ def scene(part="test"):
     for s in SEEDS:
         split = data.scene15(part, s)
         X, y, Xt, yt = split
-        coders = {length: itq(X, length, seed=s) for length in (32, 64)}
-        result["itq"].append({length: scores(code(X), y, code(Xt), yt) for length, code in coders.items()})
+        coders = {length: ITQ(n_bits=length, random_state=s).fit(X) for length in (32, 64)}
+        result["itq"].append(
+            {length: scores(coder.transform(X), y, coder.transform(Xt), yt) for length, coder in coders.items()}
+        )
         for method, kernel in (("cbid", None), ("cbid rbf", "rbf")):
             coder = CBID(n_bits=256, kernel=kernel, random_state=s).fit(*split[:2])
             result[method].append(prefix_scores(coder, split, (16, 32, 64, 128, 256)))

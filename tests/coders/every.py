@@ -22,8 +22,3 @@ def make(cls, n_bits=None, **params):
     known = inspect.signature(cls).parameters
     n_bits = n_bits or _FEWER.get(cls.__name__, 2)
     return cls(n_bits=n_bits, **{k: v for k, v in _SMALL.items() if k in known}, **params)
-
-
-def supervised(cls):
-    """Whether it cannot do without labels."""
-    return make(cls).__sklearn_tags__().target_tags.required

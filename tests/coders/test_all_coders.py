@@ -58,6 +58,7 @@ def test_bits_codes_and_projections_are_one_and_the_same(cls):
     assert codes.dtype == np.uint8
     np.testing.assert_array_equal(codes, np.packbits(bits > 0, axis=1))
     np.testing.assert_array_equal(np.where(coder.project(X) >= 0, 1, -1), bits)
+    assert coder.project(X).dtype == np.float32
     assert list(coder.get_feature_names_out()) == [f"{cls.__name__.lower()}{i}" for i in range(T)]
 
 
@@ -97,6 +98,17 @@ def test_every_seed_is_accepted(cls):
     X, y = digits()
     for seed in (None, 7, np.random.RandomState(0)):
         assert make(cls, n_bits=3, random_state=seed).fit(X, y).encode(X).shape == (len(X), 1)
+
+
+@every_coder
+def test_settings_changed_after_the_fit_wait_for_the_next(cls):
+    """A fitted coder is what was learned: other settings change nothing until it learns again."""
+    X, y = digits()
+    coder = make(cls, n_bits=T).fit(X, y)
+    before = coder.encode(X)
+    others = {"n_bits": 3, "n_layers": 1, "n_nearest": 2, "bits_per_subspace": 2, "outer": True, "p": 1}
+    coder.set_params(**{name: value for name, value in others.items() if name in coder.get_params()})
+    np.testing.assert_array_equal(coder.encode(X), before)
 
 
 @every_coder

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 
@@ -32,6 +32,7 @@ def plain_ap(ranked):
     return np.mean([sum(ranked[: i + 1]) / (i + 1) for i in range(len(ranked)) if ranked[i]])
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=6).filter(
         lambda v: any(r for _, r in v)
@@ -46,6 +47,7 @@ def test_with_ties_it_is_the_mean_over_all_orders(items):
         assert precision_at([distances], [relevant], k)[0] == pytest.approx(expected)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(-2, 5), st.sampled_from([0, 3, 2000]), st.booleans()), min_size=1, max_size=40))
 def test_whole_distances_are_counted_as_they_would_be_sorted(items):
     """Small, negative and large ones: the first are counted, the others fall back to sorting."""

@@ -55,15 +55,18 @@ class AnchorGraphHashing(PrefixMixin, Coder):
         Eigenvector k of a sample is its row of Z times row k.
     thresholds_ : (e, 2)
         Second cuts of the positive and the negative side (zeros with one layer).
-    sigma_ : float
+    sigma_, n_layers_, n_nearest_ : float, int, int
+        As they were used.
     """
 
     _ARRAYS = frozenset({"anchors_", "coef_", "thresholds_"})
-    _VALUES = Coder._VALUES | {"sigma_"}
+    _VALUES = Coder._VALUES | {"sigma_", "n_layers_", "n_nearest_"}
     anchors_: Array
     coef_: Array
     thresholds_: Array
     sigma_: float
+    n_layers_: int
+    n_nearest_: int
 
     def __init__(
         self,
@@ -106,22 +109,24 @@ class AnchorGraphHashing(PrefixMixin, Coder):
                 f"eigenvectors (n_samples={len(samples)}, n_features={samples.shape[1]}), {self.n_layers} bits each: "
                 f"give at most {self.n_layers * len(coef)}"
             )
-        self.anchors_, self.coef_, self.sigma_, self.n_bits_ = anchors, coef, sigma, self.n_bits
+        self.anchors_, self.coef_, self.sigma_ = anchors, coef, sigma
+        self.n_layers_, self.n_nearest_, self.n_bits_ = self.n_layers, self.n_nearest, self.n_bits
         self.thresholds_ = np.zeros((len(coef), 2))
         if self.n_layers == 2:
             self.thresholds_ = np.array([_second_cuts(Z, values) for values in (Z @ coef.T).T])
         return self
 
     def _project(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
-        near = _nearest_anchors(X, self.anchors_, self.n_nearest)
-        first = _similarities(*near, len(self.anchors_), self.sigma_) @ self.coef_.T
-        if self.n_layers == 1:
+        near = _nearest_anchors(X, self.anchors_, self.n_nearest_)
+        first = (_similarities(*near, len(self.anchors_), self.sigma_) @ self.coef_.T).astype(X.dtype)
+        if self.n_layers_ == 1:
             return first
-        second = np.where(first >= 0, first - self.thresholds_[:, 0], self.thresholds_[:, 1] - first)
+        above, below = self.thresholds_.T.astype(X.dtype)
+        second = np.where(first >= 0, first - above, below - first)
         return np.stack([first, second], axis=2).reshape(len(X), -1)[:, : self.n_bits_]
 
     def _first_bits(self, n_bits: int) -> dict[str, Any]:
-        kept = -(-n_bits // self.n_layers)
+        kept = -(-n_bits // self.n_layers_)
         return {"coef_": self.coef_[:kept], "thresholds_": self.thresholds_[:kept]}
 
     def _width(self) -> int:
@@ -129,10 +134,10 @@ class AnchorGraphHashing(PrefixMixin, Coder):
 
     def _check_state(self) -> None:
         check_integer("n_bits_", self.n_bits_, 1, MOST_BITS)
-        check_choice("n_layers", self.n_layers, (1, 2))
-        check_integer("n_nearest", self.n_nearest, 1)
+        check_choice("n_layers_", self.n_layers_, (1, 2))
+        check_integer("n_nearest_", self.n_nearest_, 1)
         check_real("sigma_", self.sigma_, 0, open_below=True)
-        m, e = len(self.anchors_), -(-self.n_bits_ // self.n_layers)
+        m, e = len(self.anchors_), -(-self.n_bits_ // self.n_layers_)
         check_arrays(self, {"anchors_": (m, self.n_features_in_), "coef_": (e, m), "thresholds_": (e, 2)})
 
 

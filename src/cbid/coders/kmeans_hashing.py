@@ -17,6 +17,7 @@ from cbid.learning.axes import check_enough_axes, parts, principal_axes
 __all__ = ["KMeansHashing"]
 
 Array = NDArray[np.float64]
+_MOST_AXES = 1024  # unless there are more bits; what lies along further axes is left out
 
 
 class KMeansHashing(Coder):
@@ -49,10 +50,12 @@ class KMeansHashing(Coder):
     """
 
     _ARRAYS = frozenset({"mean_", "axes_", "subspace_", "centres_"})
+    _VALUES = Coder._VALUES | {"bits_per_subspace_"}
     mean_: Array
     axes_: Array
     subspace_: NDArray[np.int64]
     centres_: Array
+    bits_per_subspace_: int
 
     def __init__(self, *, n_bits: int = 64, bits_per_subspace: int = 4, lam: float = 10.0, n_iter: int = 50) -> None:
         self.n_bits = n_bits
@@ -67,7 +70,7 @@ class KMeansHashing(Coder):
         check_real("lam", self.lam, 0)
         check_integer("n_iter", self.n_iter, 0)
         samples: Any = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
-        mean, axes = principal_axes(samples, samples.shape[1])
+        mean, axes = principal_axes(samples, max(self.n_bits, _MOST_AXES))
         check_enough_axes(self.n_bits, len(axes.vectors), samples)
         shares = _shares(self.n_bits, self.bits_per_subspace)
         subspace = deal_axes(axes.lengths**2, shares)
@@ -81,14 +84,15 @@ class KMeansHashing(Coder):
             found, _ = affinity_kmeans(Z, b, lam=self.lam, n_iter=self.n_iter)
             centres.append(np.pad(found, ((0, 0), (0, width - found.shape[1]))))
         self.mean_, self.axes_, self.subspace_ = mean, vectors, subspace
-        self.centres_, self.n_bits_ = np.concatenate(centres), self.n_bits
+        self.centres_, self.bits_per_subspace_ = np.concatenate(centres), self.bits_per_subspace
+        self.n_bits_ = self.n_bits
         return self
 
     def _project(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
         """How much nearer the nearest centre with the bit is than the nearest one without it, in squared distance."""
         Z = (X - self.mean_.astype(X.dtype)) @ self.axes_.T.astype(X.dtype)
         margins, first = [], 0
-        for m, b in enumerate(_shares(self.n_bits_, self.bits_per_subspace)):
+        for m, b in enumerate(_shares(self.n_bits_, self.bits_per_subspace_)):
             part = Z[:, self.subspace_ == m]
             centres = self.centres_[first : first + 2**b, : part.shape[1]].astype(X.dtype)
             D = euclidean_distances(part, centres, squared=True)
@@ -98,12 +102,12 @@ class KMeansHashing(Coder):
         return np.stack(margins, axis=1)
 
     def _width(self) -> int:
-        return max(super()._width(), len(self.axes_) + 2**self.bits_per_subspace)
+        return max(super()._width(), len(self.axes_) + 2**self.bits_per_subspace_)
 
     def _check_state(self) -> None:
         check_integer("n_bits_", self.n_bits_, 1, MOST_BITS)
-        check_integer("bits_per_subspace", self.bits_per_subspace, 1, 8)
-        shares = _shares(self.n_bits_, self.bits_per_subspace)
+        check_integer("bits_per_subspace_", self.bits_per_subspace_, 1, 8)
+        shares = _shares(self.n_bits_, self.bits_per_subspace_)
         c, d = len(self.axes_), self.n_features_in_
         check_indices(self, "subspace_", (c,), below=len(shares))
         sizes = np.bincount(self.subspace_, minlength=len(shares))

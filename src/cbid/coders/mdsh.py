@@ -36,8 +36,9 @@ class MultidimensionalSpectralHashing(PrefixMixin, Coder):
 
         product over axes of (1 + sum over the axis' bits of w_s h_s h'_s) - 1,
 
-    which ``affinity`` computes from codes. Axes are principal axes, cut at the 2.5th and 97.5th percentile;
-    eigenfunctions are found on a grid of 50 bins. Every prefix is the code of the first eigenfunctions.
+    which ``affinity`` computes from codes. Axes are principal axes, cut at the 2.5th and 97.5th percentile; as many
+    of them as there are bits; eigenfunctions are found on a grid of 50 bins. Every prefix is the code of the first
+    eigenfunctions.
 
     Parameters
     ----------
@@ -59,7 +60,7 @@ class MultidimensionalSpectralHashing(PrefixMixin, Coder):
     """
 
     _ARRAYS = frozenset({"mean_", "axes_", "low_", "high_", "functions_", "axis_", "factors_", "weights_"})
-    _VALUES = Coder._VALUES | {"sigma_"}
+    _VALUES = Coder._VALUES | {"sigma_", "outer_"}
     _BY_BIT = ("factors_", "weights_")
     mean_: Array
     axes_: Array
@@ -103,7 +104,8 @@ class MultidimensionalSpectralHashing(PrefixMixin, Coder):
         kept, self.axis_ = np.unique(axis, return_inverse=True)
         self.functions_ = functions[axis, function]
         self.mean_, self.axes_, self.low_, self.high_ = mean, axes.vectors[kept], low[kept], high[kept]
-        self.weights_, self.sigma_, self.n_bits_ = weights, float(sigma), self.n_bits
+        self.weights_, self.sigma_, self.outer_ = weights, float(sigma), bool(self.outer)
+        self.n_bits_ = self.n_bits
         return self
 
     def _choose(self, values: Array) -> tuple[NDArray[np.int64], Array]:
@@ -120,7 +122,7 @@ class MultidimensionalSpectralHashing(PrefixMixin, Coder):
         """
         check_is_fitted(self)
         left, right = (codes.unpack(codes.check_codes(c, self.n_bits_), self.n_bits_) for c in (a, b))
-        if self.factors_.shape[1] > 1 or self.outer:
+        if self.outer_:
             return (left * self.weights_) @ right.T.astype(np.float64)
         axis = self.axis_[self.factors_[:, 0]]
         product = np.ones((len(left), len(right)))
@@ -147,6 +149,7 @@ class MultidimensionalSpectralHashing(PrefixMixin, Coder):
         check_indices(self, "axis_", (m,), below=c)
         check_indices(self, "factors_", (t, max(1, self.factors_.shape[-1])), below=m, least=-1)
         check_real("sigma_", self.sigma_, 0, open_below=True)
+        check_choice("outer_", self.outer_, (True, False) if self.factors_.shape[1] == 1 else (True,))
         if not (self.high_ > self.low_).all() or (self.weights_ < 0).any():
             raise ValueError("an axis has no width, or a weight is negative")
 

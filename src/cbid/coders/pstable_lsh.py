@@ -73,7 +73,9 @@ class PStableLSH(PrefixMixin, HyperplaneCoder):
         """Distance to the nearest border of the cell, in widths, with the sign of its parity."""
         place = np.mod(super()._project(X), 2)
         inside = np.mod(place, 1)
-        return np.where(place < 1, 1, -1) * np.minimum(inside, 1 - inside)
+        border = np.minimum(inside, 1 - inside)
+        # On the border itself an odd cell stays odd.
+        return np.where(place < 1, border, -np.maximum(border, np.finfo(X.dtype).tiny))
 
     def _check_state(self) -> None:
         super()._check_state()

@@ -31,7 +31,8 @@ class SelfTaughtHashing(PrefixMixin, HyperplaneCoder):
         Nearest others by cosine that a sample is joined to, by edges weighted with their cosines: 5, as C-BID's paper
         has it (25 in its own). Fewer where there are fewer samples.
     C : float > 0
-        Weight of the SVMs' losses, as in LIBLINEAR, with X centred and scaled to unit mean length.
+        Weight of the SVMs' losses, as in LIBLINEAR, with X centred and scaled to samples of unit mean
+        squared length.
     n_jobs : int or None
         SVMs learned at a time, as in scikit-learn.
     random_state : int, RandomState or None

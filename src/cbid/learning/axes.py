@@ -44,7 +44,7 @@ def leading_axes(rows: Rows, n: int, d: int, n_axes: int) -> Axes:
         squares, vectors = eigh(gram, subset_by_index=[d - min(n_axes, d), d - 1])
         squares, vectors = np.maximum(squares[::-1], 0), vectors[:, ::-1].T
     else:
-        squares, vectors = _by_krylov(rows, n, d, min(n_axes, n - 1))
+        squares, vectors = _by_krylov(rows, n, d, min(n_axes, n - 1, d - 1))
     kept = squares > d * np.finfo(np.float64).eps * squares.max(initial=0)
     vectors, squares = vectors[kept], squares[kept]
     largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=1)[:, None], axis=1)

@@ -23,19 +23,19 @@ _AT_ONCE = 2**22  # values gathered at a time
 def spline_energy(
     X: NDArray[np.floating], neighbourhoods: NDArray[np.int64], *, n_tangent: int, ridge: float
 ) -> csr_matrix:
-    """M (n, n), symmetric positive semi-definite, of samples X (n, d) and their neighbourhoods (n, k).
+    """M (n, n), symmetric positive semi-definite, of samples X (n, d) and neighbourhoods (m, k).
 
     n_tangent : p, 1 to 3. Coordinates are in units of their neighbourhood's radius (root mean square).
     """
-    n, k = neighbourhoods.shape
+    m, k = neighbourhoods.shape
     step = max(1, _AT_ONCE // (k * max(X.shape[1], k)))
     blocks = []
-    for start in range(0, n, step):
-        members = X[neighbourhoods[start : start + step]].astype(np.float64)  # (m, k, d)
+    for start in range(0, m, step):
+        members = X[neighbourhoods[start : start + step]].astype(np.float64)  # (step, k, d)
         blocks.append(_energies(_tangents(members, n_tangent), ridge))
     rows = np.repeat(neighbourhoods, k, axis=1).ravel()
     columns = np.tile(neighbourhoods, (1, k)).ravel()
-    return csr_matrix((np.concatenate(blocks).ravel(), (rows, columns)), shape=(n, n))  # adds up what meets
+    return csr_matrix((np.concatenate(blocks).ravel(), (rows, columns)), shape=(len(X), len(X)))  # adds up what meets
 
 
 def _tangents(members: Array, p: int) -> Array:
