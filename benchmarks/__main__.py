@@ -12,6 +12,9 @@ NAMES = [
     "index_scale",
     "index_durability",
     "describe_folder",
+    "descriptor_speed",
+    "descriptor_study",
+    "scene15_descriptors",
     "report",
 ]
 
