@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -15,7 +16,18 @@ from tests.search.reference import distances, random_codes
 from cbid.search import _compile, partition
 from cbid.search.partition import Partition
 
-PATHS = ["auto", "off"] if _compile.HAS_AVX2 else ["off"]
+# By the settings that choose it: buckets for codes up to 32 bits, SIMD or portable scans for the others.
+PATHS = [("buckets", "off"), ("scans", "off"), *([("scans", "auto")] if _compile.HAS_AVX2 else [])]
+
+
+@contextmanager
+def way(path):
+    buckets, simd = path
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CBID_SIMD", simd)
+        patch.setattr(partition, "LONGEST", 32 if buckets == "buckets" else 0)
+        yield
+
 
 # Weights whose sums are exact, so that brute force comes to the very same numbers.
 WEIGHTS = {
@@ -40,12 +52,13 @@ def brute_force(parts, asked, n_bits, weights):
     return out
 
 
-@pytest.mark.parametrize("simd", PATHS)
+@pytest.mark.parametrize("path", PATHS, ids=" ".join)
 @settings(deadline=None, max_examples=60)
 @given(st.data())
-def test_equals_brute_force(simd, data):
+def test_equals_brute_force(path, data):
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
-    n_bits = data.draw(st.one_of(st.integers(1, 40), st.integers(1, 500)))
+    most = 32 if path[0] == "buckets" else 500
+    n_bits = data.draw(st.one_of(st.integers(1, min(most, 40)), st.integers(1, most)))
     sizes = data.draw(st.lists(st.one_of(st.integers(0, 5), st.integers(0, 1500)), min_size=1, max_size=4))
     parts = [random_codes(rng, size, n_bits) for size in sizes]
     if data.draw(st.booleans()):  # alike, as patches are, so that many distances tie
@@ -56,22 +69,21 @@ def test_equals_brute_force(simd, data):
         asked = np.concatenate([asked, stored[rng.integers(0, len(stored), 3)]])
     shape = (n_bits, len(parts)) if data.draw(st.booleans()) else n_bits
     weights = WEIGHTS[data.draw(st.sampled_from(sorted(WEIGHTS)))](rng, shape)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CBID_SIMD", simd)
+    with way(path):
         found = Partition(parts, n_bits, weights).nearest(asked, n_threads=data.draw(st.integers(1, 3)))
     np.testing.assert_array_equal(found, brute_force(parts, asked, n_bits, weights))
 
 
-@pytest.mark.parametrize("simd", PATHS)
-@pytest.mark.parametrize("n_bits", [16, 128, 1000])
-def test_uneven_weights_to_the_last_digit(simd, n_bits, monkeypatch):
+@pytest.mark.parametrize("path", PATHS, ids=" ".join)
+@pytest.mark.parametrize("n_bits", [16, 31, 128, 1000])
+def test_uneven_weights_to_the_last_digit(path, n_bits):
     """Both sum in float64 and round once, in another order: they may differ by the last digit of a float32."""
-    monkeypatch.setenv("CBID_SIMD", simd)
     rng = np.random.default_rng(n_bits)
     parts = [random_codes(rng, n, n_bits) for n in (3000, 1, 700)]
     asked = parts[0][:50] ^ parts[0][50:100] & parts[0][100:150]
     for weights in (rng.random(n_bits), rng.exponential(size=n_bits) ** 4, 10.0 ** rng.uniform(-30, 30, n_bits)):
-        found = Partition(parts, n_bits, weights).nearest(asked)
+        with way(path):
+            found = Partition(parts, n_bits, weights).nearest(asked)
         np.testing.assert_allclose(found, brute_force(parts, asked, n_bits, weights), rtol=1.2e-7)
 
 
@@ -88,11 +100,21 @@ def test_parts_larger_than_what_is_held_in_the_cache(monkeypatch):
 
 
 def test_equal_codes_are_kept_once():
-    codes = np.repeat(random_codes(np.random.default_rng(0), 100, 32), 500, axis=0)
-    assert Partition([codes], 32).nbytes == 128 * 4  # 100 distinct ones, filled up to a multiple of 128
+    for n_bits in (16, 64):
+        codes = random_codes(np.random.default_rng(0), 100, n_bits)
+        assert Partition([np.repeat(codes, 500, axis=0)], n_bits).nbytes == Partition([codes], n_bits).nbytes
 
 
-def test_short_and_long_codes_take_different_ways(monkeypatch):
+def test_far_from_everything(monkeypatch):
+    """Where buckets hold nothing near, a search gives them up for one pass over all codes."""
+    codes = random_codes(np.random.default_rng(0), 2000, 28)
+    codes[:, 0] = 0
+    codes[:, 3] &= 0x0F
+    asked = codes[:20] | np.array([0xFF, 0, 0, 0xF0], np.uint8)
+    np.testing.assert_array_equal(Partition([codes], 28).nearest(asked), brute_force([codes], asked, 28, None))
+
+
+def test_medium_and_long_codes_take_different_ways(monkeypatch):
     """What the kernel for parts and the general scan answer is the same."""
     rng = np.random.default_rng(1)
     parts = [random_codes(rng, n, 100) for n in (900, 0, 33)]
@@ -117,20 +139,21 @@ def test_bad_input_is_named():
 
 
 AVX2 = """
-    import os
     import numpy as np
     from cbid.search import _vectors
     from cbid.search.partition import Partition
     assert not _vectors.SIX_BIT
     rng = np.random.default_rng(0)
-    for n_bits in (1, 13, 32, 128, 300):
+    for n_bits in (33, 64, 128, 300):
         parts = [np.packbits(rng.integers(0, 2, (n, n_bits)), axis=1) for n in (2000, 1, 77)]
         asked = np.packbits(rng.integers(0, 2, (21, n_bits)), axis=1)
-        for weights in (None, rng.uniform(0.5, 1.5, n_bits), rng.exponential(size=(n_bits, 3)) ** 4):
-            os.environ["CBID_SIMD"] = "auto"
-            fast = Partition(parts, n_bits, weights).nearest(asked)
-            os.environ["CBID_SIMD"] = "off"
-            assert (fast == Partition(parts, n_bits, weights).nearest(asked)).all(), n_bits
+        uneven = rng.exponential(size=(n_bits, 3)) ** 4
+        for weights in (np.ones((n_bits, 3)), rng.uniform(0.5, 1.5, (n_bits, 3)), uneven):
+            found = Partition(parts, n_bits, weights).nearest(asked)
+            for i, part in enumerate(parts):
+                differing = np.unpackbits(asked[:, None] ^ part[None], axis=2, count=n_bits)
+                wanted = (differing @ weights[:, i]).min(axis=1)
+                assert np.allclose(found[:, i], wanted, rtol=2e-7, atol=0), n_bits
 """
 
 
