@@ -153,7 +153,7 @@ def test_shapes_of_one_pixel():
 def test_bands_join(photograph, monkeypatch):
     """Described in bands of few rows, as large images are, the values are the same."""
     whole = KernelDescriptors(step=3).describe(photograph)
-    monkeypatch.setattr("cbid.descriptors.kernel_descriptors._BAND", 4)
+    monkeypatch.setattr("cbid.descriptors.kernel_descriptors._PIXELS", 400)
     parts = KernelDescriptors(step=3).describe(photograph)
     np.testing.assert_allclose(parts[0], whole[0], atol=1e-5)
     np.testing.assert_array_equal(parts[1], whole[1])
@@ -181,13 +181,14 @@ def test_a_larger_patch_in_a_larger_image_is_described_alike(photograph):
     assert alike.min() > 0.98
 
 
-def test_gray_and_colour_images_are_both_taken(photograph):
+@pytest.mark.parametrize("kernel", ["gradient", "shape", "colour"])
+def test_types_and_channels_agree(kernel):
     gray = np.random.default_rng(0).integers(0, 256, (30, 40), dtype=np.uint8)
-    for kernel in ("gradient", "shape", "colour"):
-        describer = KernelDescriptors(kernel=kernel, sides=(16,))
-        np.testing.assert_allclose(
-            describer.describe(gray)[0], describer.describe(np.repeat(gray[..., None], 3, axis=2))[0], atol=2e-3
-        )
+    describer = KernelDescriptors(kernel=kernel, sides=(16,))
+    values, _, _ = describer.describe(gray)
+    assert values.dtype == np.float32
+    for same in (gray / 255.0, (gray / 255.0).astype(np.float32), np.repeat(gray[..., None], 3, axis=2)):
+        np.testing.assert_allclose(describer.describe(same)[0], values, atol=2e-3)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 10_000), (16, 16), (17, 17)])

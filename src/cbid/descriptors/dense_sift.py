@@ -65,7 +65,7 @@ class DenseSIFT(LocalDescriptor):
         sides: Sequence[float] = (16, 24, 32, 40),
         longest: int | None = 150,
         border: str = "inside",
-        magnification: float | None = 6.0,
+        magnification: float | None = 12.0,
         window: float | None = 2.0,
         root: bool = False,
         low_contrast: str = "keep",

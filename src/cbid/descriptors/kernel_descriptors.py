@@ -18,7 +18,7 @@ from cbid.descriptors.base import Image, LocalDescriptor
 __all__ = ["KernelDescriptors"]
 
 PATCH = 16  # pixels along a patch when it is described
-_BAND = 256  # rows of the image described at a time, which bounds memory
+_PIXELS = 2**17  # described at a time, which bounds memory
 
 
 class _Basis(NamedTuple):
@@ -131,7 +131,7 @@ class KernelDescriptors(LocalDescriptor):
             return values
         strengths, attributes = _ATTRIBUTES[self.kernel](pixels)
         k, reach = len(basis.weights), basis.weights.shape[1] // 2
-        at_once = max(1, _BAND // self.step)
+        at_once = max(1, _PIXELS // pixels.shape[1] // self.step)  # rows of the grid
         for first in range(0, len(grid.ys), at_once):
             ys = grid.ys[first : first + at_once]
             rows = slice(ys[0] - reach, ys[-1] + reach + 1)

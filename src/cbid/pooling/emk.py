@@ -76,7 +76,7 @@ class EMK(Pooling):
         gamma: float | None = None,
         ridge: float = 1e-3,
         pyramid: Sequence[Any] = (1, 2, 4),
-        norm: str | None = "power",
+        norm: str | None = "l2",
         n_rows: int = 100_000,
         n_iter: int = 25,
         n_jobs: int | None = None,
