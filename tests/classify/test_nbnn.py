@@ -327,8 +327,18 @@ def test_an_image_without_descriptors():
     assert 1 not in model.ids_
     with pytest.raises(ValueError, match="image 2 has no descriptor"):
         model.predict([TEST[0], TEST[1], none])
-    with pytest.raises(ValueError, match="no image of class 'boat' has a descriptor"):
+    with (
+        pytest.raises(ValueError, match="no image of class 'boat' has a descriptor"),
+        pytest.warns(UserWarning, match="image 0, image 1, image 2, image 3"),
+    ):
         NBNNClassifier().fit([none] * 4 + TRAIN[4:], Y)
+    with pytest.warns(UserWarning, match="not stored: image 0"):
+        model.add_images([none, TEST[0]], ["fish", "cat"], ids=["none", "one"])
+    assert model.classes_.tolist() == CLASSES
+    assert "one" in model.ids_
+    assert "none" not in model.ids_
+    with pytest.warns(UserWarning, match="not stored: image 0"):
+        assert model.add_images([none], ["fish"]).classes_.tolist() == CLASSES
 
 
 @pytest.mark.parametrize("way", WAYS)

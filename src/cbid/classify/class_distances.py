@@ -71,12 +71,13 @@ def sum_by_image(distances: Floats, offsets: NDArray[np.int64]) -> NDArray[np.fl
     """Distances (n, n_classes) of images whose patches are the rows offsets[i] to offsets[i + 1].
 
     Hashing may find no patch of a class. The largest distance that was found for any patch of the image then stands
-    in: what shares no bucket is farther than what does.
+    in, and the next number after it, so that a class where something was found comes first.
     """
     starts = offsets[:-1]
     missing = np.isinf(distances)
     if missing.any():
         found = np.where(missing, 0, distances).max(axis=1)
-        largest = np.repeat(np.maximum.reduceat(found, starts), np.diff(offsets))
+        beyond = np.nextafter(np.maximum.reduceat(found, starts), np.float32(np.inf))
+        largest = np.repeat(beyond, np.diff(offsets))
         distances = np.where(missing, largest[:, None], distances)
     return np.add.reduceat(distances, starts, axis=0, dtype=np.float64)

@@ -2,8 +2,7 @@
 
 import os
 import time
-import warnings
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -14,10 +13,10 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-from cbid.bag_checks import check_bags
 from cbid.bags import Bags
 from cbid.checks import check_choice, check_integer, check_real
 from cbid.classify.class_distances import sum_by_image
+from cbid.classify.image_bags import Images, named_bags, runs, with_descriptors
 from cbid.classify.nbnn_structures import class_distances
 from cbid.classify.patch_rows import PatchRows, takes_bags
 from cbid.classify.patch_store import PatchStore
@@ -26,8 +25,6 @@ from cbid.learning.labels import check_labels, number_labels
 __all__ = ["EvaluationTime", "NBNNClassifier"]
 
 _QUERIES = 1 << 15  # patches whose distances to all classes are held at a time
-
-Images = Bags | Sequence[Any]
 
 
 class EvaluationTime(NamedTuple):
@@ -170,12 +167,14 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
         """
         self._check_params()
         bags, names = self._bags(X, any_width=True)
-        self.classes_, numbers = check_labels(y, len(bags))
-        self.n_features_in_ = bags.values.shape[1]
-        n_with = np.bincount(numbers[bags.sizes > 0], minlength=len(self.classes_))
-        if (n_with == 0).any():
-            lacking = self.classes_[n_with == 0].tolist()
-            raise ValueError(f"no image of class {lacking[0]!r} has a descriptor; each class needs at least one")
+        classes, numbers = check_labels(y, len(bags))
+        store = PatchStore()
+        ids = store.new_ids(ids, len(bags))
+        bags, numbers, ids = with_descriptors(bags, numbers, ids, names)
+        if len(np.unique(numbers)) < len(classes):
+            lacking = np.setdiff1d(np.arange(len(classes)), numbers)
+            raise ValueError(f"no image of class {classes.tolist()[lacking[0]]!r} has a descriptor; each needs one")
+        self.classes_, self.n_features_in_ = classes, bags.values.shape[1]
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         with self._one_pool():
             self._rows = PatchRows.fit(
@@ -188,33 +187,35 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
                 rng=np.random.default_rng(seed),
             )
             rows = self._rows(bags)
-        self._seed = seed
-        self._store = PatchStore(rows.shape[1], rows.dtype)
-        for c in range(len(self.classes_)):
-            self._store.insert_class(c)
-        self._add(bags, rows, numbers, self._store.new_ids(ids, len(bags)), names)
+        self._seed, self._store = seed, store
+        for c in range(len(classes)):
+            store.insert_class(c)
+        self._add(bags, rows, numbers, ids)
         return self
 
     def add_images(self, X: Images, y: ArrayLike, ids: Sequence[Hashable] | None = None) -> Self:
         """Store more images. Coder and projection stay; a label that is new makes a new class."""
         check_is_fitted(self)
         bags, names = self._bags(X)
-        new, numbers = number_labels(y)
+        labels, numbers = number_labels(y)
         if len(numbers) != len(bags):
             raise ValueError(f"y has {len(numbers)} labels for {len(bags)} images; give one for each")
+        bags, numbers, ids = with_descriptors(bags, numbers, self._store.new_ids(ids, len(bags)), names)
+        if not ids:
+            return self
         with self._one_pool():
             rows = self._rows(bags)
         known = self.classes_.tolist()
-        merged = number_labels([*known, *new.tolist()])[0]
-        if len(merged) > len(known) and np.ndim(getattr(self.coder_, "weights_", 0)) == 2:
+        given = [labels.tolist()[c] for c in np.unique(numbers)]
+        classes = number_labels([*known, *given])[0]
+        if len(classes) > len(known) and np.ndim(getattr(self.coder_, "weights_", 0)) == 2:
             raise ValueError("the coder has weights for each class it was fitted on; no class can be added to those")
-        ids = self._store.new_ids(ids, len(bags))
-        for at, label in enumerate(merged.tolist()):
+        for at, label in enumerate(classes.tolist()):
             if label not in known:
                 self._store.insert_class(at)
-        place = {label: at for at, label in enumerate(merged.tolist())}
-        self.classes_ = merged
-        self._add(bags, rows, np.array([place[label] for label in new.tolist()])[numbers], ids, names)
+        place = {label: at for at, label in enumerate(classes.tolist())}
+        self.classes_ = classes
+        self._add(bags, rows, np.array([place.get(label, -1) for label in labels.tolist()])[numbers], ids)
         return self
 
     def remove_image(self, image: Hashable) -> Self:
@@ -317,30 +318,13 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
     # Behind these
 
     def _bags(self, X: Images, *, any_width: bool = False) -> tuple[Bags, list[str]]:
-        """X as bags, and what to call each image in a message."""
-        names: list[str] | None = None
-        if self.descriptor is not None and not isinstance(X, Bags):
-            from cbid.data import describe
+        return named_bags(X, self.descriptor, None if any_width else self.n_features_in_, self.n_jobs)
 
-            described = describe(X, self.descriptor, n_jobs=self.n_jobs)
-            bags, names = described.values, list(described.names)
-            assert isinstance(bags, Bags)  # what a local descriptor makes
-            X = bags
-        bags = check_bags(X, n_features=None if any_width else self.n_features_in_)
-        return bags, names or [f"image {i}" for i in range(len(bags))]
-
-    def _add(
-        self, bags: Bags, rows: NDArray[Any], numbers: NDArray[np.integer], ids: list[Hashable], names: list[str]
-    ) -> None:
-        empty = np.flatnonzero(bags.sizes == 0)
-        if len(empty):
-            told = ", ".join(names[i] for i in empty[:5]) + (", ..." if len(empty) > 5 else "")
-            warnings.warn(f"images without descriptors are not stored: {told}", stacklevel=3)
-        for c in range(len(self.classes_)):
-            of_class = np.flatnonzero((numbers == c) & (bags.sizes > 0))
-            if len(of_class):
-                parts = [rows[bags.offsets[i] : bags.offsets[i + 1]] for i in of_class]
-                self._store.add(c, parts, [ids[i] for i in of_class])
+    def _add(self, bags: Bags, rows: NDArray[Any], numbers: NDArray[np.integer], ids: list[Hashable]) -> None:
+        for c in np.unique(numbers).tolist():
+            of_class = np.flatnonzero(numbers == c)
+            parts = [rows[bags.offsets[i] : bags.offsets[i + 1]] for i in of_class]
+            self._store.add(c, parts, [ids[i] for i in of_class])
         self._build()
 
     def _build(self) -> None:
@@ -359,7 +343,7 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
         out = np.empty((len(bags), len(self.classes_)))
         encode = search = 0.0
         with self._one_pool():
-            for images in _runs(bags):
+            for images in runs(bags, _QUERIES):
                 part = bags.take(images)
                 started = clock()
                 rows = self._rows(part)
@@ -379,9 +363,3 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False
         return tags
-
-
-def _runs(bags: Bags) -> Iterator[NDArray[np.int64]]:
-    """Images in runs of at most about ``_QUERIES`` patches."""
-    run = (bags.offsets[:-1] // _QUERIES).astype(np.int64)
-    return iter(np.split(np.arange(len(bags)), np.flatnonzero(np.diff(run)) + 1))

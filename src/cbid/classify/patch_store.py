@@ -21,8 +21,7 @@ class UnknownImageError(KeyError):
 class PatchStore:
     """Rows (n, width) of each class, one array a class, with the id and the number of rows of every image in it."""
 
-    def __init__(self, width: int, dtype: Any) -> None:
-        self._none = np.empty((0, width), dtype)
+    def __init__(self) -> None:
         self.parts: list[Rows] = []
         self.ids: list[list[Hashable]] = []
         self.sizes: list[list[int]] = []
@@ -57,15 +56,16 @@ class PatchStore:
         return given
 
     def insert_class(self, at: int) -> None:
-        """A new class without images before class ``at``."""
-        self.parts.insert(at, self._none)
+        """A new class before class ``at``; it needs an image before anything is asked of it."""
+        self.parts.insert(at, np.empty((0, 0), np.uint8))
         self.ids.insert(at, [])
         self.sizes.insert(at, [])
         self._number()
 
     def add(self, of_class: int, rows: Sequence[Rows], ids: Iterable[Hashable]) -> None:
         """Images of one class, the rows of each."""
-        self.parts[of_class] = np.concatenate([self.parts[of_class], *rows])
+        before = [self.parts[of_class]] if self.sizes[of_class] else []
+        self.parts[of_class] = np.concatenate([*before, *rows])
         self.sizes[of_class] += [len(part) for part in rows]
         self.ids[of_class] += ids
         self._number()
@@ -94,7 +94,7 @@ class PatchStore:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         return {
-            "rows": np.concatenate([self._none, *self.parts]),
+            "rows": np.concatenate(self.parts),
             "sizes": np.array([size for sizes in self.sizes for size in sizes], np.int64),
             "images": np.array([len(ids) for ids in self.ids], np.int64),
         }
@@ -110,7 +110,7 @@ class PatchStore:
             raise ValueError("rows, images and classes do not fit together")
         if len(set(ids)) < len(ids):
             raise ValueError("two images have one id")
-        store = cls(rows.shape[1], rows.dtype)
+        store = cls()
         image = row = 0
         for count in images.tolist():
             of_class = sizes[image : image + count].tolist()

@@ -1,0 +1,38 @@
+"""From the distances of patches to those of images."""
+
+import numpy as np
+
+from cbid.classify.class_distances import Local, sum_by_image
+
+
+class Fixed:
+    """A structure whose answers are given."""
+
+    nbytes = 7
+
+    def __init__(self, distances, positions):
+        self._answers = np.array(distances, np.float32), np.array(positions)
+
+    def query(self, Q, k, n_threads):
+        assert k == self._answers[0].shape[1]
+        return self._answers
+
+
+def test_local_counts_the_nearest_of_each_class_less_what_lies_beyond():
+    """Rows 0, 1 are of class 0, row 2 of class 1, row 3 of class 2. Of the first patch's four nearest, at 1, 2, 4 and
+    9, the last is beyond: class 0 gets 1 - 9, class 1 gets 4 - 9. The second patch was given two answers only: its
+    last one, at 5, is beyond, so that class 2 gets 3 - 5 and class 0, at 5, gets 0."""
+    structure = Fixed([[1, 2, 4, 9], [3, 5, np.inf, np.inf]], [[0, 1, 2, 3], [3, 0, -1, -1]])
+    local = Local(structure, np.array([0, 0, 1, 2]), 3, 3)
+    np.testing.assert_array_equal(local(np.zeros((2, 1)), 1), [[-8, -5, 0], [0, 0, -2]])
+    assert local.nbytes == 7
+
+
+def test_sums_of_images_with_patches_that_found_nothing():
+    """In the first image the largest distance found is 4, in the second 1; nothing at all was found in the third."""
+    inf = np.inf
+    distances = np.float32([[1, inf], [4, 2], [inf, 1], [inf, inf]])
+    sums = sum_by_image(distances, np.array([0, 2, 3, 4]))
+    np.testing.assert_allclose(sums, [[5, 6], [1, 1], [0, 0]], rtol=1e-6, atol=1e-6)
+    assert sums[1, 0] > sums[1, 1]  # where something was found comes first
+    assert sums[2, 0] == sums[2, 1]
