@@ -13,6 +13,7 @@ NAMES = [
     "search_speed",
     "index_scale",
     "index_durability",
+    "describe_folder",
     "report",
 ]
 

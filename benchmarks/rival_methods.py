@@ -16,14 +16,16 @@ MOST_SETTINGS = 4
 
 @dataclass(frozen=True)
 class Method:
-    """make: a coder class, or a searcher of benchmarks/searchers.py. fixed: settings that are not chosen."""
+    """make: a coder class, or a searcher of benchmarks/searchers.py. fixed: settings that are not chosen. weighted:
+    its
+    paper ranks by the weighted Hamming distance."""
 
     family: str
     make: Callable[..., Any]
     settings: list[dict[str, Any]] = field(default_factory=lambda: [{}])
     fixed: dict[str, Any] = field(default_factory=dict)
     seeds: int = 5
-    most_bits: int = 256
+    weighted: bool = False
 
     @property
     def searches(self) -> bool:
@@ -60,11 +62,33 @@ METHODS: dict[str, Method] = {
         [{}, {"ridge": 1e-2}, {"ridge": 1e-2, "n_columns": 300}, {"n_columns": 300}],
         fixed={"kernel": "rbf"},
     ),
-    "FastHash": Method(SUPERVISED, coders.FastHash, _each("depth", 3, 6), seeds=3),
-    "PiCoDes": Method(SUPERVISED, coders.PiCoDes, [{}, {"C": 1e-2}, {"C": 1.0}, {"C_bits": 10.0}], seeds=2),
+    "FastHash": Method(SUPERVISED, coders.FastHash, _each("depth", 6), seeds=2),
+    "PiCoDes": Method(SUPERVISED, coders.PiCoDes, [{}, {"C": 1e-2}], fixed={"n_iter": 3}, seeds=1),
     "LDA-sign": Method(SUPERVISED, coders.LDASign, _each("reg", 1e-2, 1e-1, 1.0)),
+    "MC-bit": Method(SUPERVISED, coders.MCBit, _each("C", 0.1, 10.0, 100.0)),
     "argmax of a linear SVM": Method(TRIVIAL, coders.ArgmaxCode, _each("C", 0.1, 10.0, 100.0)),
     "LSH of its scores": Method(TRIVIAL, coders.ScoreLSH, _each("C", 0.1, 10.0, 100.0)),
+    "LSI": Method(UNSUPERVISED, coders.LSI, _each("threshold", "zero")),
+    "PCA-sign": Method(UNSUPERVISED, coders.PCASign),
+    "ITQ": Method(UNSUPERVISED, coders.ITQ),
+    "spectral hashing": Method(UNSUPERVISED, coders.SpectralHashing),
+    "multidimensional spectral hashing": Method(
+        UNSUPERVISED, coders.MultidimensionalSpectralHashing, _each("outer", True), weighted=True
+    ),
+    "anchor graphs, 1 layer": Method(
+        UNSUPERVISED, coders.AnchorGraphHashing, _each("n_nearest", 2, 10), fixed={"n_layers": 1}
+    ),
+    "anchor graphs, 2 layers": Method(UNSUPERVISED, coders.AnchorGraphHashing, _each("n_nearest", 2, 10)),
+    "spherical hashing": Method(UNSUPERVISED, coders.SphericalHashing),
+    "self-taught hashing": Method(
+        UNSUPERVISED, coders.SelfTaughtHashing, [{}, {"n_neighbors": 25}, {"C": 10.0}, {"n_neighbors": 25, "C": 10.0}]
+    ),
+    "Laplacian co-hashing": Method(UNSUPERVISED, coders.LaplacianCoHashing),
+    "spline regression": Method(UNSUPERVISED, coders.SplineRegressionHashing, _each("mu", 0.1, 10.0, 100.0)),
+    "K-means hashing": Method(UNSUPERVISED, coders.KMeansHashing, _each("bits_per_subspace", 2)),
+    "LSH": Method(INDEPENDENT, coders.LSH, _each("center", False)),
+    "p-stable LSH": Method(INDEPENDENT, coders.PStableLSH, _each("p", 1)),
+    "shift-invariant kernel LSH": Method(INDEPENDENT, coders.ShiftInvariantLSH, _each("gamma", 0.1, 0.3, 1.0)),
     "float vectors": Method(PRACTICE, searchers.floats),
     "signs": Method(PRACTICE, coders.SignEmbedding),
     "signs, floats look again": Method(PRACTICE, searchers.rescored_signs),

@@ -14,11 +14,15 @@ from cbid.evaluation import average_precision, precision_at
 _QUERIES = 256
 
 
-def hamming_rows(train, test):
-    """Distances (rows, n) of a part of the queries at a time, from bits in -1/+1."""
-    stored = train.T.astype(np.float32)
+def hamming_rows(train, test, weights=None):
+    """Distances (rows, n) of a part of the queries at a time, from bits in -1/+1: whole numbers without weights."""
+    stored = train.T.astype(np.float32) if weights is None else weights[:, None] * train.T / weights.sum()
     for start in range(0, len(test), _QUERIES):
-        yield ((train.shape[1] - test[start : start + _QUERIES].astype(np.float32) @ stored) / 2).astype(np.int32)
+        products = test[start : start + _QUERIES].astype(stored.dtype) @ stored
+        if weights is None:
+            yield ((train.shape[1] - products) / 2).astype(np.int32)
+        else:
+            yield np.round(1 - products, 12)  # what differs in the last digit of a sum is a tie
 
 
 def figures(rows, y, yt, train=None, test=None):

@@ -107,7 +107,8 @@ def cells(method, settings, split, lengths, seed):
         start = time.process_time()
         train, test = coder.transform(X), coder.transform(Xt)
         encoding = (time.process_time() - start) / (len(X) + len(Xt))
-        scores = figures(hamming_rows(train, test), y, yt, train.astype(float), test.astype(float))
+        weights = coder.weights_ if method.weighted else None
+        scores = figures(hamming_rows(train, test, weights), y, yt, train.astype(float), test.astype(float))
         yield length, {**scores, **costs(-(-coder.n_bits_ // 8), seconds, encoding), "n_bits": coder.n_bits_}
 
 
@@ -123,10 +124,10 @@ def fitted(make, params, X, y):
     except ValueError as error:
         if "n_bits" not in str(error):
             raise
-        # As many bits as there are discriminants stand in the column of the next length.
-        most = min(len(np.unique(y)) - 1, X.shape[1])
-        if make.__name__ == "LDASign" and params["n_bits"] == min(t for t in LENGTHS if t > most):
-            return fitted(make, {**params, "n_bits": most}, X, y)
+        if make().n_bits is None:  # as many as there are; they stand in the column of the next length
+            most = make(**{**params, "n_bits": None}).fit(X, y).n_bits_
+            if most not in LENGTHS and params["n_bits"] == min(t for t in LENGTHS if t > most):
+                return fitted(make, {**params, "n_bits": most}, X, y)
         return str(error), 0.0
     return coder, time.process_time() - start
 

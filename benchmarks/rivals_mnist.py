@@ -77,6 +77,11 @@ METHODS = {
     "K-means hashing": Row(of(coders.KMeansHashing, seeded=False)),
     "CCA-ITQ": Row(of(coders.CCAITQ), ".65-.72"),
     "KSH": Row(of(coders.KSH), ".87-.90"),
+    "SDH, linear": Row(of(coders.SDH, kernel=None)),
+    "SDH, 1,000 anchors": Row(of(coders.SDH)),
+    "COSDISH": Row(of(coders.COSDISH)),
+    "FastHash": Row(of(coders.FastHash), seeds=1),
+    "argmax of a linear SVM": Row(of(coders.ArgmaxCode, seeded=False)),
 }
 
 

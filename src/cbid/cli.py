@@ -9,6 +9,7 @@ from typing import Any
 __all__ = ["main"]
 
 TRACEBACK_VARIABLE = "CBID_TRACEBACK"
+_INTERRUPTED = 130  # what some versions of typer make of Ctrl-C; others raise
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -47,6 +48,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         if isinstance(error, (ValueError, OSError, ImportError, RuntimeError)):
             return _fail(str(error))
         return _fail(f"internal error, {type(error).__name__}: {error} ({TRACEBACK_VARIABLE}=1 shows where)")
+    if status == _INTERRUPTED:
+        return _fail("interrupted")
     return status if isinstance(status, int) else 0
 
 

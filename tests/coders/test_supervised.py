@@ -15,6 +15,7 @@ SMALL = {
     "fasthash": lambda **p: coders.FastHash(**{"n_bits": 6, "n_trees": 5, **p}),
     "ksh": lambda **p: coders.KSH(**{"n_bits": 6, "n_anchors": 20, **p}),
     "lda": lambda **p: coders.LDASign(**p),
+    "mcbit": lambda **p: coders.MCBit(**{"n_bits": 4, **p}),
     "picodes": lambda **p: coders.PiCoDes(**{"n_bits": 6, "n_iter": 2, **p}),
     "score lsh": lambda **p: coders.ScoreLSH(**{"n_bits": 6, **p}),
     "sdh": lambda **p: coders.SDH(**{"n_bits": 6, "n_anchors": 20, **p}),
@@ -64,7 +65,8 @@ def test_float32_gives_about_the_same_bits(make):
 
 
 def test_few_samples_one_feature_and_constant_columns(make):
-    make().fit(X[:3], Y[:3]).transform(X)  # one sample a class
+    few = 6 if make is SMALL["mcbit"] else 3
+    make().fit(X[:few], Y[:few]).transform(X)  # one sample a class, or two
     bits = make(**({"n_bits": 1} if make is SMALL["lda"] else {})).fit(X[:, :1], Y).transform(X[:, :1])
     assert set(np.unique(bits)) <= {-1, 1}
     padded = np.hstack([X, np.ones((len(X), 2))])

@@ -195,6 +195,18 @@ def test_a_jpeg_of_countless_scans_is_refused():
         read_image(many)
 
 
+def test_what_follows_a_jpeg_does_not_count():
+    """Telephones append a film to a picture, whose bytes hold anything."""
+    np.testing.assert_array_equal(read_image(WHOLE["jpeg"] + b"\xff\xda" * 500), read_image(WHOLE["jpeg"]))
+
+
+def test_arguments_are_checked():
+    with pytest.raises(ValueError, match="max_pixels=0 is not accepted"):
+        read_image(WHOLE["png"], max_pixels=0)
+    with pytest.raises(ValueError, match="formats='PDF' is not accepted"):
+        read_image(WHOLE["png"], formats=("PDF",))
+
+
 def test_a_hint_decodes_a_jpeg_at_a_fraction():
     large = encoded(picture(480, 640), "JPEG")
     assert read_image(large).shape == (480, 640, 3)

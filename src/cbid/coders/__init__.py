@@ -14,6 +14,7 @@ from cbid.coders.lch import LaplacianCoHashing
 from cbid.coders.lda_sign import LDASign
 from cbid.coders.lsh import LSH
 from cbid.coders.lsi import LSI
+from cbid.coders.mcbit import MCBit
 from cbid.coders.mdsh import MultidimensionalSpectralHashing
 from cbid.coders.modelfile import ModelFileError
 from cbid.coders.pca_sign import PCASign
@@ -44,6 +45,7 @@ __all__ = [
     "KMeansHashing",
     "LDASign",
     "LaplacianCoHashing",
+    "MCBit",
     "ModelFileError",
     "MultidimensionalSpectralHashing",
     "PCASign",

@@ -31,7 +31,7 @@ class SupervisedMixin:
         found, numbers = number_labels(y)
         classes = found if classes is None else classes
         if len(classes) < 2:
-            raise ValueError(f"y has one class ({classes[0]!r}); learning needs at least two")
+            raise ValueError(f"y has one class ({classes.tolist()[0]!r}); learning needs at least two")
         self.classes_ = classes
         return samples, numbers
 

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import cbid
-from cbid.commands.data import data
+from cbid.commands.data import show_data
 
 __all__ = ["app"]
 
@@ -32,4 +32,4 @@ def options(
     """Compact binary codes for images and embeddings."""
 
 
-app.command()(data)
+app.command("data")(show_data)

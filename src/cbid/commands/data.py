@@ -9,10 +9,10 @@ import typer
 from cbid.data.names import printable
 from cbid.data.sets import CATALOGUE, ROOT_VARIABLE, DataAbsent, SetInfo, open_set
 
-__all__ = ["data"]
+__all__ = ["show_data"]
 
 
-def data(
+def show_data(
     name: Annotated[str | None, typer.Argument(help="One data set, to see all about it.")] = None,
     root: Annotated[
         Path | None, typer.Option(help=f"The folder that holds data sets; otherwise what {ROOT_VARIABLE} says.")

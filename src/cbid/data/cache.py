@@ -57,7 +57,7 @@ class DescriptorCache:
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / "settings.json").exists():  # for people; the name of the folder is what counts
             with whole_file(folder / "settings.json") as temporary:
-                temporary.write_text(json.dumps(descriptor.settings(), indent=1, sort_keys=True) + "\n")
+                temporary.write_text(json.dumps(descriptor.settings(), indent=1, sort_keys=True, default=str) + "\n")
         return Shelf(folder)
 
 
@@ -98,7 +98,8 @@ class Shelf:
         if key in self._pending:
             return self._pending[key]
         first, second = np.frombuffer(key, np.uint64)
-        for at in range(*(int(np.searchsorted(self._first, first, side)) for side in ("left", "right"))):
+        begin, end = (int(np.searchsorted(self._first, first, side)) for side in ("left", "right"))
+        for at in range(begin, end):
             if self._second[at] == second:
                 place = int(self._order[at])
                 chunk = int(np.searchsorted(self._starts, place, "right")) - 1

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cbid.checks import check_choice, check_integer
 from cbid.data.names import printable
 
 if TYPE_CHECKING:
@@ -77,6 +78,9 @@ def decode_image(
     formats: tuple[str, ...] = FORMATS,
 ) -> NDArray[np.uint8]:
     """``read_image`` of bytes that have no name: its errors tell the reason alone."""
+    check_integer("max_pixels", max_pixels, 1)
+    for format in formats:
+        check_choice("formats", format, FORMATS)
     try:
         image = _open(data, formats)
         if image.width * image.height > max_pixels:
@@ -139,9 +143,10 @@ def _open(data: bytes, formats: tuple[str, ...]) -> "ImageFile":
     for format in formats:
         fits, image_file = kinds[format]
         if fits:
-            if format == "JPEG" and data.count(b"\xff\xda") > _MAX_SCANS:
-                raise ImageError(f"it is a JPEG of more than {_MAX_SCANS} scans")
-            return image_file(io.BytesIO(data))
+            image = image_file(io.BytesIO(data))
+            if "progressive" in image.info and data.count(b"\xff\xda") > _MAX_SCANS:
+                raise ImageError(f"it is a progressive JPEG of more than {_MAX_SCANS} scans")
+            return image
     raise ImageError(f"it is none of {', '.join(formats)}")
 
 

@@ -21,7 +21,7 @@ from cbid.progress import image_progress
 
 __all__ = ["Described", "describe"]
 
-_UNIT = 16  # images that a worker gets at a time
+_UNIT = 8  # images that a worker gets at a time, at most
 
 
 class _Describes(Protocol):
@@ -77,7 +77,7 @@ def describe(
         files in this folder; ``values`` is mapped from there.
 
     Memory: the values themselves (twice while bags are joined; none with ``out``); for each worker, the image that it
-    decodes and the values of 32 images that are not taken yet; with a cache, four chunks (one filled, one being
+    decodes and the values of 16 images that are not taken yet; with a cache, four chunks (one filled, one being
     written, one that was read), each of at most 256 images and 16 MB, or one image if that is larger. Besides that it
     grows with the number of images only by their names and 24 bytes for each image stored in the cache.
     """
@@ -141,15 +141,19 @@ Outcome = tuple[Value | None, ImageError | None]  # one of them
 
 def _outcomes(images: ImageSet, descriptor: _Describes, shelf: Shelf | None, n_jobs: int | None) -> Iterator[Outcome]:
     """What came of each image, in order."""
+    n_workers = min(effective_n_jobs(n_jobs), len(images))
 
     def tasks() -> Iterator[tuple[list[Value | None], tuple[Any, ...] | None]]:
-        for start in range(0, len(images), _UNIT):
-            rows = range(start, min(start + _UNIT, len(images)))
+        start = 0
+        while start < len(images):
+            # Smaller towards the end, so that all workers end at about the same time.
+            size = min(_UNIT, max(1, (len(images) - start) // (4 * n_workers)))
+            rows = range(start, start + size)
             found = [None if shelf is None else _stored(shelf, images, i) for i in rows]
             missing = [i for i, value in zip(rows, found) if value is None]
             yield found, (descriptor, images.take(missing), shelf is not None) if missing else None
+            start += size
 
-    n_workers = min(effective_n_jobs(n_jobs), -(-len(images) // _UNIT))
     for found, described in ordered_map(_describe_unit, tasks(), n_workers, threads=descriptor._threads):
         fresh = iter(described or ())
         for stored in found:

@@ -1,5 +1,25 @@
 """Images to values, one descriptor per file."""
 
 from cbid.descriptors.base import Descriptor, LocalDescriptor
+from cbid.descriptors.block_pca import BlockPCA
+from cbid.descriptors.census import CENTRIST, spatial_pact
+from cbid.descriptors.dense_sift import DenseSIFT
+from cbid.descriptors.gist import GIST
+from cbid.descriptors.haar import HaarFeatures
+from cbid.descriptors.hog import HOG
+from cbid.descriptors.phog import PyramidHOG
+from cbid.descriptors.pixels import RawPixels
 
-__all__ = ["Descriptor", "LocalDescriptor"]
+__all__ = [
+    "CENTRIST",
+    "GIST",
+    "HOG",
+    "BlockPCA",
+    "DenseSIFT",
+    "Descriptor",
+    "HaarFeatures",
+    "LocalDescriptor",
+    "PyramidHOG",
+    "RawPixels",
+    "spatial_pact",
+]

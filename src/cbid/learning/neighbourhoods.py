@@ -6,12 +6,14 @@ ever formed. faiss finds a shortlist, which is ranked again by direct difference
 """
 
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from cbid.threads import faiss_threads
 
 __all__ = ["Neighbourhoods", "find_neighbourhoods"]
 
@@ -59,7 +61,7 @@ def find_neighbourhoods(
 
     found_hits = np.full((n, n_hits), -1, dtype=np.int32)
     anchors, others, found_misses = [], [], []
-    with _faiss_threads(n_threads) if "nearest" in (hits, misses) else nullcontext():
+    with faiss_threads(n_threads) if "nearest" in (hits, misses) else nullcontext():
         for r, members in enumerate(classes):
             found_hits[members] = choose_hits(members, members, n_hits, True)
             rest = np.flatnonzero(y != r).astype(np.int32)
@@ -139,15 +141,3 @@ def _distinct(rows: int, pool: int, count: int, rng: np.random.Generator) -> NDA
         again = again[(ordered[:, 1:] == ordered[:, :-1]).any(axis=1)]
         drawn[again] = rng.integers(pool, size=(len(again), count))
     return drawn
-
-
-@contextmanager
-def _faiss_threads(n_threads: int) -> Iterator[None]:
-    import faiss
-
-    before = faiss.omp_get_max_threads()
-    faiss.omp_set_num_threads(n_threads)
-    try:
-        yield
-    finally:
-        faiss.omp_set_num_threads(before)

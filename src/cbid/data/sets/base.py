@@ -116,8 +116,8 @@ class NamedSet:
     def split_by(
         self, protocol: Protocol, repeat: int = 0, *, distinct: bool = False, key: str | None = None
     ) -> Split:
-        """The same by a protocol of one's own, such as ``per_class(30, 10)``."""
+        """The same by a protocol of one's own, such as ``per_class(30, 10)``; larger draws hold smaller ones."""
         if distinct and "<distinct>" not in self._read:
             self._read["<distinct>"] = first_of_each_content(self.images)
         allowed: Rows = self._read["<distinct>"] if distinct else np.arange(len(self), dtype=np.int64)
-        return protocol.draw(self, allowed, key or f"{self.info.name}/{protocol.text}/{repeat}", repeat)
+        return protocol.draw(self, allowed, key or f"{self.info.name}/own/{repeat}", repeat)

@@ -1,0 +1,73 @@
+"""Principal components shared by the blocks of a descriptor."""
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.decomposition import PCA
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from cbid.coders.checks import check_integer
+
+__all__ = ["BlockPCA"]
+
+
+class BlockPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Projects every block of a vector on the same components, those of all blocks of all samples taken together.
+
+    Parameters
+    ----------
+    n_components : int
+        Components kept of each block.
+    n_blocks : int
+        Equal blocks into which a vector is cut.
+    n_kept : int
+        Values at the end of each block that pass as they are.
+    random_state : int
+        Seed, where the components are found by random projections.
+
+    Attributes
+    ----------
+    pca_ : PCA
+        Fitted on (n n_blocks, d / n_blocks - n_kept) values.
+    """
+
+    pca_: PCA
+
+    def __init__(self, *, n_components: int = 40, n_blocks: int = 1, n_kept: int = 0, random_state: int = 0) -> None:
+        self.n_components = n_components
+        self.n_blocks = n_blocks
+        self.n_kept = n_kept
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+        """Find the components; y is not used."""
+        checked: NDArray[Any] = validate_data(self, X, dtype=[np.float64, np.float32])
+        check_integer("n_blocks", self.n_blocks, 1)
+        check_integer("n_kept", self.n_kept, 0)
+        width = checked.shape[1] // self.n_blocks - self.n_kept
+        if checked.shape[1] % self.n_blocks or width < 1:
+            raise ValueError(
+                f"n_blocks={self.n_blocks} with n_kept={self.n_kept} does not fit rows of {checked.shape[1]} values"
+            )
+        check_integer("n_components", self.n_components, 1, min(width, len(checked) * self.n_blocks))
+        blocks, _ = self._cut(checked)
+        self.pca_ = PCA(self.n_components, random_state=self.random_state).fit(blocks)
+        return self
+
+    def transform(self, X: ArrayLike) -> NDArray[Any]:
+        """Values (n, n_blocks (n_components + n_kept)), block by block."""
+        check_is_fitted(self)
+        blocks, kept = self._cut(validate_data(self, X, reset=False, dtype=[np.float64, np.float32]))
+        rows = np.hstack([self.pca_.transform(blocks), kept])
+        return np.asarray(rows.reshape(-1, self._n_features_out))
+
+    def _cut(self, X: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        rows = X.reshape(len(X) * self.n_blocks, -1)
+        cut = rows.shape[1] - self.n_kept
+        return rows[:, :cut], rows[:, cut:]
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_blocks * (self.n_components + self.n_kept)

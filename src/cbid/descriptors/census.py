@@ -1,0 +1,149 @@
+"""Census-transform histograms, CENTRIST (Wu and Rehg, 2011)."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
+
+from cbid.coders.checks import check_choice, check_integer
+from cbid.data.images import as_gray, to_uint8
+from cbid.descriptors.base import Descriptor
+from cbid.descriptors.block_pca import BlockPCA
+from cbid.descriptors.sizes import Size, check_least, check_size, resize
+
+__all__ = ["CENTRIST", "census_transform", "spatial_pact"]
+
+# The eight neighbours, row by row; the first has the highest bit.
+_NEIGHBOURS = ((0, 0), (0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1), (2, 2))
+
+
+class CENTRIST(Descriptor):
+    """Histograms of the census transform over the overlapping blocks of a pyramid; 31 x 254 = 7,874 values.
+
+    Level l of the pyramid is the image shrunk by 2^(levels - l), so that all blocks have one size. It is cut into
+    2^l x 2^l blocks and (2^l - 1)^2 more about their common corners: 1 + 5 + 25 blocks with two levels. From each
+    histogram the bins 0 and 255 are left out, as flat regions fill them.
+
+    Parameters
+    ----------
+    levels : int
+        The finest level; 0 is one histogram of the whole image.
+    norm : bool
+        Whether each histogram is brought to mean 0 and length 1; otherwise it sums, with all 256 bins, to 1.
+    moments : bool
+        Whether the mean and the standard deviation of the pixels (in 0..1) follow the histogram of each block.
+    size : (height, width) or None
+        The image is brought to that size first.
+    n_jobs, verbose
+        Threads, and whether progress is shown.
+
+    >>> CENTRIST().transform([np.eye(50)]).shape
+    (1, 7874)
+    """
+
+    _threads = True
+
+    def __init__(
+        self,
+        *,
+        levels: int = 2,
+        norm: bool = True,
+        moments: bool = False,
+        size: Size | None = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.levels = levels
+        self.norm = norm
+        self.moments = moments
+        self.size = size
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    @property
+    def n_blocks(self) -> int:
+        """Blocks of all levels."""
+        return sum(4**level + (2**level - 1) ** 2 for level in range(self.levels + 1))
+
+    def _check_params(self) -> None:
+        check_integer("levels", self.levels, 0, 6)
+        check_choice("norm", self.norm, (True, False))
+        check_choice("moments", self.moments, (True, False))
+        if self.size is not None:
+            check_size("size", self.size, self._least())
+
+    def _least(self) -> int:
+        # Every half block of every level holds a pixel besides the border, which has too few neighbours.
+        return int(4 * 2**self.levels)
+
+    def describe(self, image: NDArray[Any]) -> NDArray[np.float32]:
+        """Level by level from coarse to fine: its blocks row by row, then those about the corners row by row."""
+        gray = as_gray(to_uint8(image))
+        if self.size is not None:
+            gray = resize(gray, self.size)
+        check_least(gray, self._least(), self._least())
+        values = []
+        for level in range(self.levels + 1):
+            shrink = 2 ** (self.levels - level)
+            values.append(_blocks(resize(gray, (gray.shape[0] // shrink, gray.shape[1] // shrink)), 2**level))
+        histograms, moments = (np.concatenate(part) for part in zip(*values))
+        rows = histograms[:, 1:-1]
+        if self.norm:
+            rows = rows - rows.mean(axis=1, keepdims=True)
+            lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+            rows = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 1e-9)
+        if self.moments:
+            rows = np.hstack([rows, moments])
+        return rows.astype(np.float32).ravel()
+
+
+def census_transform(gray: NDArray[Any]) -> NDArray[np.uint8]:
+    """Of each pixel but the border's, (h - 2, w - 2): one bit for each neighbour that it is not darker than.
+
+    >>> int(census_transform(np.array([[32, 64, 96], [32, 64, 96], [32, 32, 96]]))[0, 0])  # 110 10 110
+    214
+    """
+    height, width = gray.shape
+    centre = gray[1:-1, 1:-1]
+    census = np.zeros(centre.shape, dtype=np.uint8)
+    for i, j in _NEIGHBOURS:
+        census <<= 1
+        census |= centre >= gray[i : height - 2 + i, j : width - 2 + j]
+    return census
+
+
+def _blocks(gray: NDArray[np.uint8], side: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Histograms (m, 256) that sum to 1, and mean and deviation of the pixels (m, 2), of the blocks of one level."""
+    census, inner = census_transform(gray), gray[1:-1, 1:-1] / 255
+    # Half blocks: every block is 2 x 2 of them.
+    halves = 2 * side
+    row, column = (np.arange(length) * halves // length for length in census.shape)
+    place = row[:, None] * halves + column
+    shape = (halves, halves)
+    counts = np.bincount((place * 256 + census).ravel(), minlength=halves**2 * 256).reshape(*shape, 256)
+    sums, squares = (np.bincount(place.ravel(), v.ravel(), halves**2).reshape(shape) for v in (inner, inner**2))
+
+    def whole(parts: NDArray[Any]) -> NDArray[Any]:
+        pairs = parts[:-1] + parts[1:]
+        blocks = pairs[:, :-1] + pairs[:, 1:]
+        return np.concatenate([blocks[start::2, start::2].reshape(-1, *parts.shape[2:]) for start in (0, 1)])
+
+    histograms = whole(counts)
+    pixels = histograms.sum(axis=1)
+    mean = whole(sums) / pixels
+    deviation = np.sqrt(np.maximum(whole(squares) / pixels - mean**2, 0))
+    return histograms / pixels[:, None], np.stack([mean, deviation], axis=1)
+
+
+def spatial_pact(
+    *, n_components: int = 40, levels: int = 2, n_jobs: int | None = None, verbose: int = 0, random_state: int = 0
+) -> Pipeline:
+    """The compact form of the paper: the histograms of all blocks in the directions of their own first components.
+
+    A pipeline from images to 31 x (40 + 2) = 1,302 values: 40 components of each block, and the mean and standard
+    deviation of its pixels.
+    """
+    centrist = CENTRIST(levels=levels, moments=True, n_jobs=n_jobs, verbose=verbose)
+    pca = BlockPCA(n_components=n_components, n_blocks=centrist.n_blocks, n_kept=2, random_state=random_state)
+    return Pipeline([("centrist", centrist), ("pca", pca)])

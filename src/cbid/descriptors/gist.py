@@ -1,0 +1,157 @@
+"""GIST, the spatial envelope of a scene (Oliva and Torralba, 2001), with the parameters of their published program.
+
+The image is cut to a square, brought to one size and to values from 0 to 255, and whitened: its logarithm loses what
+is coarser than ``fc`` cycles an image and is divided by its local contrast. Gabor filters at several scales and
+orientations then run over it in the Fourier domain, and the lengths of their complex answers are averaged over the
+cells of a grid.
+"""
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import fft
+
+from cbid.coders.checks import check_choice, check_integer, check_real
+from cbid.data.images import to_float
+from cbid.descriptors.base import Descriptor
+from cbid.descriptors.sizes import crop_to_fill, resize
+
+__all__ = ["GIST", "gabor_filters", "whiten"]
+
+Floats = NDArray[np.float32]
+_WHITENING_BORDER = 5
+
+
+class GIST(Descriptor):
+    """Mean answers of Gabor filters over the cells of a grid; 4 scales x 8 orientations x 4 x 4 cells = 512 values.
+
+    Parameters
+    ----------
+    size : int
+        Side of the square to which images are brought.
+    orientations : sequence of int
+        Orientations of each scale, from fine to coarse.
+    cells : int
+        Side of the grid of cells.
+    fc : float
+        Cycles an image where whitening starts; finer structure passes.
+    border : int
+        Pixels by which the image is mirrored outwards before it is filtered.
+    crop : bool
+        Whether the largest square about the middle is taken; otherwise the whole image is squeezed into a square.
+    n_jobs, verbose
+        Threads, and whether progress is shown.
+
+    >>> GIST().transform([np.eye(100)]).shape
+    (1, 512)
+    """
+
+    _threads = True
+
+    def __init__(
+        self,
+        *,
+        size: int = 256,
+        orientations: Sequence[int] = (8, 8, 8, 8),
+        cells: int = 4,
+        fc: float = 4.0,
+        border: int = 32,
+        crop: bool = True,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.size = size
+        self.orientations = orientations
+        self.cells = cells
+        self.fc = fc
+        self.border = border
+        self.crop = crop
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def _check_params(self) -> None:
+        check_integer("cells", self.cells, 1)
+        check_integer("size", self.size, max(2, self.cells))
+        if not (isinstance(self.orientations, (tuple, list)) and self.orientations):
+            raise ValueError(
+                f"orientations={self.orientations!r} is not accepted; give a sequence, one number for each scale"
+            )
+        for i, count in enumerate(self.orientations):
+            check_integer(f"orientations[{i}]", count, 1)
+        check_real("fc", self.fc, 0, open_below=True)
+        check_integer("border", self.border, 0, self.size)
+        check_choice("crop", self.crop, (True, False))
+
+    def describe(self, image: NDArray[Any]) -> NDArray[np.float32]:
+        """Scale by scale, orientation by orientation, the cells row by row."""
+        gray = to_float(image)
+        if gray.ndim == 3:
+            gray = gray.mean(axis=2)
+        square = (self.size, self.size)
+        gray = crop_to_fill(gray, square) if self.crop else resize(gray, square)
+        edges = np.linspace(0, self.size, self.cells + 1).astype(int)
+        low, high = gray.min(), gray.max()
+        if high - low < 1e-6:  # nothing but the rounding of float32
+            return np.zeros(sum(self.orientations) * self.cells**2, dtype=np.float32)
+        white = whiten((gray - low) * (255 / (high - low)), self.fc)
+
+        padded = np.pad(white, self.border, mode="symmetric")
+        spectrum = fft.fft2(padded)
+        inside = slice(self.border, self.border + self.size)
+        areas = np.outer(np.diff(edges), np.diff(edges)).astype(np.float32)
+        values = []
+        for filters in gabor_filters(len(padded), tuple(self.orientations)):
+            # Rows of the border are dropped between the two passes.
+            answers = fft.ifft(spectrum * filters, axis=1, overwrite_x=True)[:, inside]
+            lengths = np.abs(fft.ifft(answers, axis=2, overwrite_x=True)[:, :, inside])
+            sums = np.add.reduceat(np.add.reduceat(lengths, edges[:-1], axis=1), edges[:-1], axis=2)
+            values.append((sums / areas).ravel())
+        return np.concatenate(values)
+
+
+def whiten(image: Floats, fc: float) -> Floats:
+    """A square image of values 0..255 in local units of contrast.
+
+    With x = log(1 + image) and a Gaussian low-pass L whose gain falls to one half at fc cycles an image:
+    y = x - L x, and y / (0.2 + sqrt(L y^2)). The image is mirrored a few pixels outwards meanwhile.
+    """
+    border = _WHITENING_BORDER
+    padded = np.pad(np.log1p(image), border, mode="symmetric")
+    even = len(padded) % 2
+    padded = np.pad(padded, (0, even), mode="symmetric")
+    n = len(padded)
+    gain = _low_pass(n, fc)
+    high = padded - fft.irfft2(fft.rfft2(padded) * gain, s=(n, n))
+    contrast = np.sqrt(np.abs(fft.irfft2(fft.rfft2(high * high) * gain, s=(n, n))))
+    inside = slice(border, border + len(image))
+    return np.asarray((high / (np.float32(0.2) + contrast))[inside, inside], dtype=np.float32)
+
+
+@lru_cache(maxsize=4)
+def _low_pass(n: int, fc: float) -> Floats:
+    """exp(-f^2 log 2 / fc^2) at the frequencies of a real transform, (n, n // 2 + 1)."""
+    y, x = fft.fftfreq(n, 1 / n)[:, None], fft.rfftfreq(n, 1 / n)[None, :]
+    return np.exp(-(x**2 + y**2) * (math.log(2) / fc**2)).astype(np.float32)
+
+
+@lru_cache(maxsize=4)
+def gabor_filters(n: int, orientations: tuple[int, ...]) -> list[Floats]:
+    """For each scale the transfer functions (its orientations, n, n) of its filters, as ``scipy.fft`` orders them.
+
+    Scale s is centred at f_s = 0.3 / 1.85^s cycles a pixel; orientation j of m at the angle -j pi / m:
+    G = exp(-3.5 (f / f_s - 1)^2 - 2 pi (m^2 / 64) a^2), with the frequency's distance f from 0 and its angle a from
+    the centre.
+    """
+    y, x = fft.fftfreq(n)[:, None], fft.fftfreq(n)[None, :]
+    f, angle = np.hypot(x, y), np.arctan2(y, x)
+    scales = []
+    for s, m in enumerate(orientations):
+        radial = np.exp(-3.5 * (f * 1.85**s / 0.3 - 1) ** 2)
+        away = angle + math.pi * np.arange(m)[:, None, None] / m
+        away = np.where(away > math.pi, away - 2 * math.pi, away)
+        scales.append((radial * np.exp(-2 * math.pi * m**2 / 64 * away**2)).astype(np.float32))
+    return scales

@@ -1,0 +1,181 @@
+"""Histograms of oriented gradients (Dalal and Triggs, 2005).
+
+Gradients, then one histogram of orientations for each cell, then blocks of cells brought to one contrast:
+
+    gradients(image) -> cell_histograms (rows, columns, orientations) -> normalised_blocks (rows', columns', b, b, o)
+
+A detector that slides a window over an image computes the blocks of the whole image once. The descriptor of the
+window whose first cell is (r, c) is the slice ``blocks[r : r + m, c : c + n].ravel()``. It equals ``HOG(margin=...)``
+of the window cut out with as many pixels around it: one pixel for hard votes, half a cell and one for trilinear ones.
+Without them the outermost pixels have no neighbour, so their derivative is zero (see ``gradients``), and no votes
+come from the pixels around.
+"""
+
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from cbid.coders.checks import check_choice, check_integer
+from cbid.data.images import check_image, to_float
+from cbid.descriptors.base import Descriptor
+from cbid.descriptors.gradients import VOTING, check_orientations, gradients, grid_of_cells, orientation_histograms
+from cbid.descriptors.sizes import Size, check_least, check_size, resize
+
+__all__ = ["HOG", "NORMS", "cell_histograms", "normalised_blocks"]
+
+NORMS = ("l2-hys", "l2", "l1", "l1-sqrt")
+
+
+class HOG(Descriptor):
+    """Block-normalised histograms of oriented gradients; 3,780 values for a window of 128 x 64.
+
+    Parameters
+    ----------
+    size : (height, width) or None
+        The image is brought to that size first; None describes it as it is.
+    cell : int
+        Side of the square cells in pixels. Pixels past the last whole cell are not used.
+    block : int
+        Side of the square blocks in cells; blocks lie one cell apart.
+    orientations : int
+        Bins of the orientation, over 180 degrees, or over 360 with ``signed``.
+    signed : bool
+        Whether dark-to-light and light-to-dark are told apart.
+    voting : {"trilinear", "hard"}
+        "trilinear": the vote of a pixel is shared by the nearest cells and bins. "hard": its own cell and bin get it.
+    norm : {"l2-hys", "l2", "l1", "l1-sqrt"}
+        How a block is brought to one contrast; "l2-hys" clips at 0.2 and divides once more.
+    sqrt : bool
+        Whether the root of the values is taken first.
+    margin : int
+        Pixels on each side (after ``size``) that only lend their values to the gradients of those inside.
+    n_jobs, verbose
+        Threads, and whether progress is shown.
+
+    >>> HOG(size=(128, 64)).transform([np.zeros((200, 100))]).shape
+    (1, 3780)
+    """
+
+    _threads = True
+
+    def __init__(
+        self,
+        *,
+        size: Size | None = None,
+        cell: int = 8,
+        block: int = 2,
+        orientations: int = 9,
+        signed: bool = False,
+        voting: str = "trilinear",
+        norm: str = "l2-hys",
+        sqrt: bool = False,
+        margin: int = 0,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.size = size
+        self.cell = cell
+        self.block = block
+        self.orientations = orientations
+        self.signed = signed
+        self.voting = voting
+        self.norm = norm
+        self.sqrt = sqrt
+        self.margin = margin
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def _check_params(self) -> None:
+        check_integer("cell", self.cell, 1)
+        check_integer("block", self.block, 1)
+        check_orientations(self.orientations, self.signed)
+        check_choice("voting", self.voting, VOTING)
+        check_choice("norm", self.norm, NORMS)
+        check_choice("sqrt", self.sqrt, (True, False))
+        check_integer("margin", self.margin, 0)
+        if self.size is not None:
+            check_size("size", self.size, self._least())
+
+    def _least(self) -> int:
+        return self.cell * self.block + 2 * self.margin
+
+    def describe(self, image: NDArray[Any]) -> NDArray[np.float32]:
+        """The blocks, row by row; in each its cells, row by row; in each its orientations."""
+        image = check_image(image)
+        if self.size is not None and image.shape[:2] != tuple(self.size):
+            image = resize(to_float(image), self.size)
+        check_least(image, self._least(), self._least())
+        cells = cell_histograms(
+            image,
+            cell=self.cell,
+            orientations=self.orientations,
+            signed=self.signed,
+            voting=self.voting,
+            sqrt=self.sqrt,
+            margin=self.margin,
+        )
+        return normalised_blocks(cells, block=self.block, norm=self.norm).ravel()
+
+
+def cell_histograms(
+    image: NDArray[Any],
+    *,
+    cell: int = 8,
+    orientations: int = 9,
+    signed: bool = False,
+    voting: str = "trilinear",
+    sqrt: bool = False,
+    margin: int = 0,
+) -> NDArray[np.float32]:
+    """Mean gradient length by orientation, (rows, columns, orientations), of the cells ``margin`` pixels inside.
+
+    image: (h, w) or (h, w, 3), uint8 or floats in 0..1; in colour the channel with the longest gradient counts.
+    """
+    grid = grid_of_cells(image.shape, cell, margin)
+    sums = orientation_histograms(*gradients(image, sqrt=sqrt), grid, orientations, signed=signed, voting=voting)
+    sums /= np.float32(cell * cell)
+    return sums
+
+
+def normalised_blocks(cells: NDArray[np.float32], *, block: int = 2, norm: str = "l2-hys") -> NDArray[np.float32]:
+    """Blocks of cells, one cell apart, each of unit norm: (rows - block + 1, columns - block + 1, block, block, o).
+
+    With e = 1e-5 a block v becomes v / sqrt(|v|_2^2 + e^2) ("l2"), the same clipped at 0.2 and divided again
+    ("l2-hys"), v / (|v|_1 + e) ("l1") or the root of that ("l1-sqrt").
+    """
+    rows, columns, orientations = cells.shape
+    shape = (max(0, rows - block + 1), max(0, columns - block + 1), block, block, orientations)
+    blocks = np.empty(shape, dtype=np.float32)
+    _normalise(cells, NORMS.index(norm), blocks)
+    return blocks
+
+
+@numba.njit(nogil=True, cache=True)
+def _normalise(cells, norm, blocks):  # type: ignore[no-untyped-def]
+    e = np.float32(1e-5)
+    rows, columns, side, _, orientations = blocks.shape
+    for r in range(rows):
+        for c in range(columns):
+            block = blocks[r, c].reshape(side * side * orientations)
+            total = np.float32(0)
+            for i in range(side):
+                for j in range(side):
+                    for o in range(orientations):
+                        v = cells[r + i, c + j, o]
+                        block[(i * side + j) * orientations + o] = v
+                        total += v * v if norm < 2 else v
+            if norm < 2:
+                block /= np.sqrt(total + e * e)
+            else:
+                block /= total + e
+            if norm == 0:
+                total = np.float32(0)
+                for k in range(len(block)):
+                    block[k] = min(block[k], np.float32(0.2))
+                    total += block[k] * block[k]
+                block /= np.sqrt(total + e * e)
+            elif norm == 3:
+                for k in range(len(block)):
+                    block[k] = np.sqrt(block[k])

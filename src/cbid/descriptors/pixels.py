@@ -1,0 +1,79 @@
+"""The pixels themselves."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cbid.coders.checks import check_choice
+from cbid.data.images import as_gray, as_rgb, to_float
+from cbid.descriptors.base import Descriptor
+from cbid.descriptors.sizes import Size, check_size, resize
+
+__all__ = ["RawPixels"]
+
+NORMS = (None, "contrast", "l2")
+
+
+class RawPixels(Descriptor):
+    """The values of the pixels, row by row, in 0..1.
+
+    Parameters
+    ----------
+    size : (height, width) or None
+        The image is brought to that size first; None takes it as it is.
+    color : bool
+        Red, green and blue of each pixel; otherwise its gray value.
+    norm : {None, "contrast", "l2"}
+        "contrast": mean 0 and standard deviation 1. "l2": length 1. A constant image, or one of zeros, gives zeros.
+    n_jobs, verbose
+        Threads, and whether progress is shown.
+
+    >>> RawPixels(size=(2, 2)).transform([np.eye(4)])
+    array([[0.5, 0. , 0. , 0.5]], dtype=float32)
+    """
+
+    _threads = True
+
+    def __init__(
+        self,
+        *,
+        size: Size | None = None,
+        color: bool = False,
+        norm: str | None = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.size = size
+        self.color = color
+        self.norm = norm
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def _check_params(self) -> None:
+        if self.size is not None:
+            check_size("size", self.size)
+        check_choice("color", self.color, (True, False))
+        check_choice("norm", self.norm, NORMS)
+
+    def describe(self, image: NDArray[Any]) -> NDArray[np.float32]:
+        image = to_float(image)
+        image = as_rgb(image) if self.color else as_gray(image)
+        if self.size is not None:
+            image = resize(image, self.size)
+        values = image.ravel()
+        return values.copy() if self.norm is None else normalise(values, self.norm)
+
+
+def normalise(values: NDArray[np.float32], norm: str) -> NDArray[np.float32]:
+    """Values (d,) of mean 0 and deviation 1 ("contrast"), or of length 1 ("l2"); zeros where that cannot be."""
+    exact = values.astype(np.float64)
+    if norm == "contrast":
+        exact -= exact.mean()
+        scale = exact.std()
+        # Below one part in a million of the range, what varies is the rounding of float32.
+        flat = scale < 1e-6
+    else:
+        scale = np.linalg.norm(exact)
+        flat = scale == 0
+    return np.zeros_like(values) if flat else (exact / scale).astype(np.float32)
