@@ -8,6 +8,8 @@ NAMES = [
     "learner_growth",
     "learner_accuracy",
     "defaults_study",
+    "rivals",
+    "rivals_mnist",
     "search_speed",
     "index_scale",
     "index_durability",

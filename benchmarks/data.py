@@ -1,13 +1,16 @@
 """The data sets of the benchmarks, with their splits. A set that is not on the machine raises ``Absent``."""
 
+import tempfile
+from pathlib import Path
+
 import numpy as np
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import normalize
 
 from cbid.data import DataAbsent as Absent
-from cbid.data import open_set
+from cbid.data import describe, open_set
 
-__all__ = ["Absent", "digits", "fashion_mnist", "scene15"]
+__all__ = ["Absent", "caltech101", "digits", "fashion_mnist", "mnist", "scene15"]
 
 
 def _reduced(n_components, X, *others):
@@ -53,6 +56,49 @@ def fashion_mnist(part="test", split=0, n_train=2000, n_test=5000, n_components=
         chosen = _shuffled(len(Xt), split, 2)[:n_test]
         Xt, yt = Xt[chosen], yt[chosen]
     return [*_interleave(*_reduced(n_components, X[train], Xt), y[train], yt)]
+
+
+def mnist(split=0, n_train=5000):
+    """All 70,000 digits as pixels in 0..1: 1,000 queries, 100 of each digit, drawn by ``split``; the others are the
+    database. ``n_train`` of the database, as many of each digit, are the training sample.
+
+    X, y of the database, its rows in the sample, and X, y of the queries.
+    """
+    digits = open_set("mnist")
+    (X, y), (Xt, yt) = _pixels(digits, "train"), _pixels(digits, "test")
+    X, y = np.concatenate([X, Xt]), np.concatenate([y, yt])
+    order = _shuffled(len(X), split, 5)
+    places = [order[y[order] == c] for c in range(10)]
+    queries = np.concatenate([place[:100] for place in places])
+    database = np.setdiff1d(np.arange(len(X)), queries)
+    sample = np.concatenate([place[100 : 100 + n_train // 10] for place in places])
+    return X[database], y[database], np.searchsorted(database, np.sort(sample)), X[queries], y[queries]
+
+
+def caltech101(part="test", split=0, n_components=256):
+    """GIST of Caltech-101, 102 classes; 15 training images a class, at most 20 to test; PCA fitted on the training
+    part.
+
+    part "test": the given repeat of the protocol. "validation": the 20 images a class that train and validate in
+    repeat 0, of which ``split`` draws 5 to hold out; no test image of that repeat is touched. Descriptors are
+    computed once and kept in the folder for temporary files.
+    """
+    from cbid.descriptors import GIST
+
+    objects = open_set("caltech101")
+    drawn = objects.split("paper", split if part == "test" else 0)
+    if part == "test":
+        train, queries = drawn.train, drawn.test
+    else:
+        pool = np.sort(np.concatenate([drawn.train, drawn.validation]))
+        label = objects.labels[pool]
+        held_out = np.concatenate(
+            [pool[label == c][_shuffled((label == c).sum(), split, c, 4)[:5]] for c in np.unique(label)]
+        )
+        train, queries = np.setdiff1d(pool, held_out), held_out
+    described = describe(objects.images, GIST(), cache=Path(tempfile.gettempdir()) / "cbid-benchmarks", n_jobs=2)
+    X, y = described.values, objects.labels
+    return [*_interleave(*_reduced(n_components, X[train], X[queries]), y[train], y[queries])]
 
 
 def digits(part="test", split=0):

@@ -2,7 +2,7 @@
 
 - Scene-15 embeddings: one fit of 256 bits read at its prefixes, on the given split (the seed is the coder's) and on
   five random splits of the same size (the seed draws the split); and the same in the RBF form.
-- Fashion-MNIST, 2,000 training images, RBF form, against supervised discrete hashing on the same 1,000 anchors, with
+- Fashion-MNIST, 2,000 training images, RBF form, against supervised discrete hashing with 1,000 anchors, with
   the kernel width that served it best on validation splits; the seed draws the split, too.
 - Fashion-MNIST, 10,000 training images, linear form, 128 bits, against 5-NN on the raw PCA-64 features.
 Mean average precision is over the training set, tie-aware (cbid.evaluation.metrics).
@@ -12,12 +12,10 @@ import numpy as np
 from sklearn.neighbors import KNeighborsClassifier
 
 from benchmarks import data
-from benchmarks.itq import itq
 from benchmarks.results import store
 from benchmarks.scoring import prefix_scores, scores
-from benchmarks.sdh import sdh
 from cbid import CBID
-from cbid.learning.features import Anchors, fit_anchors, fit_whitening
+from cbid.coders import ITQ, SDH
 
 SEEDS = range(5)
 SDH_WIDTHS = (1.0, 3.0, 6.0)  # multiples of 1 / (2 total variance), tried on validation splits
@@ -32,8 +30,10 @@ def scene(part="test"):
     for s in SEEDS:
         split = data.scene15(part, s)
         X, y, Xt, yt = split
-        coders = {length: itq(X, length, seed=s) for length in (32, 64)}
-        result["itq"].append({length: scores(code(X), y, code(Xt), yt) for length, code in coders.items()})
+        coders = {length: ITQ(n_bits=length, random_state=s).fit(X) for length in (32, 64)}
+        result["itq"].append(
+            {length: scores(coder.transform(X), y, coder.transform(Xt), yt) for length, coder in coders.items()}
+        )
         for method, kernel in (("cbid", None), ("cbid rbf", "rbf")):
             coder = CBID(n_bits=256, kernel=kernel, random_state=s).fit(*split[:2])
             result[method].append(prefix_scores(coder, split, (16, 32, 64, 128, 256)))
@@ -48,12 +48,8 @@ def scene_random():
 def sdh_scores(split, length, width, seed):
     X, y, Xt, yt = split
     gamma = width / (2 * float(X.var(axis=0).sum()))
-    anchors: Anchors = fit_anchors(X, n_anchors=1000, gamma=gamma, rng=np.random.default_rng(seed))
-    F = anchors(X)
-    white = fit_whitening(F, n_components=1000, ridge=1e-4, random_state=0)
-    F, Ft = white(F).astype(float), white(anchors(Xt)).astype(float)
-    P = sdh(F, y, length, seed=seed)
-    return scores(np.sign(F @ P), y, np.sign(Ft @ P), yt)
+    coder = SDH(n_bits=length, gamma=gamma, random_state=seed).fit(X, y)
+    return scores(coder.transform(X), y, coder.transform(Xt), yt)
 
 
 def fashion_rbf():

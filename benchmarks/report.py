@@ -1,4 +1,4 @@
-"""Writes docs/benchmarks.md, and the figures of the README, from the raw results: no figure is typed by hand."""
+"""Writes docs/benchmarks.md, docs/rivals.md and the README's figures from the raw results: none is typed by hand."""
 
 import json
 import statistics
@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks import rivals_report
 from benchmarks.results import FOLDER
 
 ROOT = Path(__file__).parent.parent
-TARGET, README = ROOT / "docs" / "benchmarks.md", ROOT / "README.md"
+TARGET, RIVALS, README = ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "rivals.md", ROOT / "README.md"
 MARKS = "<!-- figures: written by python -m benchmarks.report -->\n", "<!-- end of figures -->\n"
 
 HEAD = """# What was measured
@@ -221,7 +222,8 @@ def main():
     TARGET.write_text(document())
     before, rest = README.read_text().split(MARKS[0])
     README.write_text(before + MARKS[0] + figures() + MARKS[1] + rest.split(MARKS[1])[1])
-    print("written: docs/benchmarks.md and the figures of README.md")
+    RIVALS.write_text(rivals_report.document())
+    print("written: docs/benchmarks.md, docs/rivals.md and the figures of README.md")
 
 
 if __name__ == "__main__":

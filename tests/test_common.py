@@ -4,11 +4,17 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from cbid import CBID
+from cbid.coders import AnchorGraphHashing, MultidimensionalSpectralHashing, PStableLSH
+from tests.coders.every import EVERY, make
 
 ESTIMATORS = [
+    *(make(cls) for cls in EVERY),
     CBID(n_bits=8),
     CBID(n_bits=4, hits="nearest", penalty="l1", nu=1e-4),
     CBID(n_bits=4, kernel="rbf", n_anchors=20, margin="class"),
+    make(AnchorGraphHashing, n_layers=1),
+    make(MultidimensionalSpectralHashing, outer=True),
+    make(PStableLSH, p=1),
 ]
 
 

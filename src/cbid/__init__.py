@@ -4,11 +4,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cbid.classify import CodeKNeighborsClassifier
-    from cbid.coders import CBID, load
+    from cbid.classify import CodeKNeighborsClassifier, NBNNClassifier
+    from cbid.coders import CBID, PatchCBID, load
     from cbid.search import CodeIndex
 
-__all__ = ["CBID", "CodeIndex", "CodeKNeighborsClassifier", "load"]
+__all__ = ["CBID", "CodeIndex", "CodeKNeighborsClassifier", "NBNNClassifier", "PatchCBID", "load"]
 __version__ = "0.1.0"
 
 # Imported when first asked for: who searches codes need not wait for what learns them, nor the other way round.
@@ -16,6 +16,8 @@ _HOME = {
     "CBID": "cbid.coders",
     "CodeIndex": "cbid.search",
     "CodeKNeighborsClassifier": "cbid.classify",
+    "NBNNClassifier": "cbid.classify",
+    "PatchCBID": "cbid.coders",
     "load": "cbid.coders",
 }
 

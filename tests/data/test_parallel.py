@@ -66,5 +66,5 @@ def test_threads_are_threads_and_processes_are_processes():
 
 
 def test_processes_leave_threads_to_us():
-    (_, threads), *_ = ordered_map(os.environ.get, [(0, ("OMP_NUM_THREADS",)), (1, ("HOME",))], 2, threads=False)
+    (_, threads), *_ = ordered_map(os.getenv, [(0, ("OMP_NUM_THREADS",)), (1, ("HOME",))], 2, threads=False)
     assert threads == "1"

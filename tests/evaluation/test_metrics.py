@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 
@@ -32,6 +32,7 @@ def plain_ap(ranked):
     return np.mean([sum(ranked[: i + 1]) / (i + 1) for i in range(len(ranked)) if ranked[i]])
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=6).filter(
         lambda v: any(r for _, r in v)
@@ -44,6 +45,29 @@ def test_with_ties_it_is_the_mean_over_all_orders(items):
     for k in range(1, len(items) + 1):
         expected = over_all_orders(distances, relevant, lambda ranked, k=k: np.mean(ranked[:k]))
         assert precision_at([distances], [relevant], k)[0] == pytest.approx(expected)
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.integers(-2, 5), st.sampled_from([0, 3, 2000]), st.booleans()), min_size=1, max_size=40))
+def test_whole_distances_are_counted_as_they_would_be_sorted(items):
+    """Small, negative and large ones: the first are counted, the others fall back to sorting."""
+    distances, relevant = [a + b for a, b, _ in items], [r for _, _, r in items]
+    by_count = average_precision(np.array([distances]), [relevant])
+    np.testing.assert_allclose(by_count, average_precision(np.array([distances], dtype=float), [relevant]))
+    small = np.abs(distances) % 6
+    np.testing.assert_allclose(
+        average_precision(small[None], [relevant]), average_precision(small[None].astype(float), [relevant])
+    )
+
+
+def test_plain_hamming_distance_is_that_of_equal_weights(monkeypatch):
+    rng = np.random.default_rng(0)
+    Q, B = rng.choice([-1, 1], (30, 9)), rng.choice([-1, 1], (200, 9))
+    labels = rng.integers(0, 3, 30), rng.integers(0, 3, 200)
+    plain = mean_average_precision(Q, labels[0], B, labels[1])
+    assert plain == pytest.approx(mean_average_precision(Q, labels[0], B, labels[1], weights=np.full(9, 0.3)))
+    monkeypatch.setattr("cbid.evaluation.metrics._PAIRS", 700)  # three queries at a time
+    assert plain == pytest.approx(mean_average_precision(Q, labels[0], B, labels[1]))
 
 
 def test_a_query_without_relevant_items_is_nan_and_left_out_of_the_mean():

@@ -42,7 +42,7 @@ def textbook_distance(h, i, members):
 
 
 def textbook_margins(H, W, rows_as_lists, margin):
-    """rho of every row by the table of METHOD section 3, one row, one bit and one pair at a time."""
+    """rho of every row by the table of docs/method.md, section 3, one row, one bit and one pair at a time."""
     rho = []
     for i, hits, misses, y, r in rows_as_lists:
         total = 0.0

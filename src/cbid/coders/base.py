@@ -2,7 +2,7 @@
 
 import copy
 import os
-from abc import ABCMeta, abstractmethod
+from abc import abstractmethod
 from typing import Any, Self
 
 import numpy as np
@@ -12,33 +12,29 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cbid import codes
-from cbid.coders.modelfile import Arrays, ModelFileError, read_model, write_model
-from cbid.coders.state import classes_from_json, classes_to_json, params_to_json
+from cbid.coders.saved import Saved, load_from
 
 __all__ = ["Coder", "load"]
 
 _CHUNK_BYTES = 64 * 2**20
 
 
-class Coder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, metaclass=ABCMeta):
+class Coder(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Base of all coders. A subclass learns in ``fit``, sets ``n_bits_`` and gives ``_project``.
 
-    A fitted coder's state is its attributes that end in an underscore: arrays go into a model file as arrays, numbers
-    and strings as JSON.
+    A fitted coder's state is its attributes that end in an underscore (``Saved``); ``_ARRAYS`` and ``_VALUES`` name
+    what a model file may set of it.
     """
 
     n_bits_: int
-    # What a model file may set: arrays, and values of JSON.
-    _ARRAYS: frozenset[str] = frozenset()
     _VALUES: frozenset[str] = frozenset({"n_bits_", "n_features_in_", "feature_names_in_"})
-
-    @abstractmethod
-    def _check_state(self) -> None:
-        """Raise a ValueError when what was read from a file does not fit together."""
 
     @abstractmethod
     def _project(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
         """Real values (n, n_bits_) whose sign is the bit."""
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "n_bits_")  # a fit that failed has looked at X, no more
 
     def project(self, X: ArrayLike) -> NDArray[np.floating]:
         """Signed distances (n, n_bits_) before the sign is taken, in the coder's own scale."""
@@ -55,9 +51,14 @@ class Coder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, me
     def _parts(self, X: ArrayLike) -> list[NDArray[np.floating]]:
         """X, checked, in slices whose projections stay small."""
         check_is_fitted(self)
-        checked: NDArray[np.floating] = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
+        samples = self._samples(X)
         rows = max(1, _CHUNK_BYTES // (8 * self._width()))
-        return [checked[start : start + rows] for start in range(0, len(checked), rows)]
+        return [samples[start : start + rows] for start in range(0, max(len(samples), 1), rows)]
+
+    def _samples(self, X: Any) -> NDArray[np.floating]:
+        """X, checked, as the array (n, columns) that is projected."""
+        checked: NDArray[np.floating] = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
+        return checked
 
     def _width(self) -> int:
         """The widest row that a projection makes."""
@@ -72,43 +73,6 @@ class Coder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, me
         tags.transformer_tags.preserves_dtype = []  # bits are int8 whatever X is
         return tags
 
-    # Model files
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the fitted coder to a safetensors file, whole or not at all."""
-        check_is_fitted(self)
-        arrays: Arrays = {}
-        state: dict[str, Any] = {"params": params_to_json(self), "fitted": {}}
-        for name, value in vars(self).items():
-            if not name.endswith("_") or name.startswith("_"):
-                continue
-            if name == "classes_":
-                state["classes"] = classes_to_json(value)
-            elif name == "feature_names_in_":
-                state["fitted"][name] = [str(v) for v in value]
-            elif isinstance(value, np.ndarray):
-                arrays[name] = value
-            else:
-                state["fitted"][name] = value.item() if isinstance(value, np.generic) else value
-        write_model(path, type(self).__name__, state, arrays)
-
-    @classmethod
-    def _restore(cls, state: dict[str, Any], arrays: Arrays) -> Self:
-        coder = cls(**state["params"])
-        foreign = (set(state["fitted"]) - cls._VALUES) | (set(arrays) - cls._ARRAYS)
-        if foreign:
-            raise ValueError(f"it holds {', '.join(sorted(foreign))}, which a {cls.__name__} does not have")
-        for name, value in state["fitted"].items():
-            setattr(coder, name, np.array(value, dtype=object) if name == "feature_names_in_" else value)
-        for name, array in arrays.items():
-            if array.dtype.kind == "f" and not np.isfinite(array).all():
-                raise ModelFileError(f"array {name!r} holds values that are not finite")
-            setattr(coder, name, array)
-        if "classes" in state:
-            coder.classes_ = classes_from_json(state["classes"])
-        coder._check_state()
-        return coder
-
     def _cut(self, n_bits: int, fitted: dict[str, Any]) -> Self:
         """A copy with ``n_bits`` and other fitted values: what ``truncate`` returns."""
         short = copy.copy(self)
@@ -121,11 +85,5 @@ def load(path: str | os.PathLike[str]) -> Coder:
     """Open a coder that ``save`` wrote, here or on another machine."""
     import cbid.coders  # the classes themselves; they import this module
 
-    kind, state, arrays = read_model(path)
-    cls = getattr(cbid.coders, kind) if kind in cbid.coders.__all__ else None
-    if not (isinstance(cls, type) and issubclass(cls, Coder)):
-        raise ModelFileError(f"{os.fspath(path)} holds a coder of kind {kind!r}, which this cbid does not have")
-    try:
-        return cls._restore(state, arrays)
-    except (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
-        raise ModelFileError(f"{os.fspath(path)} holds no complete {kind}: {error}") from error
+    coder: Coder = load_from(cbid.coders, Coder, path)
+    return coder

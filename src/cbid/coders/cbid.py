@@ -8,10 +8,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Tags
 from sklearn.utils.validation import validate_data
 
+from cbid.coders.checks import check_choice, check_integer, check_real
 from cbid.coders.large_margin import LargeMarginCoder
 from cbid.learning.labels import is_list_of_objects, number_labels
 from cbid.learning.losses import Loss
-from cbid.learning.neighbourhoods import find_neighbourhoods
+from cbid.learning.margins import MARGINS
+from cbid.learning.neighbourhoods import find_neighbourhoods, of_unit_size
 from cbid.learning.rows import Rows, rows_from_classes, rows_from_neighbourhoods, rows_from_triplets
 
 __all__ = ["CBID"]
@@ -181,6 +183,32 @@ class CBID(LargeMarginCoder):
         }
         return cls(n_bits=n_bits, **{**settings, **changes})
 
+    _OF_THE_PROBLEM = LargeMarginCoder._OF_THE_PROBLEM | {
+        "margin",
+        "hits",
+        "misses",
+        "triplets",
+        "kernel",
+        "n_anchors",
+        "gamma",
+    }
+
+    def _check_params(self) -> None:
+        super()._check_params()
+        check_choice("margin", self.margin, MARGINS)
+        check_choice("hits", self.hits, ("whole", "class", "nearest"))
+        check_choice("misses", self.misses, (None, "class", "nearest"))
+        check_choice("triplets", self.triplets, ("mean", "all"))
+        if self.hits == "whole" and (self.misses is not None or self.triplets == "all"):
+            raise ValueError(
+                f"hits='whole' compares with whole classes; it takes misses=None and triplets='mean', not "
+                f"misses={self.misses!r} and triplets={self.triplets!r}"
+            )
+        check_choice("kernel", self.kernel, (None, "rbf"))
+        check_integer("n_anchors", self.n_anchors, 1)
+        if self.gamma is not None:
+            check_real("gamma", self.gamma, 0, open_below=True)
+
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from vectors X (n, d) and labels y (n,): numbers, strings or any hashables."""
         self._check_params()
@@ -196,7 +224,7 @@ class CBID(LargeMarginCoder):
             if self.hits == "whole":
                 return rows_from_classes(numbers, n_classes=len(classes), max_rows=self.max_rows, rng=rng)
             near = find_neighbourhoods(
-                _of_unit_size(samples),
+                of_unit_size(samples),
                 numbers,
                 n_hits=self.n_hits,
                 n_misses=self.n_misses,
@@ -208,7 +236,7 @@ class CBID(LargeMarginCoder):
             )
             return rows_from_neighbourhoods(near, numbers, triplets=self.triplets, n_classes=len(classes))
 
-        return self._learn(samples, rows, classes, numbers)
+        return self._learn(samples, rows, classes, numbers, self._seed())
 
     def fit_triplets(self, X: ArrayLike, anchors: ArrayLike, positives: ArrayLike, negatives: ArrayLike) -> Self:
         """Learn from ready-made triplets of row numbers of X: anchor, one to be near it, one to be further off."""
@@ -222,6 +250,7 @@ class CBID(LargeMarginCoder):
             lambda rng, n_threads: rows_from_triplets(len(samples), *triplets),
             classes=np.empty(0),  # triplets know none
             told=np.concatenate(triplets),
+            seed=self._seed(),
         )
 
     def __sklearn_tags__(self) -> Tags:
@@ -252,10 +281,3 @@ def _check_triplets(n: int, **indices: ArrayLike) -> list[NDArray[np.int64]]:
     if len(set(lengths.values())) > 1:
         raise ValueError(f"triplets need as many anchors as positives and negatives, not {lengths}")
     return checked
-
-
-def _of_unit_size(X: NDArray[np.floating]) -> NDArray[np.float32]:
-    """X moved to its mean and divided by one number, so that no distance overflows in float32; order is unchanged."""
-    centred = X - X.mean(axis=0, dtype=np.float64).astype(X.dtype)
-    size = float(np.abs(centred).max()) or 1.0
-    return np.ascontiguousarray(centred / X.dtype.type(size), dtype=np.float32)

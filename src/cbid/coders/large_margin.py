@@ -21,7 +21,6 @@ from cbid.learning.bits import STARTS, Bit, BitSearch
 from cbid.learning.column_generation import Setting, generate_bits
 from cbid.learning.features import Anchors, Whitening, fit_anchors, fit_whitening
 from cbid.learning.losses import make_loss
-from cbid.learning.margins import MARGINS
 from cbid.learning.penalties import make_penalty
 from cbid.learning.rows import Rows
 from cbid.learning.sigmoids import SIGMOIDS
@@ -31,10 +30,6 @@ __all__ = ["LargeMarginCoder"]
 
 MOST_BITS = 65_536
 
-_OF_THE_PROBLEM = frozenset(
-    {"margin", "loss", "penalty", "nu", "n_hits", "n_misses", "hits", "misses", "triplets"}
-    | {"kernel", "n_anchors", "gamma", "n_components", "max_rows"}
-)
 # Chosen on validation parts of the training sets; benchmarks/defaults_study.py holds nu against its neighbours.
 _LINEAR_NU, _KERNEL_NU = 0.1, 0.5
 _LINEAR_COMPONENTS = 256
@@ -52,27 +47,17 @@ class LargeMarginCoder(Coder):
     _ARRAYS = frozenset({"coef_", "intercept_", "weights_", "path_", "objective_", "gap_", "mean_", "anchors_"})
     _VALUES = frozenset({"n_bits_", "n_features_in_", "feature_names_in_", "nu_", "gamma_", "seed_", "problem_"})
 
+    # The parameters that bits and weights depend on, apart from their number and how they are searched for.
+    _OF_THE_PROBLEM = frozenset({"loss", "penalty", "nu", "n_hits", "n_misses", "n_components", "max_rows"})
+
     def _check_params(self) -> None:
         check_integer("n_bits", self.n_bits, 1, MOST_BITS)
-        check_choice("margin", self.margin, MARGINS)
         make_loss(self.loss)
         make_penalty(self.penalty)
         if self.nu is not None:
             check_real("nu", self.nu, 0, open_below=True)
         check_integer("n_hits", self.n_hits, 1)
         check_integer("n_misses", self.n_misses, 1)
-        check_choice("hits", self.hits, ("whole", "class", "nearest"))
-        check_choice("misses", self.misses, (None, "class", "nearest"))
-        check_choice("triplets", self.triplets, ("mean", "all"))
-        if self.hits == "whole" and (self.misses is not None or self.triplets == "all"):
-            raise ValueError(
-                f"hits='whole' compares with whole classes; it takes misses=None and triplets='mean', not "
-                f"misses={self.misses!r} and triplets={self.triplets!r}"
-            )
-        check_choice("kernel", self.kernel, (None, "rbf"))
-        check_integer("n_anchors", self.n_anchors, 1)
-        if self.gamma is not None:
-            check_real("gamma", self.gamma, 0, open_below=True)
         if self.n_components is not None:
             check_integer("n_components", self.n_components, 1)
         check_real("ridge", self.ridge, 0)
@@ -91,24 +76,37 @@ class LargeMarginCoder(Coder):
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "coef_")
 
-    def _learn(self, X: Array, make_rows: RowMaker, classes: NDArray[Any], told: NDArray[np.integer]) -> Self:
+    def _seed(self) -> int:
+        """The seed of all that is drawn: that of the last fit when it is gone on with, else from ``random_state``."""
+        if self.warm_start and hasattr(self, "coef_"):
+            return int(self.seed_)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _learn(
+        self,
+        X: Array,
+        make_rows: RowMaker,
+        classes: NDArray[Any],
+        told: NDArray[np.integer],
+        seed: int,
+        **about: Any,
+    ) -> Self:
         """Learn bits and weights on samples X (n, d) from rows about them.
 
         ``told`` is what was said of the samples (class numbers, or triplets): with X and the settings it makes the
-        problem that a warm start must find unchanged.
+        problem that a warm start must find unchanged. ``about`` are further attributes of the fitted coder.
         """
         problem = self._problem(X, told)
         going_on = self.warm_start and hasattr(self, "coef_")
         if going_on:
             self._refuse_another(problem)
-        seed = self.seed_ if going_on else int(check_random_state(self.random_state).randint(2**31 - 1))
         nu = self.nu_ if going_on else self._effective_nu()
         n_threads = effective_n_jobs(self.n_jobs)
         # Many small products: BLAS threads beyond those asked for would only wait for each other.
         with threadpool_limits(n_threads, user_api="blas"):
             rows = make_rows(np.random.default_rng(seed), n_threads)
             anchors, whitening, F = self._fit_features(X, seed)
-            about = {"classes_": classes, "nu_": nu, "seed_": seed, "problem_": problem}
+            about |= {"classes_": classes, "nu_": nu, "seed_": seed, "problem_": problem}
             learned = _Learned(F, whitening, anchors, about)
             if going_on:
                 learned.recall(self)
@@ -166,7 +164,7 @@ class LargeMarginCoder(Coder):
 
     def _problem(self, X: Array, told: NDArray[np.integer]) -> dict[str, Any]:
         """What bits and weights depend on, apart from their number: settings by name, data by a digest."""
-        settings = {name: value for name, value in params_to_json(self).items() if name in _OF_THE_PROBLEM}
+        settings = {name: value for name, value in params_to_json(self).items() if name in self._OF_THE_PROBLEM}
         digest = hashlib.blake2b(digest_size=16)
         for array in (X, told):
             digest.update(f"{array.dtype} {array.shape}".encode())
@@ -228,6 +226,10 @@ class LargeMarginCoder(Coder):
                 stacklevel=4,
             )
 
+    def _n_columns(self) -> int:
+        """Columns that a hyperplane sees in the linear form."""
+        return int(self.n_features_in_)
+
     def _width(self) -> int:
         return max(super()._width(), self.coef_.shape[1])  # in the kernel form, the anchors
 
@@ -255,8 +257,8 @@ class LargeMarginCoder(Coder):
         if hasattr(self, "anchors_"):
             expected["anchors_"] = (m, self.n_features_in_)
             check_real("gamma_", self.gamma_, 0, open_below=True)
-        elif m != self.n_features_in_:
-            raise ValueError(f"mean_ has {m} values for {self.n_features_in_} features")
+        elif m != self._n_columns():
+            raise ValueError(f"mean_ has {m} values for {self._n_columns()} columns")
         for name, shape in expected.items():
             array = getattr(self, name)
             if array.shape != shape or array.dtype.kind != "f":

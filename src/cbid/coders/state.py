@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["classes_from_json", "classes_to_json", "params_to_json"]
+__all__ = ["classes_from_json", "classes_to_json", "params_from_json", "params_to_json"]
 
 
 _PLAIN_TYPES = frozenset(
@@ -28,6 +28,15 @@ def params_to_json(estimator: Any) -> dict[str, Any]:
     return params
 
 
+def params_from_json(saved: dict[str, Any]) -> dict[str, Any]:
+    """Constructor parameters again; a sequence comes back as a tuple, which nothing can change by accident."""
+    return {name: _tuples(value) for name, value in saved.items()}
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(v) for v in value) if isinstance(value, list) else value
+
+
 def _plain(value: Any) -> Any:
     if value is None or isinstance(value, (bool, str)):
         return value
@@ -37,6 +46,8 @@ def _plain(value: Any) -> Any:
         return int(value)
     if isinstance(value, Real):
         return float(value)
+    if isinstance(value, (tuple, list)):
+        return [_plain(v) for v in value]
     return f"<{type(value).__module__}.{type(value).__qualname__}>"
 
 

@@ -1,7 +1,7 @@
 """Images and vectors in: folders, lists, arrays, tables; named data sets with named protocols."""
 
 from cbid.data.cache import CacheWarning, DescriptorCache
-from cbid.data.describe import Described, describe
+from cbid.data.describing import Described, describe
 from cbid.data.folders import ImageFolder
 from cbid.data.image_sets import ImageFiles, ImageItems, ImageSet
 from cbid.data.images import (

@@ -21,8 +21,8 @@ __all__ = ["FORMATS", "MAX_PIXELS", "ImageError", "decode_image", "read_bytes", 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 MAX_PIXELS = 50_000_000
 _BYTES_A_PIXEL = 8
-_METADATA = 16 * 2**20
-_MAX_SCANS = 200  # a progressive JPEG has about ten; each pass over all pixels can cost no more than 70 bytes of file
+_METADATA = 16 * 2**20  # bytes that a file may have besides
+_MAX_SCANS = 200  # a progressive JPEG has about ten; one more pass over all pixels takes as little as 70 bytes
 
 
 class ImageError(ValueError):

@@ -45,7 +45,7 @@ class Protocol:
     """A way to split a set.
 
     text: what it does, in words. repeats: how many different splits it has.
-    draw: called with the set, the rows that may be used, and a key to shuffle with, and the number of the repeat.
+    draw: called with the set, the rows that may be used, a key to shuffle with, and the number of the repeat.
     """
 
     text: str
@@ -86,6 +86,7 @@ def per_class(
             raise ValueError(f"{data.info.title} has no labels to draw by")
         drawable = np.asarray(data.part("set")) == "train" if given else np.ones(len(data), bool)
         parts: list[list[Rows]] = [[], [], []]
+        allowed = allowed[data.labels[allowed] >= 0]
         for label in np.unique(data.labels[allowed]):
             rows = allowed[data.labels[allowed] == label]
             order = shuffled(rows[drawable[rows]], data.images.names, key)

@@ -3,9 +3,12 @@
 from cbid.descriptors.base import Descriptor, LocalDescriptor
 from cbid.descriptors.block_pca import BlockPCA
 from cbid.descriptors.census import CENTRIST, spatial_pact
+from cbid.descriptors.deep import ONNXEmbedding
+from cbid.descriptors.dense_sift import DenseSIFT
 from cbid.descriptors.gist import GIST
 from cbid.descriptors.haar import HaarFeatures
 from cbid.descriptors.hog import HOG
+from cbid.descriptors.kernel_descriptors import KernelDescriptors
 from cbid.descriptors.phog import PyramidHOG
 from cbid.descriptors.pixels import RawPixels
 
@@ -14,9 +17,12 @@ __all__ = [
     "GIST",
     "HOG",
     "BlockPCA",
+    "DenseSIFT",
     "Descriptor",
     "HaarFeatures",
+    "KernelDescriptors",
     "LocalDescriptor",
+    "ONNXEmbedding",
     "PyramidHOG",
     "RawPixels",
     "spatial_pact",

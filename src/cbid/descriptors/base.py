@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 
 from cbid.bags import Bags
-from cbid.data.describe import describe
+from cbid.data.describing import describe
 from cbid.data.image_sets import as_image_set
 
 __all__ = ["Descriptor", "LocalDescriptor"]

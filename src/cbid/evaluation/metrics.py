@@ -6,12 +6,16 @@ Here items at one distance count as a group in random order, and the metric is i
 scores").
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["average_precision", "mean_average_precision", "precision_at"]
 
 Array = NDArray[np.float64]
+_PAIRS = 2**23  # of a query and an item, compared at a time
+_FEW = 1024  # whole distances below this, or the number of items, are counted, not sorted
 
 
 def average_precision(distances: ArrayLike, relevant: ArrayLike) -> Array:
@@ -51,39 +55,56 @@ def mean_average_precision(
     queries, database : (q, t), (n, t) bits in -1/+1
     weights : (t,), or 1 for plain Hamming
     """
-    Q, B = np.asarray(queries, dtype=np.float64), np.asarray(database, dtype=np.float64)
-    w = np.broadcast_to(np.asarray(weights, dtype=np.float64), Q.shape[1])
+    Q, B = np.asarray(queries, dtype=np.float32), np.asarray(database, dtype=np.float32)
+    wanted, labels = np.asarray(query_labels), np.asarray(labels)
+    n_bits = Q.shape[1]
+    plain = np.ndim(weights) == 0
+    w = np.broadcast_to(np.asarray(weights, dtype=np.float64), n_bits)
     w = w / (w.sum() or 1.0)
-    same = np.asarray(query_labels)[:, None] == np.asarray(labels)[None, :]
     found = []
-    for start in range(0, len(Q), 256):
-        part = slice(start, start + 256)
-        # Rounded, so that distances equal but for the last digit of a sum are a tie.
-        distances = np.round((1 - (Q[part] * w) @ B.T) / 2, 12)
-        found.append(average_precision(distances, same[part]))
+    step = max(1, _PAIRS // max(len(B), 1))
+    for start in range(0, len(Q), step):
+        part = slice(start, start + step)
+        if plain:  # whole numbers, which need no sorting
+            distances = ((n_bits - Q[part] @ B.T) / 2).astype(np.int32)
+        else:
+            # Rounded, so that distances equal but for the last digit of a sum are a tie.
+            distances = np.round((1 - (Q[part] * w) @ B.T) / 2, 12)
+        found.append(average_precision(distances, wanted[part, None] == labels))
     return float(np.nanmean(np.concatenate(found)))
 
 
-def _checked(distances: ArrayLike, relevant: ArrayLike) -> tuple[Array, NDArray[np.bool_]]:
-    d, r = np.asarray(distances, dtype=np.float64), np.asarray(relevant, dtype=bool)
+def _checked(distances: ArrayLike, relevant: ArrayLike) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+    d, r = np.asarray(distances), np.asarray(relevant, dtype=bool)
     if d.ndim != 2 or d.shape != r.shape:
         raise ValueError(f"distances {d.shape} and relevant {r.shape} must both be (queries, items)")
     return d, r
 
 
-def _groups(distances: Array, relevant: NDArray[np.bool_]) -> tuple[Array, Array, Array, Array]:
-    """Per query and distinct distance, (q, groups): items, relevant ones, and both counts over nearer groups."""
+def _groups(distances: NDArray[Any], relevant: NDArray[np.bool_]) -> tuple[Array, Array, Array, Array]:
+    """Per query and distance, (q, groups): items, relevant ones, and both counts over nearer groups.
+
+    A group may be empty. Hamming distances are groups as they are; others are ranked first.
+    """
     q, n = distances.shape
-    order = np.argsort(distances, axis=1, kind="stable")
-    ordered = np.take_along_axis(distances, order, axis=1)
-    first = np.zeros((q, min(n, 1)), dtype=int)
-    group = np.hstack([first, np.cumsum(ordered[:, 1:] > ordered[:, :-1], axis=1)])
+    if distances.dtype.kind in "iu" and distances.min(initial=0) >= 0 and distances.max(initial=0) < max(n, _FEW):
+        group, found = distances, relevant
+    else:
+        group, found = _ranked(distances, relevant)
     width = int(group.max(initial=-1)) + 1
     flat = (np.arange(q)[:, None] * width + group).ravel()
-    found = np.take_along_axis(relevant, order, axis=1).ravel()
 
-    def count(weights: NDArray[np.bool_]) -> Array:
-        return np.bincount(flat, weights=weights, minlength=q * width).reshape(q, width).astype(np.float64)
+    def count(groups: NDArray[np.int64]) -> Array:
+        return np.bincount(groups, minlength=q * width).reshape(q, width).astype(np.float64)
 
-    size, hits = count(np.ones_like(found)), count(found)
+    size, hits = count(flat), count(flat[found.ravel()])
     return size, hits, np.cumsum(size, axis=1) - size, np.cumsum(hits, axis=1) - hits
+
+
+def _ranked(distances: NDArray[Any], relevant: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Items in the order of their distance: the number of their group, equal for equal distances, and relevance."""
+    order = np.argsort(distances, axis=1, kind="stable")
+    ordered = np.take_along_axis(distances, order, axis=1)
+    group = np.zeros(distances.shape, dtype=np.int64)
+    np.cumsum(ordered[:, 1:] > ordered[:, :-1], axis=1, out=group[:, 1:])
+    return group, np.take_along_axis(relevant, order, axis=1)

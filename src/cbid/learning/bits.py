@@ -1,4 +1,4 @@
-"""The search for one new bit: the most violated dual constraint (METHOD section 6).
+"""The search for one new bit: the most violated dual constraint (docs/method.md, section 6).
 
 Maximise over the hyperplane (beta, b), and over the weight vector r the bit would enter under,
 Pi_r(h) = sum over pairs of c_ij |h_i - h_j|, h = sign(X beta + b). The problem is not convex, so the start decides:

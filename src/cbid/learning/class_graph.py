@@ -1,4 +1,4 @@
-"""The signed graph that joins every sample to whole classes, through class means (METHOD section 6).
+"""The signed graph that joins every sample to whole classes, through class means (docs/method.md, section 6).
 
 With V (n, k) the weight of sample i against class r, the value of a relaxed bit h is
     sum_ir V_ir mean over j in r of (h_i - h_j)^2,

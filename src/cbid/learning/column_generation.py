@@ -13,7 +13,7 @@ from cbid.learning.losses import Loss
 from cbid.learning.margins import Columns
 from cbid.learning.penalties import Norm
 from cbid.learning.rows import Rows
-from cbid.learning.sides import PairSides, WholeClassSides
+from cbid.learning.sides import WholeClassSides
 from cbid.learning.weights import Problem, WeightFit, fit_weights
 
 __all__ = ["Setting", "generate_bits"]
@@ -79,10 +79,11 @@ def generate_bits(
 
 
 def _pairs_of(rows: Rows, n: int, n_threads: int) -> PairGraph | ClassGraph:
-    if isinstance(rows.misses, PairSides) and isinstance(rows.hits, PairSides):
-        return PairGraph([rows.misses, rows.hits], n, n_threads=n_threads)
-    assert isinstance(rows.misses, WholeClassSides)
-    return ClassGraph(rows.misses)
+    misses, hits = rows.misses, rows.hits
+    if isinstance(misses, WholeClassSides):
+        return ClassGraph(misses)
+    assert not isinstance(hits, WholeClassSides)
+    return PairGraph([misses, hits], n, n_threads=n_threads)
 
 
 def _least_violation(setting: Setting) -> float:

@@ -1,4 +1,4 @@
-"""Sums over pairs of samples as a signed graph Laplacian (METHOD section 6).
+"""Sums over pairs of samples as a signed graph Laplacian (docs/method.md, section 6).
 
 For a relaxed bit h the value of all rows is sum over pairs of c_ij (h_i - h_j)^2 = h' L h, with L the Laplacian of
 the graph whose edge weights c add up every row that holds the pair. The pattern of the graph is fixed for a fit;
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from cbid.learning.sides import PairSides
+from cbid.learning.sides import ListedSides
 
 __all__ = ["Graph", "PairGraph", "SignedGraph", "best_cut", "worth"]
 
@@ -47,14 +47,12 @@ def worth(graph: Graph, h: Array) -> float:
 class PairGraph:
     """The pairs of listed sides, sorted once, so that edge weights come from side weights by one gather and sum."""
 
-    def __init__(self, sides: Sequence[PairSides], n: int, *, n_threads: int = 1) -> None:
+    def __init__(self, sides: Sequence[ListedSides], n: int, *, n_threads: int = 1) -> None:
         self.n = n
         self.n_threads = n_threads
-        per_side = [np.diff(part.mean.indptr) for part in sides]
-        i = np.concatenate([np.repeat(part.anchor, count) for part, count in zip(sides, per_side)])
-        j = np.concatenate([part.mean.indices for part in sides])
-        side = np.repeat(np.arange(sum(map(len, sides)), dtype=np.int32), np.concatenate(per_side))
-        share = np.concatenate([part.mean.data for part in sides])
+        first = np.cumsum([0, *map(len, sides)], dtype=np.int32)  # sides of all kinds are numbered on
+        parts = [(i, j, start + side, share) for start, (i, j, side, share) in zip(first, (s.pairs() for s in sides))]
+        i, j, side, share = (np.concatenate(part) for part in zip(*parts))
         # Each pair stands in both rows of the symmetric matrix; equal pairs fall together and are summed.
         key = np.concatenate([i, j]).astype(np.int64) * n + np.concatenate([j, i])
         order = np.argsort(key, kind="stable")

@@ -1,4 +1,4 @@
-"""Convex losses of the margin, their derivatives and conjugates (METHOD section 4).
+"""Convex losses of the margin, their derivatives and conjugates (docs/method.md, section 4).
 
 A loss is any object with three vectorised methods:
 

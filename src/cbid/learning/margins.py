@@ -1,4 +1,4 @@
-"""The margin of every row as a linear map of the weights (METHOD section 3).
+"""The margin of every row as a linear map of the weights (docs/method.md, section 3).
 
 rho_q = <C_q, W>. The four kinds of margin differ only in whose weights measure the row's two distances, so one
 table describes them all and one solver serves them all.

@@ -1,4 +1,4 @@
-"""Nearest hits and nearest misses of every sample (METHOD section 2).
+"""Nearest hits and nearest misses of every sample (docs/method.md, section 2).
 
 Members are found class by class, so the largest array is (anchors, n_misses) per class and no n x n matrix is
 ever formed. faiss finds a shortlist, which is ranked again by direct differences: the formula of fast searches,
@@ -6,14 +6,16 @@ ever formed. faiss finds a shortlist, which is ranked again by direct difference
 """
 
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Neighbourhoods", "find_neighbourhoods"]
+from cbid.threads import faiss_threads
+
+__all__ = ["Neighbourhoods", "find_neighbourhoods", "nearest_members", "of_unit_size"]
 
 Indices = NDArray[np.int32]
 
@@ -59,7 +61,7 @@ def find_neighbourhoods(
 
     found_hits = np.full((n, n_hits), -1, dtype=np.int32)
     anchors, others, found_misses = [], [], []
-    with _faiss_threads(n_threads) if "nearest" in (hits, misses) else nullcontext():
+    with faiss_threads(n_threads) if "nearest" in (hits, misses) else nullcontext():
         for r, members in enumerate(classes):
             found_hits[members] = choose_hits(members, members, n_hits, True)
             rest = np.flatnonzero(y != r).astype(np.int32)
@@ -89,17 +91,7 @@ def _choosers(X: NDArray[np.float32], rng: np.random.Generator) -> dict[str, Cho
     """The ways to choose, for each of ``anchors``, ``count`` of ``members``; ``inside`` leaves out itself."""
 
     def nearest(anchors: Indices, members: Indices, count: int, inside: bool) -> Indices:
-        import faiss  # slow to import, and whole classes or random draws do without
-
-        centre = X[members].mean(axis=0)  # around which a tight class has its digits
-        ask = min(2 * count + inside, len(members))
-        # faiss keeps the smaller number among equal distances, and members are in ascending order.
-        found = members[faiss.knn(X[anchors] - centre, X[members] - centre, ask)[1]]
-        distances = _distances(X, anchors, found)
-        if inside:
-            distances[found == anchors[:, None]] = np.inf  # the sample itself goes last, and is cut off
-        order = np.lexsort((found, distances), axis=1)[:, : min(count, len(members) - inside)]
-        return _pad(np.take_along_axis(found, order, axis=1), count)
+        return nearest_members(X, anchors, members, count, inside=inside)
 
     def at_random(anchors: Indices, members: Indices, count: int, inside: bool) -> Indices:
         pool = len(members) - inside
@@ -111,6 +103,33 @@ def _choosers(X: NDArray[np.float32], rng: np.random.Generator) -> dict[str, Cho
         return _pad(members[places], count)
 
     return {"nearest": nearest, "class": at_random}
+
+
+def nearest_members(
+    X: NDArray[np.float32], anchors: Indices, members: Indices, count: int, *, inside: bool = False
+) -> Indices:
+    """For each of ``anchors`` the ``count`` nearest ``members`` (ascending), all rows of X; -1 where there are fewer.
+
+    ``inside``: anchors are members themselves, and no sample is its own neighbour.
+    """
+    import faiss  # slow to import, and whole classes or random draws do without
+
+    centre = X[members].mean(axis=0)  # around which a tight class has its digits
+    ask = min(2 * count + inside, len(members))
+    # faiss keeps the smaller number among equal distances, and members are in ascending order.
+    found = members[faiss.knn(X[anchors] - centre, X[members] - centre, ask)[1]]
+    distances = _distances(X, anchors, found)
+    if inside:
+        distances[found == anchors[:, None]] = np.inf  # the sample itself goes last, and is cut off
+    order = np.lexsort((found, distances), axis=1)[:, : min(count, len(members) - inside)]
+    return _pad(np.take_along_axis(found, order, axis=1), count)
+
+
+def of_unit_size(X: NDArray[np.floating]) -> NDArray[np.float32]:
+    """X moved to its mean and divided by one number, so that no distance overflows in float32; order is unchanged."""
+    centred = X - X.mean(axis=0, dtype=np.float64).astype(X.dtype)
+    size = float(np.abs(centred).max()) or 1.0
+    return np.ascontiguousarray(centred / X.dtype.type(size), dtype=np.float32)
 
 
 def _distances(X: NDArray[np.float32], anchors: Indices, found: Indices) -> NDArray[np.float64]:
@@ -139,15 +158,3 @@ def _distinct(rows: int, pool: int, count: int, rng: np.random.Generator) -> NDA
         again = again[(ordered[:, 1:] == ordered[:, :-1]).any(axis=1)]
         drawn[again] = rng.integers(pool, size=(len(again), count))
     return drawn
-
-
-@contextmanager
-def _faiss_threads(n_threads: int) -> Iterator[None]:
-    import faiss
-
-    before = faiss.omp_get_max_threads()
-    faiss.omp_set_num_threads(n_threads)
-    try:
-        yield
-    finally:
-        faiss.omp_set_num_threads(before)

@@ -1,4 +1,4 @@
-"""Norms of the non-negative weights, and their dual norms (METHOD sections 4 and 5).
+"""Norms of the non-negative weights, and their dual norms (docs/method.md, sections 4 and 5).
 
 For W >= 0 the dual constraint of min mean L + nu ||W|| is ||max(0, G)||_dual <= nu.
 """

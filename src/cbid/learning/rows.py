@@ -1,4 +1,4 @@
-"""Rows: what the margin compares (METHOD section 2).
+"""Rows: what the margin compares (docs/method.md, section 2).
 
 A row sets one miss side against one hit side. A side is a sample (the anchor) and a set of others; its distance under
 a bit is the mean of |h(anchor) - h(member)| over the set. Rows share sides (all rows of a sample share its hits; the
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.learning.neighbourhoods import Neighbourhoods
-from cbid.learning.sides import PairSides, Sides, WholeClassSides, single_sides
+from cbid.learning.sides import ListedSides, PairSides, WholeClassSides, single_sides
 
 __all__ = ["Rows", "rows_from_classes", "rows_from_neighbourhoods", "rows_from_triplets"]
 
@@ -26,8 +26,8 @@ class Rows:
     own, other : (R,) class of the anchor (y) and class of its misses (r)
     """
 
-    hits: Sides
-    misses: Sides
+    hits: ListedSides | WholeClassSides
+    misses: ListedSides | WholeClassSides
     hit: Indices
     miss: Indices
     own: Indices

@@ -1,8 +1,9 @@
 """Sides: a sample against a set of samples, and the store of their distances under every bit.
 
-Two kinds. ``PairSides`` lists the members of each set, for nearest or drawn neighbours. ``WholeClassSides`` compares
-every sample with every whole class: its distances follow from class means, 1 - h_i mean_r(h), so that nothing of the
-size of the pairs is ever stored.
+Three kinds. ``PairSides`` lists the members of each set, for nearest or drawn neighbours. ``BagSides`` averages such
+sides over the patches of a bag, so that a whole image is compared at once. ``WholeClassSides`` compares every sample
+with every whole class: its distances follow from class means, 1 - h_i mean_r(h), so that nothing of the size of the
+pairs is ever stored.
 """
 
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-__all__ = ["PairSides", "Sides", "Store", "WholeClassSides", "single_sides"]
+__all__ = ["BagSides", "ListedSides", "PairSides", "Sides", "Store", "WholeClassSides", "single_sides"]
 
 Indices = NDArray[np.int32]
 Bits = NDArray[np.float32]  # (n,) in -1/+1
@@ -41,6 +42,16 @@ class Sides(Protocol):
         """An empty store for up to ``capacity`` bits."""
 
 
+class ListedSides(Sides, Protocol):
+    """Sides whose distance is a weighted sum over listed pairs of samples."""
+
+    def distances(self, h: Bits) -> Bits:
+        """The distance of every side under one bit, (S,)."""
+
+    def pairs(self) -> tuple[Indices, Indices, Indices, NDArray[np.float32]]:
+        """All pairs: sample, other sample, the side they belong to, and their share in its distance."""
+
+
 class PairSides:
     """Sides with listed members.
 
@@ -64,6 +75,40 @@ class PairSides:
         """Mean |h_i - h_j| per side, (S,), for one bit, where |h_i - h_j| = 1 - h_i h_j."""
         return 1 - h[self.anchor] * (self.mean @ h)
 
+    def pairs(self) -> tuple[Indices, Indices, Indices, NDArray[np.float32]]:
+        side = np.repeat(np.arange(len(self), dtype=np.int32), np.diff(self.mean.indptr))
+        return self.anchor[side], self.mean.indices, side, self.mean.data
+
+    def store(self, capacity: int) -> "_DenseStore":
+        return _DenseStore(self, capacity)
+
+
+class BagSides:
+    """Sides of bags: side b is the mean over the sides of the patches in bag b (docs/method.md, section 8).
+
+    patches : P sides, one for each patch
+    mean : (S, P) sparse; mean[b] averages over the patches of side b
+    """
+
+    def __init__(self, patches: PairSides, bag: Indices) -> None:
+        """``bag`` (P,), numbers 0..S-1, each used: the side that the patch's side goes into."""
+        count = np.bincount(bag)
+        share = (1 / count[bag]).astype(np.float32)
+        self.patches = patches
+        self.mean = csr_matrix((share, (bag, np.arange(len(bag)))), shape=(len(count), len(bag)))
+
+    def __len__(self) -> int:
+        return int(self.mean.shape[0])
+
+    def distances(self, h: Bits) -> Bits:
+        """Mean over the patches of their mean distances, (S,)."""
+        return self.mean @ self.patches.distances(h)
+
+    def pairs(self) -> tuple[Indices, Indices, Indices, NDArray[np.float32]]:
+        i, j, patch, share = self.patches.pairs()
+        by_patch = self.mean.tocsc()  # each patch is in one bag, so its column has one entry
+        return i, j, by_patch.indices[patch], share * by_patch.data[patch]
+
     def store(self, capacity: int) -> "_DenseStore":
         return _DenseStore(self, capacity)
 
@@ -79,7 +124,7 @@ def single_sides(anchor: Indices, members: Indices, n: int) -> tuple[PairSides, 
 class _DenseStore:
     """D itself, float32."""
 
-    def __init__(self, sides: PairSides, capacity: int) -> None:
+    def __init__(self, sides: ListedSides, capacity: int) -> None:
         self.sides = sides
         self.n_bits = 0
         self._D = np.empty((capacity, len(sides)), dtype=np.float32)

@@ -1,4 +1,4 @@
-"""Smooth stand-ins for sign(z), with values in [-1, 1] (METHOD section 6)."""
+"""Smooth stand-ins for sign(z), with values in [-1, 1] (docs/method.md, section 6)."""
 
 from collections.abc import Callable
 

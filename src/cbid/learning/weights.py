@@ -1,4 +1,4 @@
-"""The Hamming weights of the bits so far: totally corrective, to a certified duality gap (METHOD sections 5, 7).
+"""The Hamming weights of the bits so far: totally corrective, to a certified gap (docs/method.md, sections 5, 7).
 
     P(W) = (1/R) sum_q L(rho_q) + nu ||W||,  W >= 0
     D(u) = -(1/R) sum_q L*(-u_q)             with  || max(0, G(u)) ||_dual <= nu

@@ -88,6 +88,9 @@ def test_scene15_with_what_comes_beside(no_data):
     split = scenes.split("held-out", 4)
     assert [len(split.train), len(split.validation), len(split.test)] == [160, 40, 40]
     assert scenes.part("embeddings") is scenes.part("embeddings")
+    write_tree(no_data / "scene15", {"images/MITcoast/new.pgm": pgm(0)})
+    with pytest.raises(ValueError, match=r"no embedding of MITcoast/new\.pgm"):
+        open_set("scene15").part("embeddings")
 
 
 @pytest.mark.parametrize("inner", ["images/", "101_ObjectCategories/", ""])
@@ -161,6 +164,25 @@ def test_cars_as_published(no_data):
     assert [len(split.train), len(split.test)] == [160, 8]
     (no_data / "epfl_cars" / "types.csv").write_text("2,SUV\n")
     assert open_set("epfl_cars").classes.tolist() == ["SUV"]
+    (no_data / "epfl_cars" / "types.csv").write_text("two\n")
+    with pytest.raises(ValueError, match=r"types\.csv: 'two' is no sequence and type"):
+        open_set("epfl_cars")
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("text", "no numbers of sequences"),
+        ("1\n1\na\nb\n90 90\n1\n1", "one number for each sequence"),
+        ("1\n1\na\nb\n0\n1\n1", "full turns of frames"),
+        ("1\n1\na\nb\n90\n1\n1", "tells of 1 sequences; there are images of more"),
+    ],
+)
+def test_cars_with_a_damaged_description(no_data, lines, message):
+    files = {"tripod-seq/tripod_seq_02_001.jpg": pgm(1), "tripod-seq.txt": lines.encode()}
+    write_tree(no_data / "epfl_cars", files)
+    with pytest.raises(ValueError, match=message):
+        open_set("epfl_cars")
 
 
 def test_cars_by_degrees(no_data):
@@ -240,6 +262,12 @@ def test_tud_brussels(no_data):
     data = open_set("tud_brussels")
     assert data.part("boxes")[0].tolist() == [[10, 20, 30, 60], [2, 9, 5, 50]]
     assert len(data.part("boxes")[1]) == 0
+    (no_data / "tud_brussels" / "all.idl").write_text('"a.png": (1, 2, 3);')
+    with pytest.raises(ValueError, match="does not have boxes of four numbers"):
+        open_set("tud_brussels").part("boxes")
+    (no_data / "tud_brussels" / "boxes.json").write_text('{"a.png": [1, 2]}')
+    with pytest.raises(ValueError, match="does not have the boxes that are expected"):
+        open_set("tud_brussels").part("boxes")
     assert data.split("paper").test.tolist() == [0, 1]
     assert len(data.split("paper").train) == 0
 

@@ -46,6 +46,9 @@ def scene15(path: Path) -> Opened:
     def embeddings() -> NDArray[np.float16]:
         arrays = read_npz(path / "embeddings_efficientnet_lite0.npz")
         place = {name: i for i, name in enumerate(arrays["paths"].tolist())}
+        without = [name for name in images.names if name not in place]
+        if without:
+            raise ValueError(f"{path} has no embedding of {without[0]}, nor of {len(without) - 1} other images")
         return arrays["features"][[place[name] for name in images.names]]
 
     def given() -> NDArray[np.str_]:
@@ -84,20 +87,39 @@ def sequences(path: Path) -> Opened:
             wrong = images.names[[match is None for match in found].index(True)]
             raise ValueError(f"{wrong}: the name of the file must end in the degrees from the front")
         return images, {"pose": lambda: np.array([float(match[1]) % 360 for match in found if match])}
-    lines = (path / "tripod-seq.txt").read_text().splitlines()
-    turns, fronts, senses = ([int(v) for v in lines[i].split()] for i in (4, 5, 6))
+    turns, fronts, senses = _turns(path / "tripod-seq.txt")
     kinds: dict[int, str] = {}
     if (path / "types.csv").exists():
-        rows = [line.split(",") for line in (path / "types.csv").read_text().split("\n") if line.strip()]
-        kinds = {int(row[0]): row[1].strip() for row in rows}
+        kinds = dict(_type(line, path) for line in (path / "types.csv").read_text().splitlines() if line.strip())
     files = ImageFolder(path / "tripod-seq", labelled=False)
     places = [re.search(r"tripod_seq_(\d+)_(\d+)\.\w+$", name) for name in files.names]
     numbers = [(i, int(match[1]), int(match[2])) for i, match in enumerate(places) if match]
     numbers = [row for row in numbers if not kinds or row[1] in kinds]
+    if any(sequence > len(turns) for _, sequence, _ in numbers):
+        raise ValueError(f"{path / 'tripod-seq.txt'} tells of {len(turns)} sequences; there are images of more")
     cars = files.take([i for i, _, _ in numbers])
     cars.labels, cars.classes = coded([kinds.get(sequence, f"car {sequence:02d}") for _, sequence, _ in numbers])
     pose = [senses[s - 1] * (frame - fronts[s - 1]) * 360 / turns[s - 1] % 360 for _, s, frame in numbers]
     return cars, {"pose": lambda: np.array(pose)}
+
+
+def _turns(path: Path) -> list[list[int]]:
+    """Frames of a full turn, frontal frame and sense of each sequence: lines 5 to 7."""
+    lines = path.read_text().splitlines()
+    try:
+        numbers = [[int(v) for v in lines[i].split()] for i in (4, 5, 6)]
+    except (ValueError, IndexError) as error:
+        raise ValueError(f"{path} has no numbers of sequences in its lines 5 to 7") from error
+    if len({len(row) for row in numbers}) != 1 or min(numbers[0], default=0) < 1:
+        raise ValueError(f"{path}: its lines 5 to 7 must have one number for each sequence, and full turns of frames")
+    return numbers
+
+
+def _type(line: str, path: Path) -> tuple[int, str]:
+    sequence, _, kind = line.partition(",")
+    if not sequence.strip().isdecimal() or not kind.strip():
+        raise ValueError(f"{path / 'types.csv'}: {line!r} is no sequence and type")
+    return int(sequence), kind.strip()
 
 
 def arrays_or_folders(file: str, table: Sequence[tuple[str, str, str, str]]) -> Callable[[Path], Opened]:
@@ -150,8 +172,11 @@ def detection(roles: Sequence[tuple[str, str, int]], boxes: str) -> Callable[[Pa
 
 def _boxes(path: Path) -> dict[str, NDArray[np.float64]]:
     if path.exists():
-        content = json.loads(path.read_text())
-        return {name: np.array(entry["boxes"], float).reshape(-1, 4) for name, entry in content.items()}
+        try:
+            content = json.loads(path.read_text())
+            return {name: np.array(entry["boxes"], float).reshape(-1, 4) for name, entry in content.items()}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{path} does not have the boxes that are expected ({error!r})") from error
     files = sorted(path.parent.glob("*.idl"))
     if not files:
         raise DataAbsent(f"{path} is not there, nor an .idl file beside it")
@@ -160,7 +185,10 @@ def _boxes(path: Path) -> dict[str, NDArray[np.float64]]:
         named = re.match(r'\s*"([^"]+)"', line)
         if named:
             numbers = re.findall(r"\(([^)]*)\)", line)
-            rows = np.array([[float(v) for v in row.split(",")] for row in numbers]).reshape(-1, 4)
+            try:
+                rows = np.array([[float(v) for v in row.split(",")] for row in numbers]).reshape(-1, 4)
+            except ValueError as error:
+                raise ValueError(f"{files[0]}: {line!r} does not have boxes of four numbers") from error
             # Corners in any order, as they were clicked.
             rows = np.column_stack([np.minimum(rows[:, :2], rows[:, 2:]), np.maximum(rows[:, :2], rows[:, 2:])])
             known[named[1].rsplit("/", 1)[-1]] = rows

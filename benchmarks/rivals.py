@@ -1,0 +1,219 @@
+"""Every method beside C-BID on three data sets: python -m benchmarks.rivals [--data NAME ...] [--methods NAME ...].
+
+Scene-15 embeddings (EfficientNet-Lite0, PCA-256; 100 training images a class), Fashion-MNIST pixels (PCA-64; 2,000
+training images, 5,000 queries), Caltech-101 (GIST, PCA-256; 15 training and at most 20 test images a class, 102
+classes). The seed draws the split (seed 0 of Scene-15 is the given one) and is the coder's. Splits and vectors are
+the same for all.
+
+Each method picks one of at most four settings (benchmarks/rival_methods.py) by the mean of 5-NN accuracy and mean
+average precision at 32 bits on validation splits, drawn from what is not tested at seed 0; then it runs at every
+length and seed. Figures are those of benchmarks/rival_scores.py, by plain Hamming distance. Times are seconds of
+processor time in one thread.
+
+Results go to benchmarks/results/rivals/NAME.jsonl, one line for each cell as it is done; what is there is not run
+again.
+"""
+
+import argparse
+import json
+import time
+import warnings
+
+import faiss
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from benchmarks import data
+from benchmarks.results import FOLDER
+from benchmarks.rival_methods import METHODS, MOST_SETTINGS
+from benchmarks.rival_scores import figures, hamming_rows
+from cbid import CBID
+from cbid.coders import Coder
+
+LENGTHS = (16, 32, 64, 128, 256)
+CHOSEN_AT = 32
+SHOWN = ("knn", "map", "p10", "svm", "fit_s")
+RESULTS = FOLDER / "rivals"
+
+
+def scene15(part, seed):
+    return data.scene15("random" if part == "test" and seed else part, seed)
+
+
+# How to load each, and how many validation splits are averaged: the smaller ones are noisy.
+DATA = {"scene15": (scene15, 3), "fashion": (data.fashion_mnist, 1), "caltech101": (data.caltech101, 3)}
+
+
+def split_of(name, part, seed):
+    """X, y, Xt, yt with the training rows in random order, so that the smaller of two rows means nothing."""
+    X, y, Xt, yt = DATA[name][0](part, seed)
+    order = np.random.default_rng(seed).permutation(len(X))
+    return X[order], y[order], Xt, yt
+
+
+class Results:
+    """The lines of one data set, by kind, method, length and seed."""
+
+    def __init__(self, name):
+        self.path = RESULTS / f"{name}.jsonl"
+        self.lines = [json.loads(line) for line in self.path.read_text().splitlines()] if self.path.exists() else []
+
+    def find(self, **wanted):
+        return [line for line in self.lines if all(line.get(key) == value for key, value in wanted.items())]
+
+    def forget(self, titles):
+        """Drop all lines of these methods."""
+        self.lines = [line for line in self.lines if line["method"] not in titles]
+        if self.path.exists():
+            self.path.write_text("".join(json.dumps(line) + "\n" for line in self.lines))
+
+    def add(self, line):
+        RESULTS.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        self.lines.append(line)
+
+
+def translated(settings, X):
+    """Settings as the coder takes them: gamma in the units of X."""
+    if "gamma" not in settings:
+        return settings
+    return {**settings, "gamma": settings["gamma"] / float(X.var(axis=0, dtype=np.float64).sum())}
+
+
+def cells(method, settings, split, lengths, seed):
+    """Yields (length, line) for each length the method can give; a line without figures says why there is none."""
+    X, y, Xt, yt = split
+    if method.searches:
+        for length in lengths:
+            found = method.make(X, Xt, length, **settings)
+            if found is None:
+                yield length, {"absent": "its codes do not come in this size"}
+                continue
+            scores = figures(found.rows, y, yt, *(found.features or ()))
+            yield length, {**scores, **costs(found.n_bytes, found.fit_seconds, found.encode_seconds)}
+        return
+    params = {**method.fixed, **translated(settings, X)}
+    if "random_state" in method.make().get_params():
+        params["random_state"] = seed
+    if method.make is CBID:  # one fit gives every length
+        fits = prefixes(params, X, y, lengths)
+    else:
+        fits = ((length, *fitted(method.make, {**params, "n_bits": length}, X, y)) for length in lengths)
+    for length, coder, seconds in fits:
+        if not isinstance(coder, Coder):
+            yield length, {"absent": coder}
+            continue
+        start = time.process_time()
+        train, test = coder.transform(X), coder.transform(Xt)
+        encoding = (time.process_time() - start) / (len(X) + len(Xt))
+        weights = coder.weights_ if method.weighted else None
+        scores = figures(hamming_rows(train, test, weights), y, yt, train.astype(float), test.astype(float))
+        yield length, {**scores, **costs(-(-coder.n_bits_ // 8), seconds, encoding), "n_bits": coder.n_bits_}
+
+
+def costs(n_bytes, fit_seconds, encode_seconds):
+    return {"bytes": n_bytes, "fit_s": round(fit_seconds, 4), "encode_us": round(1e6 * encode_seconds, 3)}
+
+
+def fitted(make, params, X, y):
+    """A coder and the seconds it took, or the reason why there is none of that length."""
+    start = time.process_time()
+    try:
+        coder = make(**params).fit(X, y)
+    except ValueError as error:
+        if "n_bits" not in str(error):
+            raise
+        if make().n_bits is None:  # as many as there are; they stand in the column of the next length
+            most = make(**{**params, "n_bits": None}).fit(X, y).n_bits_
+            if most not in LENGTHS and params["n_bits"] == min(t for t in LENGTHS if t > most):
+                return fitted(make, {**params, "n_bits": most}, X, y)
+        return str(error), 0.0
+    return coder, time.process_time() - start
+
+
+def prefixes(params, X, y, lengths):
+    """C-BID at each length, with the seconds after which it had so many bits."""
+    start, seconds = time.process_time(), {}
+
+    def note(coder):
+        seconds[coder.n_bits_] = time.process_time() - start
+
+    whole = CBID(**params, n_bits=max(lengths), callback=note).fit(X, y)
+    for length in lengths:
+        if length <= whole.n_bits_:
+            yield length, whole.truncate(length), seconds[length]
+        else:
+            yield length, f"learning ended at {whole.n_bits_} bits", 0.0
+
+
+def choose(name, title, method, results):
+    """The settings that served best on the validation split."""
+    known = results.find(kind="choice", method=title)
+    if known:
+        return known[0]["chosen"]
+    if len(method.settings) > MOST_SETTINGS:
+        raise ValueError(f"{title} has {len(method.settings)} settings; all have at most {MOST_SETTINGS}")
+    if len(method.settings) == 1:
+        return method.settings[0]
+    splits = [split_of(name, "validation", seed) for seed in range(DATA[name][1])]
+    tried = []
+    for settings in method.settings:
+        lines = [validated(method, settings, split, seed) for seed, split in enumerate(splits)]
+        mean = {key: float(np.mean([line[key] for line in lines])) for key in ("knn", "map")}
+        tried.append({"settings": settings, **mean})
+    best = max(tried, key=lambda row: row["knn"] + row["map"])
+    results.add({"kind": "choice", "method": title, "chosen": best["settings"], "tried": tried})
+    return best["settings"]
+
+
+def validated(method, settings, split, seed):
+    ((_, line),) = cells(method, settings, split, (CHOSEN_AT,), seed)
+    if "absent" in line:  # LDA-sign of few classes, which comes in one length only
+        ((_, line),) = cells(method, settings, split, (min(LENGTHS),), seed)
+    return line
+
+
+def run(name, titles, seeds, lengths, anew=False):
+    results = Results(name)
+    if anew:
+        results.forget(titles)
+    for seed in range(seeds):
+        split = None
+        for title in titles:
+            method = METHODS[title]
+            wanted = lengths if title != "float vectors" else lengths[:1]
+            missing = [t for t in wanted if not results.find(kind="cell", method=title, bits=t, seed=seed)]
+            if not missing or seed >= method.seeds:
+                continue
+            split = split or split_of(name, "test", seed)
+            settings = choose(name, title, method, results)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of learning that ended early: the line tells
+                for length, line in cells(method, settings, split, missing, seed):
+                    results.add({"kind": "cell", "method": title, "bits": length, "seed": seed, **line})
+                    shown = " ".join(
+                        f"{k} {v:.3f}" for k, v in line.items() if k in ("knn", "map", "p10", "svm", "fit_s")
+                    )
+                    print(f"{name} {seed} {title:26s} {length:4d}  {shown or line['absent']}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", nargs="+", choices=DATA, default=list(DATA))
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--lengths", nargs="+", type=int, choices=LENGTHS, default=list(LENGTHS))
+    parser.add_argument("--seeds", type=int, default=5, help="how many of the seeds 0, 1, ...")
+    parser.add_argument("--anew", action="store_true", help="forget the results of these methods first")
+    chosen = parser.parse_args()
+    faiss.omp_set_num_threads(1)
+    with threadpool_limits(1):
+        for name in chosen.data:
+            try:
+                run(name, chosen.methods, chosen.seeds, chosen.lengths, chosen.anew)
+            except data.Absent as reason:
+                print(f"{name}: left out, {reason}")
+
+
+if __name__ == "__main__":
+    main()

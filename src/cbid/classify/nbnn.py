@@ -1,0 +1,387 @@
+"""Naive Bayes nearest neighbour (NBNN): images classified by the nearest training patches of their patches."""
+
+import os
+import time
+import warnings
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils.validation import check_is_fitted
+from threadpoolctl import threadpool_limits
+
+from cbid.bag_checks import check_bags
+from cbid.bags import Bags
+from cbid.checks import check_choice, check_integer, check_real
+from cbid.classify.class_distances import sum_by_image
+from cbid.classify.nbnn_structures import class_distances
+from cbid.classify.patch_rows import PatchRows, takes_bags
+from cbid.classify.patch_store import PatchStore
+from cbid.learning.labels import check_labels, number_labels
+
+__all__ = ["EvaluationTime", "NBNNClassifier"]
+
+_QUERIES = 1 << 15  # patches whose distances to all classes are held at a time
+
+Images = Bags | Sequence[Any]
+
+
+class EvaluationTime(NamedTuple):
+    """Seconds for an image and a class: to make the rows of its patches (their codes), and to search."""
+
+    encode: float
+    search: float
+
+    @property
+    def total(self) -> float:
+        return self.encode + self.search
+
+
+class NBNNClassifier(ClassifierMixin, BaseEstimator):
+    """The class whose training patches lie nearest to the patches of an image (Boiman et al., 2008).
+
+    The distance from an image to a class is the sum over its patches of the distance to the nearest training patch of
+    that class: squared Euclidean between descriptors, weighted Hamming between codes.
+
+    Parameters
+    ----------
+    coder : estimator with ``encode``, optional
+        Patches are kept and compared as its codes: ``PatchCBID``, which learns from bags, or any other coder of the
+        package, which is given a sample of the patches, each with the label of its image. A fitted coder is used as
+        it is; one that is not is cloned and fitted. Without a coder the descriptors are kept, as float32.
+    search : {"exact", "kd-tree", "lsh", "pca"}
+        How the nearest patch of a class is found. "exact": by every distance, the only way on codes. "kd-tree": best
+        bin first, at most ``checks`` comparisons over ``n_trees`` trees. "lsh": among the patches that share a bucket
+        with the query in one of ``n_tables`` tables of ``n_functions`` p-stable functions with bins of ``bin_width``;
+        where there is none in a class, the largest distance found for the image counts.
+        "pca": exactly, among projections to ``n_components`` principal axes, 32 bits each.
+    local : bool
+        Local NBNN (McCann and Lowe, 2012): one structure for all classes; of its ``n_neighbors`` nearest patches only
+        the classes among them count, less the distance of the next one.
+    weighted : bool or None
+        Whether codes are compared by the ``weights_`` of the coder. None: if it has them.
+    location : float >= 0 or None
+        Weight of a patch's place: x over the width and y over the height of its image, times this, times the root
+        mean square length of the training descriptors, join the descriptor. ``PatchCBID`` has a location of its own.
+    max_patches : int
+        Most patches that the principal axes, or a coder that does not learn from bags, are learned from; an equal
+        number from each image.
+    descriptor : local descriptor, optional
+        With one, images may be given as arrays or paths wherever bags are.
+    n_jobs : int or None
+        Threads, by the rules of scikit-learn: None is one, -1 all processors.
+    random_state : int, RandomState or None
+        Of the sample of patches, the kd-trees and the hash functions.
+
+    Attributes
+    ----------
+    classes_ : (n_classes,)
+    n_features_in_ : int
+        Values of a descriptor.
+    coder_ : the fitted coder, or None
+    ids_ : list, the ids of the stored images
+    storage_per_image_ : float
+        Bytes of the rows kept for a training image, on average: what a file holds of it.
+    index_bytes_ : int
+        Bytes that the search structures take in memory beside these rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> y = ["dark", "dark", "light", "light"]
+    >>> bags = [rng.normal(label == "light", size=(30, 8)) for label in y]  # 30 descriptors of 8 values an image
+    >>> model = NBNNClassifier().fit(bags, y)
+    >>> model.predict([rng.normal(1, size=(20, 8))])
+    array(['light'], dtype='<U5')
+    >>> model.storage_per_image_  # 30 x 8 floats of four bytes
+    960.0
+    """
+
+    def __init__(
+        self,
+        *,
+        coder: Any = None,
+        search: str = "exact",
+        local: bool = False,
+        n_neighbors: int = 10,
+        weighted: bool | None = None,
+        location: float | None = None,
+        n_components: int = 16,
+        checks: int = 500,
+        n_trees: int = 1,
+        n_tables: int = 25,
+        n_functions: int = 20,
+        bin_width: float = 0.25,
+        max_patches: int = 100_000,
+        descriptor: Any = None,
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        self.coder = coder
+        self.search = search
+        self.local = local
+        self.n_neighbors = n_neighbors
+        self.weighted = weighted
+        self.location = location
+        self.n_components = n_components
+        self.checks = checks
+        self.n_trees = n_trees
+        self.n_tables = n_tables
+        self.n_functions = n_functions
+        self.bin_width = bin_width
+        self.max_patches = max_patches
+        self.descriptor = descriptor
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def _check_params(self) -> None:
+        check_choice("search", self.search, ("exact", "kd-tree", "lsh", "pca"))
+        check_choice("local", self.local, (False, True))
+        check_choice("weighted", self.weighted, (None, False, True))
+        for name in ("n_neighbors", "n_components", "checks", "n_trees", "n_tables", "n_functions", "max_patches"):
+            check_integer(name, getattr(self, name), 1)
+        check_real("bin_width", self.bin_width, 0, open_below=True)
+        if self.location is not None:
+            check_real("location", self.location, 0)
+        if self.coder is None:
+            if self.weighted:
+                raise ValueError("weighted=True needs a coder whose weights to use")
+            return
+        if not (hasattr(self.coder, "fit") and hasattr(self.coder, "encode")):
+            raise ValueError(f"coder={self.coder!r} is not accepted; give an estimator with encode, or None")
+        if self.search != "exact":
+            raise ValueError(f"search={self.search!r} is for descriptors; codes are searched with 'exact'")
+        if self.location and takes_bags(self.coder):
+            raise ValueError(
+                f"location={self.location!r} is not accepted with a {type(self.coder).__name__}: set its own location"
+            )
+
+    # Training images
+
+    def fit(self, X: Images, y: ArrayLike, ids: Sequence[Hashable] | None = None) -> Self:
+        """Store the patches of n images: Bags or one (m_i, d) array each, with labels y (n,).
+
+        ids: of the images, integers or strings, by which they can be removed; by default 0 to n - 1.
+        """
+        self._check_params()
+        bags, names = self._bags(X, any_width=True)
+        self.classes_, numbers = check_labels(y, len(bags))
+        self.n_features_in_ = bags.values.shape[1]
+        n_with = np.bincount(numbers[bags.sizes > 0], minlength=len(self.classes_))
+        if (n_with == 0).any():
+            lacking = self.classes_[n_with == 0].tolist()
+            raise ValueError(f"no image of class {lacking[0]!r} has a descriptor; each class needs at least one")
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        with self._one_pool():
+            self._rows = PatchRows.fit(
+                bags,
+                self.classes_[numbers],
+                location=self.location,
+                n_components=self.n_components if self.search == "pca" else None,
+                coder=self.coder,
+                max_patches=self.max_patches,
+                rng=np.random.default_rng(seed),
+            )
+            rows = self._rows(bags)
+        self._seed = seed
+        self._store = PatchStore(rows.shape[1], rows.dtype)
+        for c in range(len(self.classes_)):
+            self._store.insert_class(c)
+        self._add(bags, rows, numbers, self._store.new_ids(ids, len(bags)), names)
+        return self
+
+    def add_images(self, X: Images, y: ArrayLike, ids: Sequence[Hashable] | None = None) -> Self:
+        """Store more images. Coder and projection stay; a label that is new makes a new class."""
+        check_is_fitted(self)
+        bags, names = self._bags(X)
+        new, numbers = number_labels(y)
+        if len(numbers) != len(bags):
+            raise ValueError(f"y has {len(numbers)} labels for {len(bags)} images; give one for each")
+        with self._one_pool():
+            rows = self._rows(bags)
+        known = self.classes_.tolist()
+        merged = number_labels([*known, *new.tolist()])[0]
+        if len(merged) > len(known) and np.ndim(getattr(self.coder_, "weights_", 0)) == 2:
+            raise ValueError("the coder has weights for each class it was fitted on; no class can be added to those")
+        ids = self._store.new_ids(ids, len(bags))
+        for at, label in enumerate(merged.tolist()):
+            if label not in known:
+                self._store.insert_class(at)
+        place = {label: at for at, label in enumerate(merged.tolist())}
+        self.classes_ = merged
+        self._add(bags, rows, np.array([place[label] for label in new.tolist()])[numbers], ids, names)
+        return self
+
+    def remove_image(self, image: Hashable) -> Self:
+        """Forget the image with this id, and its class with its last image."""
+        check_is_fitted(self)
+        if self._store.n_images == 1 and image in self._store:
+            raise ValueError(f"image {image!r} is the last one; a classifier keeps at least one")
+        c = self._store.remove(image)
+        if not self._store.ids[c]:
+            self._store.drop_class(c)
+            self.classes_ = np.delete(self.classes_, c)
+        self._build()
+        return self
+
+    # Queries
+
+    def image_to_class_distances(self, X: Images) -> NDArray[np.float64]:
+        """Distances (n, n_classes) from images, Bags or one (m_i, d) array each, to the classes.
+
+        In local NBNN they are less the distance of what lies beyond the neighbours, so that they are not positive.
+        """
+        check_is_fitted(self)
+        return self._distances(*self._bags(X))[0]
+
+    def decision_function(self, X: Images) -> NDArray[np.float64]:
+        """Minus the image-to-class distances (n, n_classes): the largest is the class predicted.
+
+        With two classes, as everywhere in scikit-learn, (n,): how much nearer the second class is than the first.
+        """
+        distances = self.image_to_class_distances(X)
+        return distances[:, 0] - distances[:, 1] if len(self.classes_) == 2 else -distances
+
+    def predict(self, X: Images) -> NDArray[Any]:
+        """The nearest class (n,) of each image; of several equally near the first in ``classes_``."""
+        nearest = self.image_to_class_distances(X).argmin(axis=1)
+        return self.classes_[nearest]
+
+    def predict_paths(self, source: str | os.PathLike[str] | Sequence[Any]) -> list[tuple[str, Any]]:
+        """Name and class of every image in a folder, of one image file, or of a sequence of paths.
+
+        It needs a descriptor.
+        """
+        check_is_fitted(self)
+        if self.descriptor is None:
+            raise ValueError("descriptor is None; give the classifier the descriptor that its bags were made with")
+        if isinstance(source, (str, os.PathLike)):
+            from cbid.data import ImageFolder
+
+            source = ImageFolder(source, labelled=False) if os.path.isdir(source) else [source]
+        bags, names = self._bags(source)
+        return list(zip(names, self.classes_[self._distances(bags, names)[0].argmin(axis=1)].tolist()))
+
+    def evaluation_time(self, X: Images) -> EvaluationTime:
+        """Seconds per image and class to classify these images, by the thread's own clock if ``n_jobs`` is one.
+
+        What the images are described with is not part of it, nor is building the structures.
+        """
+        check_is_fitted(self)
+        bags, names = self._bags(X)
+        encode, search = self._distances(bags, names)[1:]
+        pairs = len(bags) * len(self.classes_)
+        return EvaluationTime(encode / pairs, search / pairs)
+
+    @property
+    def coder_(self) -> Any:
+        check_is_fitted(self)
+        return self._rows.coder
+
+    @property
+    def ids_(self) -> list[Hashable]:
+        check_is_fitted(self)
+        return [image for ids in self._store.ids for image in ids]
+
+    @property
+    def storage_per_image_(self) -> float:
+        check_is_fitted(self)
+        return self._store.nbytes / self._store.n_images
+
+    @property
+    def index_bytes_(self) -> int:
+        check_is_fitted(self)
+        return self._class_distances.nbytes
+
+    # Files
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the classifier to a safetensors file, whole or not at all; structures are built again when loaded."""
+        from cbid.classify.nbnn_file import save_nbnn
+
+        check_is_fitted(self)
+        save_nbnn(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Open a classifier that ``save`` wrote, here or on another machine."""
+        from cbid.classify.nbnn_file import load_nbnn
+
+        return load_nbnn(cls, path)
+
+    # Behind these
+
+    def _bags(self, X: Images, *, any_width: bool = False) -> tuple[Bags, list[str]]:
+        """X as bags, and what to call each image in a message."""
+        names: list[str] | None = None
+        if self.descriptor is not None and not isinstance(X, Bags):
+            from cbid.data import describe
+
+            described = describe(X, self.descriptor, n_jobs=self.n_jobs)
+            bags, names = described.values, list(described.names)
+            assert isinstance(bags, Bags)  # what a local descriptor makes
+            X = bags
+        bags = check_bags(X, n_features=None if any_width else self.n_features_in_)
+        return bags, names or [f"image {i}" for i in range(len(bags))]
+
+    def _add(
+        self, bags: Bags, rows: NDArray[Any], numbers: NDArray[np.integer], ids: list[Hashable], names: list[str]
+    ) -> None:
+        empty = np.flatnonzero(bags.sizes == 0)
+        if len(empty):
+            told = ", ".join(names[i] for i in empty[:5]) + (", ..." if len(empty) > 5 else "")
+            warnings.warn(f"images without descriptors are not stored: {told}", stacklevel=3)
+        for c in range(len(self.classes_)):
+            of_class = np.flatnonzero((numbers == c) & (bags.sizes > 0))
+            if len(of_class):
+                parts = [rows[bags.offsets[i] : bags.offsets[i + 1]] for i in of_class]
+                self._store.add(c, parts, [ids[i] for i in of_class])
+        self._build()
+
+    def _build(self) -> None:
+        """The search structures over the stored rows."""
+        self._class_distances = class_distances(
+            self._store.parts, self.classes_, self.get_params(deep=False), self._rows.coder, self._seed
+        )
+
+    def _distances(self, bags: Bags, names: list[str]) -> tuple[NDArray[np.float64], float, float]:
+        """Image-to-class distances (n, n_classes), and the seconds that coding and searching took."""
+        empty = np.flatnonzero(bags.sizes == 0)
+        if len(empty):
+            raise ValueError(f"{names[empty[0]]} has no descriptor; an image needs one to be classified")
+        n_threads = effective_n_jobs(self.n_jobs)
+        clock = time.thread_time if n_threads == 1 else time.perf_counter
+        out = np.empty((len(bags), len(self.classes_)))
+        encode = search = 0.0
+        with self._one_pool():
+            for images in _runs(bags):
+                part = bags.take(images)
+                started = clock()
+                rows = self._rows(part)
+                coded = clock()
+                distances = self._class_distances(rows, n_threads)
+                out[images] = sum_by_image(distances, part.offsets)
+                encode, search = encode + coded - started, search + clock() - coded
+        return out, encode, search
+
+    def _one_pool(self) -> Any:
+        return threadpool_limits(effective_n_jobs(self.n_jobs), user_api="blas")
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_class_distances")
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        return tags
+
+
+def _runs(bags: Bags) -> Iterator[NDArray[np.int64]]:
+    """Images in runs of at most about ``_QUERIES`` patches."""
+    run = (bags.offsets[:-1] // _QUERIES).astype(np.int64)
+    return iter(np.split(np.arange(len(bags)), np.flatnonzero(np.diff(run)) + 1))

@@ -1,0 +1,121 @@
+"""Files of NBNN classifiers: the rows of all images, with the coder and the descriptor they were made with."""
+
+import os
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.frozen import FrozenEstimator
+
+import cbid.coders
+from cbid.classify.patch_rows import PatchRows, is_fitted
+from cbid.classify.patch_store import PatchStore
+from cbid.coders.base import Coder
+from cbid.coders.modelfile import ModelFileError
+from cbid.coders.saved import restore_from
+from cbid.coders.state import classes_from_json, classes_to_json, params_to_json
+from cbid.tensorfile import Arrays, FileKind
+
+if TYPE_CHECKING:
+    from cbid.classify.nbnn import NBNNClassifier
+
+__all__ = ["load_nbnn", "save_nbnn"]
+
+NBNN = FileKind(format="cbid-nbnn", version=1, noun="NBNN classifier", error=ModelFileError)
+
+_OBJECTS = ("coder", "descriptor")
+Model = TypeVar("Model", bound="NBNNClassifier")
+
+
+def save_nbnn(model: "NBNNClassifier", path: str | os.PathLike[str]) -> None:
+    """Write a fitted classifier."""
+    rows, store = model._rows, model._store
+    arrays = store.arrays()
+    content: dict[str, Any] = {
+        "params": {name: value for name, value in params_to_json(model).items() if name not in _OBJECTS},
+        "n_features": int(model.n_features_in_),
+        "classes": classes_to_json(model.classes_),
+        "ids": model.ids_,
+        "seed": model._seed,
+        "location": rows.location,
+        "coder": None,
+        "descriptor": None,
+    }
+    if rows.components is not None and rows.mean is not None:
+        arrays |= {"mean": rows.mean, "components": rows.components}
+    if rows.coder is not None:
+        coder = rows.coder.estimator if isinstance(rows.coder, FrozenEstimator) else rows.coder
+        if not isinstance(coder, Coder):
+            raise ValueError(f"coder is a {type(coder).__name__}; only coders of cbid can be saved")
+        state, of_coder = coder._parts_to_save()
+        arrays |= {f"coder.{name}": array for name, array in of_coder.items()}
+        content["coder"] = {"kind": type(coder).__name__, "state": state, "was_fitted": is_fitted(model.coder)}
+    if model.descriptor is not None:
+        content["descriptor"] = {"kind": type(model.descriptor).__name__, "params": _json_params(model.descriptor)}
+    NBNN.write(path, content, arrays)
+
+
+def load_nbnn(cls: type[Model], path: str | os.PathLike[str]) -> Model:
+    """Open a classifier that ``save_nbnn`` wrote."""
+    content, arrays = NBNN.read(path)
+    try:
+        return _restore(cls, content, arrays, os.fspath(path))
+    except ModelFileError:
+        raise
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
+        raise ModelFileError(f"{os.fspath(path)} holds no complete NBNN classifier: {error}") from error
+
+
+def _restore(cls: type[Model], content: dict[str, Any], arrays: Arrays, source: str) -> Model:
+    for name, array in arrays.items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise ModelFileError(f"{source}: array {name!r} holds values that are not finite")
+    coder, given = None, None
+    if content["coder"] is not None:
+        of_coder = {name[6:]: array for name, array in arrays.items() if name.startswith("coder.")}
+        saved = content["coder"]
+        coder = restore_from(cbid.coders, Coder, saved["kind"], saved["state"], of_coder, source)
+        given = coder if saved["was_fitted"] else clone(coder)
+    model = cls(**content["params"], coder=given, descriptor=_descriptor(content["descriptor"], source))
+    model._check_params()
+    model.classes_ = classes_from_json(content["classes"])
+    model.n_features_in_ = int(content["n_features"])
+    model._seed = int(content["seed"])
+    model._rows = PatchRows(float(content["location"]), arrays.get("mean"), arrays.get("components"), coder)
+    model._store = PatchStore.from_arrays(arrays, content["ids"])
+    if len(model._store.parts) != len(model.classes_) or not all(model._store.ids):
+        raise ValueError(f"{len(model._store.parts)} classes have images; {len(model.classes_)} have labels")
+    _check_rows(model)
+    model._build()
+    return model
+
+
+def _check_rows(model: "NBNNClassifier") -> None:
+    """That stored rows are what rows made here would be."""
+    from cbid.bags import Bags
+
+    d = model.n_features_in_
+    one = Bags(
+        np.zeros((1, d), np.float32), np.array([0, 1]), np.zeros((1, 3), np.float32), np.ones((1, 2), np.int64)
+    )
+    made, stored = model._rows(one), model._store.parts[0]
+    if made.shape[1:] != stored.shape[1:] or made.dtype != stored.dtype:
+        raise ValueError(f"rows are {stored.dtype} of width {stored.shape[1]}; its settings make other ones")
+
+
+def _json_params(descriptor: Any) -> dict[str, Any]:
+    """Settings as JSON values; sequences become lists."""
+    params = descriptor.get_params(deep=False)
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in params.items()}
+
+
+def _descriptor(saved: dict[str, Any] | None, source: str) -> Any:
+    if saved is None:
+        return None
+    import cbid.descriptors
+
+    kind = saved["kind"]
+    cls = getattr(cbid.descriptors, kind) if kind in cbid.descriptors.__all__ else None
+    if not (isinstance(cls, type) and issubclass(cls, cbid.descriptors.LocalDescriptor)):
+        raise ModelFileError(f"{source} needs a descriptor of kind {kind!r}, which this cbid does not have")
+    return cls(**saved["params"])

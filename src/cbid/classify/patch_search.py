@@ -1,0 +1,118 @@
+"""Structures that find the nearest patches: every distance, kd-trees searched best bin first, and codes.
+
+A structure is made over the rows (n, width) of some patches and answers ``query(Q, k, n_threads)``: distances (q, k)
+float32, nearest first (squared Euclidean, or weighted Hamming of codes), and positions (q, k) int64 among the rows.
+Places that stay empty have distance inf and position -1. ``nbytes`` is what it takes beside the rows.
+"""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cbid.search.blocks import to_blocks
+from cbid.search.queries import Queries
+from cbid.search.scan import topk
+from cbid.threads import faiss_threads
+
+__all__ = ["Answers", "CodeSearch", "FlatSearch", "Floats", "KDTreeSearch", "PatchSearch", "in_shares"]
+
+Floats = NDArray[np.float32]
+Answers = tuple[Floats, NDArray[np.int64]]
+
+
+class PatchSearch(Protocol):
+    """What every structure is."""
+
+    nbytes: int
+
+    def query(self, Q: NDArray[Any], k: int, n_threads: int) -> Answers: ...
+
+
+class FlatSearch:
+    """Every distance, as a product of matrices (faiss)."""
+
+    nbytes = 0
+
+    def __init__(self, rows: Floats) -> None:
+        self._rows = np.ascontiguousarray(rows)
+
+    def query(self, Q: Floats, k: int, n_threads: int) -> Answers:
+        import faiss
+
+        with faiss_threads(n_threads), _always_blas():
+            distances, positions = faiss.knn(np.ascontiguousarray(Q), self._rows, k)
+        distances[positions < 0] = np.inf
+        return np.maximum(distances, 0), positions  # |q|^2 - 2 q.x + |x|^2 may come out just below zero
+
+
+class KDTreeSearch:
+    """kd-trees of OpenCV's FLANN, searched best bin first (Beis and Lowe, 1997).
+
+    A search ends after ``checks`` comparisons of a query with a row, over ``n_trees`` trees together, which split at
+    random among the dimensions that vary most.
+    """
+
+    def __init__(self, rows: Floats, *, checks: int, n_trees: int, seed: int) -> None:
+        try:
+            import cv2
+        except ImportError as error:
+            raise ImportError("search='kd-tree' needs OpenCV: install cbid[images]") from error
+        self._rows = np.ascontiguousarray(rows)  # FLANN refers to them
+        cv2.setRNGSeed(seed)  # the generator that FLANN draws from
+        self._index = cv2.flann.Index(self._rows, {"algorithm": 1, "trees": n_trees})  # 1: kd-trees
+        self._checks = checks
+        # A tree has nearly two nodes for each row, each a dimension, a value and two pointers.
+        self.nbytes = 2 * len(rows) * n_trees * 24
+
+    def query(self, Q: Floats, k: int, n_threads: int) -> Answers:
+        found = min(k, len(self._rows))
+
+        def search(part: Floats) -> Answers:
+            positions, distances = self._index.knnSearch(part, found, params={"checks": self._checks})
+            return np.asarray(distances, np.float32), np.asarray(positions, np.int64)
+
+        distances, positions = in_shares(search, np.ascontiguousarray(Q), n_threads)
+        missing = ((0, 0), (0, k - found))
+        return np.pad(distances, missing, constant_values=np.inf), np.pad(positions, missing, constant_values=-1)
+
+
+class CodeSearch:
+    """Packed codes under plain or weighted Hamming distance, exactly (`cbid.search.scan`)."""
+
+    def __init__(self, rows: NDArray[np.uint8], *, n_bits: int, weights: ArrayLike | None) -> None:
+        self._blocks, self._n = to_blocks(rows), len(rows)
+        self._n_bits, self._weights = n_bits, weights
+        self.nbytes = self._blocks.nbytes
+
+    def query(self, Q: NDArray[np.uint8], k: int, n_threads: int) -> Answers:
+        queries = Queries.from_codes(Q, self._n_bits, self._weights)
+        positions, distances = topk(self._blocks, self._n, queries, k, n_threads=n_threads)
+        return distances, positions
+
+
+@contextmanager
+def _always_blas() -> Iterator[None]:
+    """faiss takes products of matrices whatever their size: for short rows or few queries it would go one pair at a
+    time, ten times as slow."""
+    import faiss
+
+    before = faiss.cvar.distance_compute_blas_threshold
+    faiss.cvar.distance_compute_blas_threshold = 1
+    try:
+        yield
+    finally:
+        faiss.cvar.distance_compute_blas_threshold = before
+
+
+def in_shares(search: Callable[[NDArray[Any]], Answers], Q: NDArray[Any], n_threads: int) -> Answers:
+    """``search`` over the queries in equal shares, one thread each; it must let go of Python's lock."""
+    shares = np.array_split(Q, max(1, min(n_threads, len(Q))))
+    if len(shares) == 1:
+        return search(Q)
+    with ThreadPoolExecutor(len(shares)) as pool:
+        distances, positions = zip(*pool.map(search, shares))
+    return np.concatenate(distances), np.concatenate(positions)

@@ -1,0 +1,95 @@
+"""What all coders share whose bits are hyperplanes, over X or over similarities to anchors."""
+
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+
+from cbid.coders.base import Coder
+from cbid.coders.checks import check_choice, check_integer, check_real
+from cbid.learning.features import Anchors, fit_anchors
+
+__all__ = ["HyperplaneCoder"]
+
+Array = NDArray[np.floating]
+MOST_BITS = 65_536
+
+
+class HyperplaneCoder(Coder):
+    """Bit s is sign(coef_s . f(x) + intercept_s), where f(x) is x, or exp(-gamma ||x - a||^2) for m anchors a.
+
+    Attributes
+    ----------
+    coef_, intercept_ : (n_bits_, d) or (n_bits_, m), and (n_bits_,)
+    mean_ : (d,) or (m,)
+        Where the training samples' f(x) lie; products are taken around it, where float32 has its digits.
+    anchors_, gamma_ : (m, d) and float
+        Only where f(x) is similarities.
+    """
+
+    _ARRAYS = frozenset({"coef_", "intercept_", "mean_", "anchors_"})
+    _VALUES = Coder._VALUES | {"gamma_"}
+    coef_: NDArray[np.float64]
+    intercept_: NDArray[np.float64]
+    mean_: NDArray[np.float64]
+    anchors_: Array
+    gamma_: float
+
+    def _check_kernel(self, kernel: str | None, n_anchors: int, gamma: float | None) -> None:
+        check_choice("kernel", kernel, (None, "rbf"))
+        check_integer("n_anchors", n_anchors, 1)
+        if gamma is not None:
+            check_real("gamma", gamma, 0, open_below=True)
+
+    def _set_hyperplanes(
+        self, directions: Array, offsets: Array | float, mean: NDArray[np.float64], anchors: Anchors | None = None
+    ) -> Self:
+        """Bits sign((f(x) - mean) . directions + offsets) with directions (m, t) and offsets (t,)."""
+        self.coef_ = np.ascontiguousarray(directions.T, dtype=np.float64)
+        self.mean_ = np.asarray(mean, dtype=np.float64)
+        self.intercept_ = np.broadcast_to(offsets, len(self.coef_)) - self.coef_ @ self.mean_
+        self.n_bits_ = len(self.coef_)
+        if anchors is not None:
+            self.anchors_, self.gamma_ = anchors.points, anchors.gamma
+        elif hasattr(self, "anchors_"):  # of an earlier fit
+            del self.anchors_, self.gamma_
+        return self
+
+    def _width(self) -> int:
+        return max(super()._width(), self.coef_.shape[1])
+
+    def _project(self, X: Array) -> Array:
+        if hasattr(self, "anchors_"):
+            X = Anchors(self.anchors_, self.gamma_)(X)
+        offset = self.intercept_ + self.coef_ @ self.mean_
+        return (X - self.mean_.astype(X.dtype)) @ self.coef_.T.astype(X.dtype) + offset.astype(X.dtype)
+
+    def _check_state(self) -> None:
+        check_integer("n_bits_", self.n_bits_, 1, MOST_BITS)
+        t, m = self.n_bits_, len(self.mean_)
+        expected = {"coef_": (t, m), "intercept_": (t,), "mean_": (m,)}
+        if hasattr(self, "anchors_"):
+            expected["anchors_"] = (m, self.n_features_in_)
+            check_real("gamma_", self.gamma_, 0, open_below=True)
+        elif m != self.n_features_in_:
+            raise ValueError(f"mean_ has {m} values for {self.n_features_in_} features")
+        for name, shape in expected.items():
+            array = getattr(self, name)
+            if array.shape != shape or array.dtype.kind != "f":
+                raise ValueError(f"{name} is {array.dtype} {array.shape}; it must be real, {shape}")
+
+
+def generator(random_state: object) -> np.random.Generator:
+    """A generator from what scikit-learn takes as ``random_state``."""
+    return np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
+
+
+def kernel_features(
+    X: Array, *, kernel: str | None, n_anchors: int, gamma: float | None, rng: np.random.Generator
+) -> tuple[Anchors | None, Array]:
+    """X as hyperplanes will see it: X itself, or its similarities to anchors drawn from it."""
+    if kernel is None:
+        return None, X
+    anchors = fit_anchors(X, n_anchors=n_anchors, gamma=gamma, rng=rng)
+    return anchors, anchors(X)

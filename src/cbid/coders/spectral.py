@@ -1,0 +1,91 @@
+"""Spectral hashing."""
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import validate_data
+
+from cbid.coders.base import Coder
+from cbid.coders.checks import check_integer
+from cbid.coders.hyperplane import MOST_BITS
+from cbid.coders.prefix import PrefixMixin
+from cbid.coders.shapes import check_arrays, check_indices
+from cbid.learning.axes import parts, principal_axes
+
+__all__ = ["SpectralHashing"]
+
+
+class SpectralHashing(PrefixMixin, Coder):
+    """Signs of Laplacian eigenfunctions of a box around the data (Weiss, Torralba and Fergus, NIPS 2008).
+
+    Samples are taken to be uniform in the box that their ranges along the principal axes span. Along axis j, with
+    range R_j, the eigenfunctions are cos(m pi (x_j - low_j) / R_j), m = 1, 2, ..., with eigenvalues that grow with m
+    / R_j. Over all axes, those with the smallest eigenvalues give the bits, so that any number of bits can be had. As
+    in the paper, as many axes are looked at as there are bits. Every prefix is the code of the first eigenfunctions.
+
+    Parameters
+    ----------
+    n_bits : int
+
+    Attributes
+    ----------
+    axes_ : (c, d)
+        Principal axes.
+    low_, range_ : (c,)
+        Least projection of a training sample (around ``mean_``) and the width of the box, along each axis.
+    axis_, mode_ : (n_bits_,)
+        Which axis a bit looks at, and how many half periods fit in the box.
+    """
+
+    _ARRAYS = frozenset({"mean_", "axes_", "low_", "range_", "axis_", "mode_"})
+    _BY_BIT = ("axis_", "mode_")
+    mean_: NDArray[np.float64]
+    axes_: NDArray[np.float64]
+    low_: NDArray[np.float64]
+    range_: NDArray[np.float64]
+    axis_: NDArray[np.int64]
+    mode_: NDArray[np.int64]
+
+    def __init__(self, *, n_bits: int = 64) -> None:
+        self.n_bits = n_bits
+
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+        """Learn from vectors X (n, d); y is not used."""
+        check_integer("n_bits", self.n_bits, 1, MOST_BITS)
+        samples: Any = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        mean, axes = principal_axes(samples, self.n_bits)
+        slices = parts(len(samples))
+        ends = [(p.min(axis=0), p.max(axis=0)) for p in ((samples[part] - mean) @ axes.vectors.T for part in slices)]
+        low = np.min([least for least, _ in ends], axis=0)
+        self.mean_, self.axes_, self.low_ = mean, axes.vectors, low
+        self.range_ = np.max([most for _, most in ends], axis=0) - low
+        self.axis_, self.mode_ = smoothest_modes(self.range_, self.n_bits)
+        self.n_bits_ = self.n_bits
+        return self
+
+    def _project(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
+        used, place = np.unique(self.axis_, return_inverse=True)
+        P = (X - self.mean_.astype(X.dtype)) @ self.axes_[used].T.astype(X.dtype) - self.low_[used].astype(X.dtype)
+        return np.cos(P[:, place] * (np.pi * self.mode_ / self.range_[self.axis_]).astype(X.dtype))
+
+    def _check_state(self) -> None:
+        check_integer("n_bits_", self.n_bits_, 1, MOST_BITS)
+        t, c, d = self.n_bits_, len(self.axes_), self.n_features_in_
+        check_arrays(self, {"mean_": (d,), "axes_": (c, d), "low_": (c,), "range_": (c,)})
+        check_indices(self, "axis_", (t,), below=c)
+        check_indices(self, "mode_", (t,), below=MOST_BITS + 1, least=1)
+        if not (self.range_ > 0).all():
+            raise ValueError("range_ holds a width that is not above 0")
+
+
+def smoothest_modes(ranges: NDArray[np.float64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Axis and mode, (count,) each, of the eigenfunctions with the smallest m / R_j, smallest first.
+
+    The widest axis has ``count`` of them below the frequency count / R_max, so no other axis needs to look further.
+    """
+    most = np.ceil(count * ranges / ranges.max()).astype(np.int64)
+    axis = np.repeat(np.arange(len(ranges)), most)
+    mode = np.concatenate([np.arange(1, m + 1) for m in most])
+    order = np.lexsort((axis, mode / ranges[axis]))[:count]
+    return axis[order], mode[order]

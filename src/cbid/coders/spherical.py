@@ -1,0 +1,158 @@
+"""Spherical hashing."""
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.metrics.pairwise import euclidean_distances
+from sklearn.utils.validation import validate_data
+
+from cbid import codes
+from cbid.coders.base import Coder
+from cbid.coders.checks import check_integer, check_real
+from cbid.coders.hyperplane import MOST_BITS, generator
+from cbid.coders.shapes import check_arrays
+
+__all__ = ["SphericalHashing", "spherical_hamming"]
+
+_START = 5  # samples whose mean is a sphere's first centre
+_LONGEST = 1.0  # a sum of forces is cut at this share of the data's radius, lest a centre be thrown out
+
+Array = NDArray[np.float64]
+
+
+class SphericalHashing(Coder):
+    """Inside or outside of spheres (Heo, Lee, He, Chang and Yoon, CVPR 2012).
+
+    Bit k is +1 where ||x - p_k|| <= r_k. Radii are medians, so that every sphere holds half of the samples; centres
+    move until every two spheres share a quarter of them: a pair that shares more is pushed apart along the line of
+    their centres, one that shares less is pulled together, by half of the relative excess. It ends when the mean of
+    |shared - n/4| is below ``tol_mean`` n/4 and the deviation of shared below ``tol_deviation`` n/4. Any number of
+    bits can be had; all spheres depend on each other, so a prefix is no code of its own.
+
+    Of its codes the paper compares the number of bits that differ divided by the number of spheres shared, which
+    ``spherical_hamming`` computes; plain Hamming distance is what an index uses.
+
+    Parameters
+    ----------
+    n_bits : int
+    max_iter : int
+        Rounds of moving the centres.
+    tol_mean, tol_deviation : float
+        The paper's 0.1 and 0.15.
+    max_samples : int
+        Of more samples than that, a random part places the spheres.
+    random_state : int, RandomState or None
+        Draws the first centres.
+
+    Attributes
+    ----------
+    pivots_ : (n_bits_, d)
+    radii_ : (n_bits_,)
+    n_iter_ : int
+        Rounds that were run.
+    """
+
+    _ARRAYS = frozenset({"pivots_", "radii_"})
+    _VALUES = Coder._VALUES | {"n_iter_"}
+    pivots_: Array
+    radii_: Array
+
+    def __init__(
+        self,
+        *,
+        n_bits: int = 64,
+        max_iter: int = 100,
+        tol_mean: float = 0.1,
+        tol_deviation: float = 0.15,
+        max_samples: int = 100_000,
+        random_state: Any = 0,
+    ) -> None:
+        self.n_bits = n_bits
+        self.max_iter = max_iter
+        self.tol_mean = tol_mean
+        self.tol_deviation = tol_deviation
+        self.max_samples = max_samples
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+        """Learn from vectors X (n, d); y is not used."""
+        check_integer("n_bits", self.n_bits, 1, MOST_BITS)
+        check_integer("max_iter", self.max_iter, 1)
+        check_real("tol_mean", self.tol_mean, 0)
+        check_real("tol_deviation", self.tol_deviation, 0)
+        check_integer("max_samples", self.max_samples, 2)
+        samples: Any = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        if not np.ptp(samples, axis=0).any():
+            raise ValueError("X has no column that varies: there is nothing to learn bits from")
+        rng = generator(self.random_state)
+        if len(samples) > self.max_samples:
+            samples = samples[np.sort(rng.choice(len(samples), self.max_samples, replace=False))]
+        mean = samples.mean(axis=0, dtype=np.float64)
+        Z = samples - mean.astype(samples.dtype)
+        pivots = _first_pivots(Z, self.n_bits, rng)
+        radius = float(np.sqrt(np.mean(np.einsum("ij,ij->i", Z, Z, dtype=np.float64))))
+        radii, shared = _spheres(Z, pivots)
+        n_iter, even = 0, False
+        while n_iter < self.max_iter and not even:
+            n_iter += 1
+            pivots += _forces(pivots, shared, len(Z), radius)
+            radii, shared = _spheres(Z, pivots)
+            even = _even(shared, len(Z), self.tol_mean, self.tol_deviation)
+        self.pivots_, self.radii_ = pivots + mean, radii
+        self.n_bits_, self.n_iter_ = self.n_bits, n_iter
+        return self
+
+    def _project(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
+        """How deep inside each sphere."""
+        centre = self.pivots_.mean(axis=0)
+        D = euclidean_distances((X - centre).astype(X.dtype), (self.pivots_ - centre).astype(X.dtype))
+        return self.radii_.astype(X.dtype) - D
+
+    def _check_state(self) -> None:
+        check_integer("n_bits_", self.n_bits_, 1, MOST_BITS)
+        check_integer("n_iter_", self.n_iter_, 1)
+        check_arrays(self, {"pivots_": (self.n_bits_, self.n_features_in_), "radii_": (self.n_bits_,)})
+
+
+def spherical_hamming(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> Array:
+    """Differing bits divided by common +1 bits, between every code of ``a`` and of ``b``, (n_a, n_b).
+
+    Codes without a sphere in common are infinitely far apart, unless they are equal.
+    """
+    a, b = codes.check_codes(a, name="a"), codes.check_codes(b, name="b")
+    differing = np.asarray(codes.hamming(a, b), dtype=np.float64)
+    both = np.unpackbits(a, axis=1).astype(np.float64) @ np.unpackbits(b, axis=1).T.astype(np.float64)
+    return np.divide(differing, both, out=np.where(differing > 0, np.inf, 0.0), where=both > 0)
+
+
+def _first_pivots(Z: NDArray[np.floating], n_bits: int, rng: np.random.Generator) -> Array:
+    """Means of a few random samples each."""
+    drawn = rng.integers(len(Z), size=(n_bits, _START))
+    return Z[drawn].mean(axis=1, dtype=np.float64)
+
+
+def _spheres(Z: NDArray[np.floating], pivots: Array) -> tuple[Array, Array]:
+    """Radii (t,) that hold half of the samples, and how many samples every two spheres share, (t, t)."""
+    D = euclidean_distances(Z, pivots.astype(Z.dtype))
+    radii = np.median(D, axis=0)
+    inside = (radii >= D).astype(np.float32)
+    return radii.astype(np.float64), (inside.T @ inside).astype(np.float64)
+
+
+def _even(shared: Array, n: int, tol_mean: float, tol_deviation: float) -> bool:
+    pairs = shared[np.triu_indices(len(shared), 1)]
+    if len(pairs) == 0:
+        return True
+    quarter = n / 4
+    return bool(np.abs(pairs - quarter).mean() <= tol_mean * quarter and pairs.std() <= tol_deviation * quarter)
+
+
+def _forces(pivots: Array, shared: Array, n: int, radius: float) -> Array:
+    """What moves each centre: the mean over all others j of (shared_ij - n/4) / (n/4) (p_i - p_j) / 2."""
+    strength = (shared - n / 4) / (n / 4) / 2
+    np.fill_diagonal(strength, 0)
+    forces = (strength.sum(axis=1)[:, None] * pivots - strength @ pivots) / len(pivots)
+    length = np.linalg.norm(forces, axis=1, keepdims=True)
+    longest = _LONGEST * radius
+    return np.where(length > longest, forces * (longest / np.maximum(length, longest)), forces)

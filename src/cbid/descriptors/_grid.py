@@ -1,0 +1,60 @@
+"""Grids of square patches over an image, one grid for each scale."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cbid.checks import check_real
+
+__all__ = ["Grid", "check_sides", "frames_of", "grids"]
+
+
+class Grid(NamedTuple):
+    """The patches of one scale: centres at every (y, x), x running fastest."""
+
+    side: float
+    ys: NDArray[np.int64]  # (n_y,) whole pixels
+    xs: NDArray[np.int64]  # (n_x,)
+    rows: slice  # where the patches stand among those of all scales
+
+    @property
+    def size(self) -> int:
+        return len(self.ys) * len(self.xs)
+
+
+def grids(shape: tuple[int, ...], sides: Sequence[float], step: int, *, inside: bool) -> Iterator[Grid]:
+    """The grid of each scale over an image of this shape: patches inside it, or centres anywhere in it."""
+    start = 0
+    for side in sides:
+        half = side / 2 if inside else 0.5
+        ys, xs = _line(shape[0], half, step), _line(shape[1], half, step)
+        stop = start + len(ys) * len(xs)
+        yield Grid(float(side), ys, xs, slice(start, stop))
+        start = stop
+
+
+def frames_of(scales: Sequence[Grid]) -> NDArray[np.float32]:
+    """Centre x, y and side (m, 3) of the patches of all scales."""
+    blocks = [np.empty((len(grid.ys), len(grid.xs), 3), np.float32) for grid in scales]
+    for grid, block in zip(scales, blocks):
+        block[:, :, 0], block[:, :, 1], block[:, :, 2] = grid.xs, grid.ys[:, None], grid.side
+    return np.concatenate([block.reshape(-1, 3) for block in blocks])
+
+
+def check_sides(sides: Any, least: float) -> None:
+    """Raise a ValueError that names ``sides`` unless it is a sequence of patch sides in pixels."""
+    if isinstance(sides, (str, bytes)) or not np.iterable(sides) or len(tuple(sides)) == 0:
+        raise ValueError(f"sides={sides!r} is not accepted; give a sequence of the patches' sides in pixels")
+    for side in sides:
+        check_real("sides", side, least, 10_000)
+
+
+def _line(length: int, half: float, step: int) -> NDArray[np.int64]:
+    """Whole pixels a step apart, at least ``half`` from both ends of a line of pixels, as central as can be."""
+    first, last = math.ceil(half - 0.5), math.floor(length - 0.5 - half)
+    if last < first:
+        return np.empty(0, np.int64)
+    return np.arange(first + (last - first) % step // 2, last + 1, step)

@@ -1,0 +1,185 @@
+"""Deep embeddings: what a network in an ONNX file makes of an image."""
+
+import hashlib
+import mmap
+import os
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cbid.descriptors._preprocessing import Preprocessing
+from cbid.descriptors.base import Descriptor, Image
+
+__all__ = ["ONNXEmbedding"]
+
+_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
+_USUAL_SIZE = 224  # where the network takes any size
+
+
+class _Network(NamedTuple):
+    """An open network, and what it says of itself."""
+
+    session: Any
+    name: str  # of the input
+    type: Any
+    batch: int  # how many images it takes at a time, 1 where it takes any number
+    layout: str
+    channels: int | None
+    size: tuple[int | None, int | None]
+    outputs: tuple[str, ...]
+
+
+class ONNXEmbedding(Descriptor):
+    """The output of a network over images, run by onnxruntime on the CPU (extra ``deep``).
+
+    Parameters
+    ----------
+    model : path
+        An ONNX file with one input over images, (n, channels, h, w) or (n, h, w, channels).
+    preprocessing : None, path or mapping
+        What is done to an image first, and which output is taken: a JSON file or a dict with some of the entries
+        size, fit, crop, interpolation, scale, mean, std, channels, layout, output, pooling and l2. None takes the
+        file beside the model that ends in ``.json`` instead, or the defaults where there is none.
+    n_jobs : int or None
+        Threads over the images. The network sees one image at a time, in one thread: on a CPU larger batches
+        gain nothing.
+    verbose : int
+        1 shows progress.
+
+    Notes
+    -----
+    The values belong to the content of the model's file (and of the files beside it that hold its weights), not to
+    its name: ``fingerprint`` has a digest of it.
+    """
+
+    _threads: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        *,
+        model: str | os.PathLike[str],
+        preprocessing: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.model = model
+        self.preprocessing = preprocessing
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def _check_params(self) -> None:
+        self._open()
+
+    def settings(self) -> dict[str, Any]:
+        _, preprocessing = self._open()
+        return {
+            **super().settings(),
+            "model": _digest(*_state(self.model)),
+            "preprocessing": preprocessing.settings(),
+        }
+
+    def describe(self, image: Image) -> NDArray[np.float32]:
+        """The values (d,) of one image."""
+        network, preprocessing = self._open()
+        pixels = preprocessing.apply(image).astype(network.type, copy=False)
+        batch = np.repeat(pixels[None], network.batch, axis=0)
+        (output,) = network.session.run([preprocessing.output], {network.name: batch})
+        values = preprocessing.finish(output[:1])[0]
+        if not np.isfinite(values).all():
+            raise ValueError("the network gave values that are not finite")
+        return values
+
+    def _open(self) -> tuple[_Network, Preprocessing]:
+        network = _network(*_state(self.model))
+        return network, _fitted(self._preprocessing(), network, self.model)
+
+    def _preprocessing(self) -> Preprocessing:
+        given = self.preprocessing
+        if isinstance(given, Mapping):
+            return Preprocessing.of(given)
+        if given is None:
+            beside = Path(self.model).with_suffix(".json")
+            return Preprocessing.read(beside) if beside.exists() else Preprocessing()
+        if not isinstance(given, (str, os.PathLike)):
+            raise ValueError(
+                f"preprocessing={given!r} is not accepted; give the path of a JSON file, a dict, or None"
+            )
+        return Preprocessing.read(given)
+
+
+def _fitted(preprocessing: Preprocessing, network: _Network, model: Any) -> Preprocessing:
+    """The preprocessing with what the network says in place of None; a ValueError where the two do not agree."""
+    layout = preprocessing.layout or network.layout
+    if layout != network.layout and network.channels is not None:
+        raise ValueError(f"layout={layout!r} is not accepted: the input of {model} is {network.layout}")
+    channels = preprocessing.channels or ("gray" if network.channels == 1 else "RGB")
+    if network.channels not in (None, 1 if channels == "gray" else 3):
+        raise ValueError(f"channels={channels!r} is not accepted: the input of {model} has {network.channels}")
+    size = preprocessing.size or (network.size[0] or _USUAL_SIZE, network.size[1] or _USUAL_SIZE)
+    for given, own in zip(size, network.size):
+        if own not in (None, given):
+            raise ValueError(f"size={list(size)} is not accepted: the input of {model} has {list(network.size)}")
+    output = network.outputs[0] if preprocessing.output is None else preprocessing.output
+    if output not in network.outputs:
+        raise ValueError(f"output={output!r} is no output of {model}; it has {', '.join(network.outputs)}")
+    return preprocessing.settled(size, layout, channels, output)
+
+
+def _state(model: Any) -> tuple[str, int, int]:
+    """Path, size and time of change: while these stay, the file is taken to stay."""
+    if not isinstance(model, (str, os.PathLike)):
+        raise ValueError(f"model={model!r} is not accepted; give the path of an ONNX file")
+    try:
+        state = os.stat(model)
+    except OSError as error:
+        raise ValueError(f"model={os.fspath(model)!r} cannot be read: {error.strerror}") from error
+    return os.path.abspath(model), state.st_size, state.st_mtime_ns
+
+
+@lru_cache(maxsize=16)
+def _digest(path: str, size: int, time: int) -> str:
+    """A digest of a model's content, with that of the files beside it that it names as holding its weights."""
+    digest = hashlib.blake2b(digest_size=16)
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        digest.update(content)
+        beside = sorted(p for p in Path(path).parent.iterdir() if p.is_file() and p != Path(path))
+        named = [p for p in beside if content.find(os.fsencode(p.name)) >= 0]
+    for weights in named:
+        digest.update(hashlib.blake2b(weights.read_bytes(), digest_size=16).digest())
+    return digest.hexdigest()
+
+
+@lru_cache(maxsize=4)
+def _network(path: str, size: int, time: int) -> _Network:
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise ImportError("ONNXEmbedding needs onnxruntime; install cbid[deep]") from error
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1  # images share the work, see n_jobs
+    options.log_severity_level = 3  # errors, which are raised
+    try:
+        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # onnxruntime has a dozen kinds, with no base class of their own
+        raise ValueError(f"model={path!r} cannot be opened as an ONNX network: {error}") from error
+    inputs = session.get_inputs()
+    if len(inputs) != 1:
+        names = ", ".join(repr(given.name) for given in inputs)
+        raise ValueError(f"model={path!r} has {len(inputs)} inputs ({names}); a network over images has one")
+    (given,) = inputs
+    shape = [length if isinstance(length, int) else None for length in given.shape]
+    if len(shape) != 4:
+        raise ValueError(f"model={path!r} has an input of shape {given.shape}; over images it has four axes")
+    if given.type not in _TYPES:
+        raise ValueError(f"model={path!r} has an input of type {given.type}; {', '.join(_TYPES)} are accepted")
+    layout = "NHWC" if shape[3] in (1, 3) and shape[1] not in (1, 3) else "NCHW"
+    channels, h, w = (shape[i] for i in ((3, 1, 2) if layout == "NHWC" else (1, 2, 3)))
+    if channels not in (None, 1, 3):
+        raise ValueError(f"model={path!r} has an input of shape {given.shape}; over images it has 1 or 3 channels")
+    outputs = tuple(output.name for output in session.get_outputs())
+    return _Network(session, given.name, _TYPES[given.type], shape[0] or 1, layout, channels, (h, w), outputs)

@@ -1,0 +1,143 @@
+"""Dense SIFT: upright SIFT descriptors on a grid, at several scales."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cbid.checks import check_choice, check_integer, check_real
+from cbid.data.images import as_gray, resize_longest, to_float
+from cbid.descriptors._grid import Grid, check_sides, frames_of, grids
+from cbid.descriptors._separable import pool
+from cbid.descriptors._sift import BINS, ORIENTATIONS, REACH, bin_weights, finish, orientation_maps
+from cbid.descriptors.base import Image, LocalDescriptor
+
+__all__ = ["DenseSIFT"]
+
+CAMERA_BLUR = 0.5  # the deviation in pixels that an image is taken to have already, as Lowe does
+CLIP = 0.2
+DIMENSIONS = BINS * BINS * ORIENTATIONS
+
+
+class DenseSIFT(LocalDescriptor):
+    """Lowe's SIFT descriptor without rotation, 128 values of unit length, at every point of a grid.
+
+    Each patch has 4 x 4 bins of 8 orientations, with bilinear shares between bins and a Gaussian window; values
+    are cut at 0.2. Each scale is taken from the image blurred in proportion to its patch. The values equal
+    OpenCV's SIFT at the same points, scale and blur, which are 512 times ours and rounded.
+
+    Parameters
+    ----------
+    step : int
+        Pixels between neighbouring points of the grid.
+    sides : sequence of float
+        Sides in pixels of the patches at each scale (four bins; bilinear shares reach half a bin further).
+    longest : int or None
+        A larger image is first shrunk to this longest side in pixels; None leaves every image as it is.
+    border : {"inside", "zero", "mirror"}
+        The grid holds the points whose patch lies in the image ("inside"), or covers the whole image; beyond its
+        edges there is then no gradient ("zero") or the image's mirror ("mirror").
+    magnification : float or None
+        Width of a bin over the deviation of the blur: 3 is Lowe's, 6 VLFeat's for dense grids; None blurs nothing.
+    window : float or None
+        Deviation of the Gaussian window over the patch, in bins; None weighs all bins alike.
+    root : bool
+        RootSIFT (Arandjelovic and Zisserman, 2012): the square root of the values over their sum.
+    low_contrast : {"keep", "zero", "drop"}
+        What becomes of a patch with less contrast than ``contrast``: its values are kept, set to zero, or the
+        patch is left out. A patch with no gradient at all is zero unless dropped.
+    contrast : float
+        The least length of the histogram over the weight of the window, in intensities from 0 to 1 a pixel.
+    n_jobs : int or None
+        Threads over the images.
+    verbose : int
+        1 shows progress.
+    """
+
+    _threads: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        *,
+        step: int = 2,
+        sides: Sequence[float] = (16, 24, 32, 40),
+        longest: int | None = 150,
+        border: str = "inside",
+        magnification: float | None = 12.0,
+        window: float | None = 2.0,
+        root: bool = False,
+        low_contrast: str = "keep",
+        contrast: float = 0.005,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.step = step
+        self.sides = sides
+        self.longest = longest
+        self.border = border
+        self.magnification = magnification
+        self.window = window
+        self.root = root
+        self.low_contrast = low_contrast
+        self.contrast = contrast
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def _check_params(self) -> None:
+        check_integer("step", self.step, 1)
+        check_sides(self.sides, 4)
+        if self.longest is not None:
+            check_integer("longest", self.longest, 1)
+        check_choice("border", self.border, ("inside", "zero", "mirror"))
+        if self.magnification is not None:
+            check_real("magnification", self.magnification, 0, open_below=True)
+        if self.window is not None:
+            check_real("window", self.window, 0, open_below=True)
+        check_choice("root", self.root, (False, True))
+        check_choice("low_contrast", self.low_contrast, ("keep", "zero", "drop"))
+        check_real("contrast", self.contrast, 0)
+
+    def settings(self) -> dict[str, Any]:
+        return {**super().settings(), "sides": [float(side) for side in self.sides]}
+
+    def describe(self, image: Image) -> tuple[NDArray[np.float32], NDArray[np.float32], tuple[int, int]]:
+        """Values (m, 128), frames (m, 3) as x, y, side, and the height and width of the resized image."""
+        gray = as_gray(to_float(image))
+        if self.longest is not None:
+            gray = resize_longest(gray, self.longest)
+        scales = list(grids(gray.shape, self.sides, self.step, inside=self.border == "inside"))
+        frames = frames_of(scales)
+        values = np.empty((len(frames), DIMENSIONS), np.float32)
+        enough = np.empty(len(frames), bool)  # contrast
+        for grid in scales:
+            if grid.size:
+                enough[grid.rows] = self._one_scale(gray, grid, values[grid.rows])
+        if self.low_contrast == "zero":
+            values[~enough] = 0
+        elif self.low_contrast == "drop":
+            values, frames = values[enough], frames[enough]
+        return values, frames, (gray.shape[0], gray.shape[1])
+
+    def _one_scale(self, gray: NDArray[np.float32], grid: Grid, values: NDArray[np.float32]) -> NDArray[np.bool_]:
+        """Fill in the values of the patches of one scale; returns which have contrast enough, (m,)."""
+        width = grid.side / BINS
+        blurred, pad = self._blurred(gray, width)
+        weights = bin_weights(width, self.window)
+        pool(orientation_maps(blurred), grid.ys + pad, grid.xs + pad, weights, values)
+        lengths = finish(values, CLIP, self.root)
+        return np.asarray(lengths >= self.contrast * weights.sum(dtype=np.float64) ** 2)
+
+    def _blurred(self, gray: NDArray[np.float32], width: float) -> tuple[NDArray[np.float32], int]:
+        """The image at the scale of bins of this width, and how many pixels were added around it."""
+        import cv2
+
+        if self.magnification is not None:
+            variance = (width / self.magnification) ** 2 - CAMERA_BLUR**2
+            if variance > 0.01:  # narrower is no blur at all
+                gray = np.asarray(cv2.GaussianBlur(gray, (0, 0), math.sqrt(variance)), np.float32)
+        if self.border != "mirror":
+            return gray, 0
+        pad = math.ceil(REACH * width) + 1
+        return np.asarray(cv2.copyMakeBorder(gray, pad, pad, pad, pad, cv2.BORDER_REFLECT_101), np.float32), pad

@@ -1,0 +1,196 @@
+"""Kernel descriptors (Bo, Ren and Fox, 2010): match kernels between patches, as vectors."""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache, reduce
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cbid.checks import check_choice, check_integer, check_real
+from cbid.data.images import as_gray, as_rgb, resize_longest, to_float
+from cbid.descriptors._grid import Grid, check_sides, frames_of, grids
+from cbid.descriptors._match_kernels import Factor, joint_components, over_angles, over_line
+from cbid.descriptors._pixel_attributes import all_shapes, colours, gradients, shapes
+from cbid.descriptors._separable import pool
+from cbid.descriptors.base import Image, LocalDescriptor
+
+__all__ = ["KernelDescriptors"]
+
+PATCH = 16  # pixels along a patch when it is described
+_PIXELS = 2**17  # described at a time, which bounds memory
+
+
+class _Basis(NamedTuple):
+    """The principal components of a match kernel that are kept: products of what a pixel shows and where it lies."""
+
+    attribute: list[Factor]  # an angle; eight comparisons; three intensities
+    shown: NDArray[np.int64]  # (u, factors): the different products of attribute components among those kept
+    weights: NDArray[np.float32]  # (k, 2 r + 1): components of position along an axis, at the pixels of a patch
+    entries: NDArray[np.int64]  # (t,): where each one stands in what ``pool`` gives
+
+
+class KernelDescriptors(LocalDescriptor):
+    """Patches on a grid, described so that inner products approximate a match kernel between patches.
+
+    The match kernel of two patches sums, over all pairs of their pixels z and z',
+
+        s(z) s(z') k(a(z), a(z')) k_p(z, z'),   k(a, a') = exp(-gamma |a - a'|^2),
+
+    where k_p compares positions in the patch (from 0 to 1, gamma 3), and attribute a and strength s are
+
+    - "gradient": the direction as a point of the unit circle (gamma 5), and the length of the gradient;
+    - "shape": which of the eight neighbours are brighter, a local binary pattern (gamma 2), and the deviation of
+      the 3 x 3 pixels;
+    - "colour": red, green and blue from 0 to 1 (gamma 4), and 1.
+
+    Strengths are divided by the root of ``epsilon`` plus the sum of their squares over the patch. The features are
+    the first ``n_components`` kernel principal components over a grid of basis points: 5 x 5 positions, with 25
+    directions, all 256 patterns or 5 x 5 x 5 colours. They are computed from the kernels once in a process.
+
+    Parameters
+    ----------
+    kernel : {"gradient", "shape", "colour"}
+        The match kernel.
+    n_components : int
+        Values of a patch.
+    sides : sequence of float
+        Sides in pixels of the patches at each scale. The image is shrunk (or enlarged) so that a patch has 16 pixels.
+    step : int
+        Pixels between patches of side 16; it grows with the side.
+    longest : int or None
+        A larger image is first shrunk to this longest side in pixels; None leaves every image as it is.
+    epsilon : float
+        Keeps patches of low contrast short.
+    n_jobs : int or None
+        Threads over the images.
+    verbose : int
+        1 shows progress.
+    """
+
+    _threads: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        *,
+        kernel: str = "gradient",
+        n_components: int = 200,
+        sides: Sequence[float] = (16, 24, 32),
+        step: int = 8,
+        longest: int | None = 300,
+        epsilon: float = 0.1,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.kernel = kernel
+        self.n_components = n_components
+        self.sides = sides
+        self.step = step
+        self.longest = longest
+        self.epsilon = epsilon
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def _check_params(self) -> None:
+        check_choice("kernel", self.kernel, ("gradient", "shape", "colour"))
+        check_integer("n_components", self.n_components, 1, 625)  # 25 positions and 25 directions
+        check_sides(self.sides, 4)
+        check_integer("step", self.step, 1)
+        if self.longest is not None:
+            check_integer("longest", self.longest, 1)
+        check_real("epsilon", self.epsilon, 0, open_below=True)
+
+    def settings(self) -> dict[str, Any]:
+        return {**super().settings(), "sides": [float(side) for side in self.sides]}
+
+    def describe(self, image: Image) -> tuple[NDArray[np.float32], NDArray[np.float32], tuple[int, int]]:
+        """Values (m, n_components), frames (m, 3) as x, y, side, and height and width of the resized image."""
+        pixels = to_float(image)
+        pixels = as_rgb(pixels) if self.kernel == "colour" else as_gray(pixels)
+        if self.longest is not None:
+            pixels = resize_longest(pixels, self.longest)
+        parts = [self._one_scale(pixels, float(side)) for side in self.sides]
+        values, frames = (np.concatenate(part) for part in zip(*parts))
+        return values, frames, (pixels.shape[0], pixels.shape[1])
+
+    def _one_scale(self, pixels: NDArray[np.float32], side: float) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        scaled = _resized(pixels, PATCH / side)
+        (grid,) = grids(scaled.shape, [PATCH], self.step, inside=True)
+        # Pixel x covers x - 0.5 to x + 0.5, in both images.
+        ratio = np.array([pixels.shape[1] / scaled.shape[1], pixels.shape[0] / scaled.shape[0]], np.float32)
+        frames = frames_of([grid])
+        frames[:, :2] = (frames[:, :2] + 0.5) * ratio - 0.5
+        frames[:, 2] = side
+        return self._patches(scaled, grid), frames
+
+    def _patches(self, pixels: NDArray[np.float32], grid: Grid) -> NDArray[np.float32]:
+        """Values (m, n_components) of the patches of one grid."""
+        basis = _basis(self.kernel, self.n_components)
+        values = np.empty((grid.size, len(basis.entries)), np.float32)
+        if not grid.size:
+            return values
+        strengths, attributes = _ATTRIBUTES[self.kernel](pixels)
+        k, reach = len(basis.weights), basis.weights.shape[1] // 2
+        at_once = max(1, _PIXELS // pixels.shape[1] // self.step)  # rows of the grid
+        for first in range(0, len(grid.ys), at_once):
+            ys = grid.ys[first : first + at_once]
+            rows = slice(ys[0] - reach, ys[-1] + reach + 1)
+            strength = strengths[rows]
+            shown = _components(self.kernel, basis, attributes[rows])
+            n = len(ys) * len(grid.xs)
+            sums = np.empty((n, k * k * shown.shape[2]), np.float32)
+            pool(strength[:, :, None] * shown, ys - ys[0] + reach, grid.xs, basis.weights, sums)
+            squares = np.empty((n, 1), np.float32)
+            flat = np.ones((1, basis.weights.shape[1]), np.float32)
+            pool(strength[:, :, None] ** 2, ys - ys[0] + reach, grid.xs, flat, squares)
+            start = first * len(grid.xs)
+            values[start : start + n] = sums[:, basis.entries] / np.sqrt(squares + np.float32(self.epsilon))
+        return values
+
+
+_ATTRIBUTES: dict[str, Callable[[NDArray[np.float32]], tuple[NDArray[np.float32], NDArray[Any]]]] = {
+    "gradient": gradients,
+    "shape": shapes,
+    "colour": colours,
+}
+
+
+@lru_cache
+def _basis(kernel: str, n_components: int) -> _Basis:
+    attribute = {
+        "gradient": [over_angles(25, 5.0)],
+        "shape": [over_line(2, 2.0)] * 8,
+        "colour": [over_line(5, 4.0)] * 3,
+    }[kernel]
+    position = over_line(5, 3.0)
+    joint = joint_components([position, position, *attribute], n_components)  # y, x, what is shown
+    shown, which = np.unique(joint[:, 2:], axis=0, return_inverse=True)
+    k = int(joint[:, :2].max()) + 1
+    reach = PATCH // 2
+    places = (np.arange(-reach, reach + 1) / PATCH + 0.5).astype(np.float32)[:, None]
+    weights = np.ascontiguousarray(position.components(places, np.arange(k)).T)
+    return _Basis(attribute, shown, weights, (joint[:, 0] * k + joint[:, 1]) * len(shown) + which.ravel())
+
+
+def _components(kernel: str, basis: _Basis, attributes: NDArray[Any]) -> NDArray[np.float32]:
+    """Products of attribute components (h, w, u) of pixels, as ``basis.shown`` lists them."""
+    if kernel == "shape":
+        return _products(basis, all_shapes()[:, :, None])[attributes]
+    flat = attributes.reshape(-1, len(basis.attribute), attributes.shape[2] // len(basis.attribute))
+    return _products(basis, flat).reshape(*attributes.shape[:2], -1)
+
+
+def _products(basis: _Basis, values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """(m, u) of the values (m, factors, p) of each factor."""
+    parts = [factor.components(values[:, f], basis.shown[:, f]) for f, factor in enumerate(basis.attribute)]
+    return reduce(np.multiply, parts)
+
+
+def _resized(pixels: NDArray[np.float32], ratio: float) -> NDArray[np.float32]:
+    if ratio == 1:
+        return pixels
+    import cv2
+
+    h, w = (max(1, round(length * ratio)) for length in pixels.shape[:2])
+    method = cv2.INTER_AREA if ratio < 1 else cv2.INTER_LINEAR
+    return np.asarray(cv2.resize(pixels, (w, h), interpolation=method), np.float32)

@@ -1,0 +1,174 @@
+"""What every pooling of bags does: it learns words, codes rows by them, pools the codes and scales the vector."""
+
+import os
+from abc import abstractmethod
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any, Self
+
+import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags, assert_all_finite, check_random_state
+from sklearn.utils.validation import check_is_fitted
+from threadpoolctl import threadpool_limits
+
+from cbid.bags import Bags
+from cbid.checks import check_integer
+from cbid.coders.saved import Saved, load_from
+from cbid.pooling.pyramid import cell_weights, cells_of, check_pyramid, pool
+from cbid.pooling.vocabulary import Rows, draw_rows
+
+__all__ = ["NORMS", "Pooling", "load"]
+
+NORMS = (None, "l1", "l2", "power")
+_CHUNK_ROWS = 8192  # coded at a time by a thread
+
+
+class Pooling(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Base of the poolings. A subclass learns ``words_`` from rows, and codes rows by them.
+
+    X is a ``Bags``, or a sequence of (m_i, d) arrays where the pyramid is the whole image.
+    """
+
+    # Parameters that every subclass has
+    n_words: int
+    pyramid: Sequence[Any]
+    n_rows: int
+    n_jobs: int | None
+    random_state: Any
+
+    words_: Rows  # (n_words, d)
+    _ARRAYS = frozenset({"words_"})
+
+    def _settings(self) -> tuple[str, str | None, str | None]:
+        """How codes are pooled ("sum" or "max"), weights of the pyramid, and the norm."""
+        return "max", None, "l2"
+
+    @abstractmethod
+    def _learn(self, rows: Rows, seed: int, n_threads: int) -> None:
+        """Set ``words_``, and whatever else ``_code`` needs, from a sample of rows (m, d)."""
+
+    @abstractmethod
+    def _code(self, rows: Rows) -> csr_array:
+        """Codes (m, n_words) of rows (m, d), in one thread."""
+
+    def _check_params(self) -> None:
+        check_integer("n_words", self.n_words, 1)
+        check_integer("n_rows", self.n_rows, 1)
+        check_pyramid(self.pyramid)
+        if self.n_jobs is not None and not isinstance(self.n_jobs, (int, np.integer)):
+            raise ValueError(f"n_jobs={self.n_jobs!r} is not accepted; give an integer, or None for one thread")
+
+    def fit(self, X: Bags | Sequence[ArrayLike], y: Any = None) -> Self:
+        """Learn the words from ``n_rows`` rows drawn from all images of X."""
+        self._check_params()
+        bags = _as_bags(X)
+        if not len(bags.values):
+            raise ValueError("X holds no rows in any image; words cannot be learned from it")
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        rows = _checked(draw_rows(bags.values, self.n_rows, np.random.default_rng(seed)))
+        n_threads = effective_n_jobs(self.n_jobs)
+        with threadpool_limits(n_threads, user_api="blas"):
+            self._learn(rows, seed, n_threads)
+        self.n_features_in_ = rows.shape[1]
+        return self
+
+    def transform(self, X: Bags | Sequence[ArrayLike]) -> NDArray[np.float32]:
+        """One vector for each image, (n, n_cells n_words) float32; that of an image without rows is zero."""
+        check_is_fitted(self)
+        bags = self._as_fitted(X)
+        how, weights, norm = self._settings()
+        grids = check_pyramid(self.pyramid)
+        of_cell = cell_weights(grids, weights)[:, None]
+        pooled = np.empty((len(bags), len(of_cell), len(self.words_)), np.float32)
+
+        def work(first: int, last: int) -> None:
+            part = _part(bags, first, last)
+            if not len(part.values):
+                pooled[first:last] = 0
+                return
+            codes = self._code(_checked(part.values))
+            pooled[first:last] = pool(codes, part.offsets, cells_of(part, grids), len(of_cell), how) * of_cell
+            _scale(pooled[first:last].reshape(last - first, -1), norm)
+
+        with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(effective_n_jobs(self.n_jobs)) as threads:
+            list(threads.map(lambda edges: work(*edges), pairwise(_edges(bags.offsets))))
+        return pooled.reshape(len(bags), -1)
+
+    def code(self, rows: ArrayLike) -> csr_array:
+        """Codes (m, n_words) of rows (m, d), before they are pooled."""
+        check_is_fitted(self)
+        return self._code(_checked(self._as_fitted([rows]).values))
+
+    def _as_fitted(self, X: Bags | Sequence[ArrayLike]) -> Bags:
+        bags = _as_bags(X)
+        if bags.values.shape[1] != self.n_features_in_:
+            raise ValueError(
+                f"X has {bags.values.shape[1]} features a row, but {type(self).__name__} was fitted with "
+                f"{self.n_features_in_}"
+            )
+        return bags
+
+    def _check_state(self) -> None:
+        self._check_params()
+        if self.words_.shape != (self.n_words, self.n_features_in_) or self.words_.dtype != np.float32:
+            raise ValueError(
+                f"words_ is {self.words_.dtype} {self.words_.shape}; "
+                f"float32 {(self.n_words, self.n_features_in_)} belong there"
+            )
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.words_) * len(cell_weights(check_pyramid(self.pyramid), None))
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.transformer_tags.preserves_dtype = ["float32"]
+        return tags
+
+
+def _as_bags(X: Bags | Sequence[ArrayLike]) -> Bags:
+    return X if isinstance(X, Bags) else Bags.from_list(X)
+
+
+def _checked(rows: NDArray[Any]) -> Rows:
+    assert_all_finite(rows, input_name="X")
+    return np.ascontiguousarray(rows, dtype=np.float32)
+
+
+def _edges(offsets: NDArray[np.int64]) -> list[int]:
+    """Image numbers 0 = e_0 < e_1 ... = n that cut the images into parts of about ``_CHUNK_ROWS`` rows."""
+    inner = np.searchsorted(offsets, np.arange(_CHUNK_ROWS, offsets[-1], _CHUNK_ROWS))
+    return [int(e) for e in np.unique([0, *inner, len(offsets) - 1])]
+
+
+def _part(bags: Bags, first: int, last: int) -> Bags:
+    """Images first to last, as views."""
+    start, stop = bags.offsets[first], bags.offsets[last]
+    return Bags(
+        bags.values[start:stop],
+        bags.offsets[first : last + 1] - start,
+        None if bags.frames is None else bags.frames[start:stop],
+        None if bags.shapes is None else bags.shapes[first:last],
+    )
+
+
+def _scale(vectors: NDArray[np.float32], norm: str | None) -> None:
+    """Scale each row in place: to unit l1 or l2 length, or ("power") its signed roots to unit l2 length."""
+    if norm == "power":
+        vectors[:] = np.sign(vectors) * np.sqrt(np.abs(vectors))
+    if norm is not None:
+        lengths = np.linalg.norm(vectors, 1 if norm == "l1" else 2, axis=1, keepdims=True)
+        vectors /= np.where(lengths > 0, lengths, 1)
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Open a pooling or classifier of this package that ``save`` wrote."""
+    import cbid.pooling  # the classes themselves; they import this module
+
+    return load_from(cbid.pooling, Saved, path)

@@ -1,0 +1,148 @@
+"""Efficient match kernels (Bo and Sminchisescu, 2009): the mean of kernel features of an image's rows.
+
+The match kernel of two images is the mean of k(x, y) = exp(-gamma |x - y|^2) over all pairs of their rows. With K the
+kernel between words, and k(x) that between a row and the words, k(x, y) is nearly k(x)^T K^-1 k(y). So the match
+kernel is nearly the inner product of vectors, one for each image: K^(-1/2) times the mean of its k(x).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
+
+from cbid.bags import Bags
+from cbid.checks import check_choice, check_integer, check_real
+from cbid.pooling.base import NORMS, Pooling, _as_bags, _scale
+from cbid.pooling.vocabulary import Rows, k_means
+
+__all__ = ["EMK"]
+
+_SCALE_ROWS = 5000  # rows that the width of the kernel is taken from
+_CHUNK_VALUES = 2**24  # of the vectors, projected at a time
+
+
+class EMK(Pooling):
+    """Vectors of images whose inner products approximate a match kernel between their rows, cell by cell.
+
+    Parameters
+    ----------
+    n_words : int
+        Words that the kernel is projected onto, by k-means.
+    gamma : float or None
+        Of the Gaussian kernel. None: 1 over the median squared distance between a row and a word.
+    ridge : float > 0
+        Added to the diagonal of the kernel between words, which is 1.
+    pyramid : sequence of grids
+        (1, 2, 4): the whole image, 2 x 2 and 4 x 4 cells. A pair is (rows, columns). (1,) needs no positions.
+        Every cell is divided by the rows of the whole image, so that its share of them counts.
+    norm : {"l1", "l2", "power", None}
+        Of the whole vector; "power" is the signed square root of each value, then unit l2 length. With None, inner
+        products approximate the match kernel itself.
+    n_rows : int
+        Rows drawn at random from all images to learn the words from.
+    n_iter : int
+        Rounds of k-means.
+    n_jobs : int or None
+        Threads, as in scikit-learn.
+    random_state : int, RandomState or None
+        The same seed gives the same words.
+
+    Attributes
+    ----------
+    words_ : (n_words, d)
+    gamma_ : float
+    projection_ : (n_words, n_words), the root of the inverse of the kernel between words
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> bags = [rng.normal(size=(50, 8)) for image in range(4)]
+    >>> EMK(n_words=10, pyramid=(1,)).fit_transform(bags).shape
+    (4, 10)
+    """
+
+    gamma_: float
+    projection_: NDArray[np.float32]
+
+    _ARRAYS = Pooling._ARRAYS | {"projection_"}
+    _VALUES = Pooling._VALUES | {"gamma_"}
+
+    def __init__(
+        self,
+        *,
+        n_words: int = 1000,
+        gamma: float | None = None,
+        ridge: float = 1e-3,
+        pyramid: Sequence[Any] = (1, 2, 4),
+        norm: str | None = "l2",
+        n_rows: int = 100_000,
+        n_iter: int = 25,
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        self.n_words = n_words
+        self.gamma = gamma
+        self.ridge = ridge
+        self.pyramid = pyramid
+        self.norm = norm
+        self.n_rows = n_rows
+        self.n_iter = n_iter
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def _check_params(self) -> None:
+        super()._check_params()
+        if self.gamma is not None:
+            check_real("gamma", self.gamma, 0, open_below=True)
+        check_real("ridge", self.ridge, 0, open_below=True)
+        check_choice("norm", self.norm, NORMS)
+        check_integer("n_iter", self.n_iter, 1)
+
+    def _settings(self) -> tuple[str, str | None, str | None]:
+        return "sum", None, None  # scaled after the projection
+
+    def _learn(self, rows: Rows, seed: int, n_threads: int) -> None:
+        self.words_ = k_means(rows, self.n_words, n_iter=self.n_iter, seed=seed, n_threads=n_threads)
+        if self.gamma is None:
+            every = max(1, len(rows) // _SCALE_ROWS)  # the rows are drawn at random already
+            # All rows may be one; any gamma then gives 1.
+            self.gamma_ = 1 / (float(np.median(_squares(rows[::every], self.words_))) or 1.0)
+        else:
+            self.gamma_ = float(self.gamma)
+        kernel = np.exp(-self.gamma_ * _squares(self.words_, self.words_).astype(np.float64))
+        eigenvalues, vectors = np.linalg.eigh(kernel)
+        roots = np.sqrt(np.maximum(eigenvalues, 0) + self.ridge)
+        self.projection_ = ((vectors / roots) @ vectors.T).astype(np.float32)
+
+    def _code(self, rows: Rows) -> csr_array:
+        """The kernel (m, n_words) between rows and words."""
+        kernel = np.exp(np.float32(-self.gamma_) * _squares(rows, self.words_))
+        m, n = kernel.shape
+        every = np.tile(np.arange(n, dtype=np.int32), m)
+        return csr_array((kernel.ravel(), every, np.arange(0, m * n + 1, n)), shape=(m, n))
+
+    def transform(self, X: Bags | Sequence[ArrayLike]) -> NDArray[np.float32]:
+        """One vector for each image, (n, n_cells n_words) float32; that of an image without rows is zero."""
+        bags = _as_bags(X)
+        vectors = super().transform(bags)
+        vectors /= np.maximum(bags.sizes, 1).astype(np.float32)[:, None]
+        at_once = max(1, _CHUNK_VALUES // vectors.shape[1])
+        for start in range(0, len(vectors), at_once):
+            part = vectors[start : start + at_once]
+            part[:] = (part.reshape(-1, len(self.words_)) @ self.projection_).reshape(part.shape)
+            _scale(part, self.norm)
+        return vectors
+
+    def _check_state(self) -> None:
+        super()._check_state()
+        if self.projection_.shape != (self.n_words, self.n_words) or self.projection_.dtype != np.float32:
+            raise ValueError(f"projection_ is {self.projection_.dtype} {self.projection_.shape}")
+        check_real("gamma_", self.gamma_, 0, open_below=True)
+
+
+def _squares(a: Rows, b: Rows) -> Rows:
+    """Squared distances between the rows of a and b."""
+    found = (a**2).sum(1)[:, None] - 2 * (a @ b.T) + (b**2).sum(1)
+    return np.asarray(np.maximum(found, 0), np.float32)

@@ -1,0 +1,132 @@
+"""Additive kernels as explicit features for linear models (Vedaldi and Zisserman, 2012).
+
+A homogeneous kernel is k(x, y) = sqrt(x y) K(log y - log x). Its signature K(w) is sampled in frequency: with the
+spectrum s and the interval L,
+
+    K(w) ~ L s(0) + 2 sum_(j=1..n-1) L s(j L) cos(j L w),
+
+so each value x becomes sqrt(x L s(0)) and, for each j, sqrt(2 x L s(j L)) times cos(j L log x) and sin(j L log x).
+"""
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array, hstack, issparse
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from cbid.checks import check_choice, check_integer, check_real
+
+__all__ = ["AdditiveKernelMap"]
+
+# The spectra of K(w) = 1 / cosh(w / 2) and K(w) = exp(-|w| / 2)
+_SPECTRA: dict[str, Callable[[float], float]] = {
+    "chi2": lambda frequency: float(1 / np.cosh(np.pi * frequency)),
+    "intersection": lambda frequency: 2 / (np.pi * (1 + 4 * frequency**2)),
+}
+# Intervals for 1, 2, ... steps whose worst error over x, y in 0..1 is the least
+_INTERVALS = {
+    "chi2": (0.896, 0.625, 0.511, 0.447, 0.406),
+    "intersection": (1.302, 1.011, 0.895, 0.827, 0.781),
+}
+
+
+class AdditiveKernelMap(TransformerMixin, BaseEstimator):
+    """Features whose inner products approach the chi-squared or the intersection kernel of non-negative vectors.
+
+    With "chi2" and the same interval the values are those of ``sklearn.kernel_approximation.AdditiveChi2Sampler``.
+
+    Parameters
+    ----------
+    kernel : {"chi2", "intersection"}
+        sum 2 x y / (x + y), or sum min(x, y).
+    sample_steps : int
+        Frequencies n; a value becomes 2 n - 1 features. The worst errors of a pair of values in 0..1 are 0.11, 0.03,
+        0.013 for 1, 2, 3 steps of chi2, and 0.17, 0.10, 0.08 of intersection.
+    sample_interval : float > 0 or None
+        Between frequencies; None takes the one of least error, which is known for up to 5 steps.
+
+    Attributes
+    ----------
+    n_features_in_ : int
+
+    Examples
+    --------
+    >>> x, y = [[0.2, 0.8]], [[0.5, 0.5]]
+    >>> features = AdditiveKernelMap(kernel="chi2", sample_steps=3)
+    >>> (features.transform(x) @ features.transform(y).T).round(2)  # 0.2 / 0.7 + 0.8 / 1.3 = 0.90
+    array([[0.9]])
+    """
+
+    def __init__(self, *, kernel: str = "chi2", sample_steps: int = 2, sample_interval: float | None = None) -> None:
+        self.kernel = kernel
+        self.sample_steps = sample_steps
+        self.sample_interval = sample_interval
+
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+        """Check the settings and X; nothing else is learned."""
+        self._interval()
+        self._checked(X, reset=True)
+        return self
+
+    def transform(self, X: Any) -> Any:
+        """Features (n, d (2 sample_steps - 1)): all first ones, then all second ones, ...; sparse as X is."""
+        X = self._checked(X, reset=False)
+        if not issparse(X):
+            return np.hstack(self._features(X))
+        X = csr_array(X)
+        X.eliminate_zeros()
+        return hstack(
+            [csr_array((values, X.indices, X.indptr), shape=X.shape) for values in self._features(X.data)],
+            format="csr",
+        )
+
+    def _features(self, x: NDArray[np.floating]) -> list[NDArray[np.floating]]:
+        """The features of every value, each of the shape of x."""
+        L, spectrum = self._interval(), _SPECTRA[self.kernel]
+        features = [np.sqrt(x * x.dtype.type(L * spectrum(0)))]
+        logs = np.log(np.where(x > 0, x, 1))  # any number serves for 0, whose features are 0
+        for j in range(1, self.sample_steps):
+            size = np.sqrt(x * x.dtype.type(2 * L * spectrum(j * L)))
+            angle = logs * x.dtype.type(j * L)
+            features += [size * np.cos(angle), size * np.sin(angle)]
+        return features
+
+    def _interval(self) -> float:
+        check_choice("kernel", self.kernel, tuple(_SPECTRA))
+        check_integer("sample_steps", self.sample_steps, 1)
+        if self.sample_interval is not None:
+            check_real("sample_interval", self.sample_interval, 0, open_below=True)
+            return float(self.sample_interval)
+        known = _INTERVALS[self.kernel]
+        if self.sample_steps > len(known):
+            raise ValueError(
+                f"sample_interval=None is not accepted with sample_steps={self.sample_steps}; give it, or at most "
+                f"{len(known)} steps"
+            )
+        return known[self.sample_steps - 1]
+
+    def _checked(self, X: Any, reset: bool) -> Any:
+        return validate_data(
+            self, X, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_non_negative=True
+        )
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Names such as ``x0_sqrt``, ``x0_cos1`` and ``x0_sin1``, in the order of the features."""
+        check_is_fitted(self, "n_features_in_")
+        names = getattr(self, "feature_names_in_", None) if input_features is None else np.asarray(input_features)
+        if names is None:
+            names = np.array([f"x{i}" for i in range(self.n_features_in_)])
+        kinds = ["sqrt", *(f"{part}{j}" for j in range(1, self.sample_steps) for part in ("cos", "sin"))]
+        return np.array([f"{name}_{kind}" for kind in kinds for name in names], dtype=object)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.requires_fit = False
+        tags.input_tags.positive_only = True
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags

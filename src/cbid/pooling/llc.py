@@ -1,0 +1,127 @@
+"""Locality-constrained linear coding (Wang, Yang, Yu, Lv, Huang and Gong, 2010), the approximated form.
+
+A row x is written by its k nearest words B (k, d) with weights that add up to one. As they do, the residual is
+x - B^T w = -Z^T w with Z = B - 1 x^T, and
+
+    min_w  w^T (Z Z^T + ridge tr(Z Z^T) I) w   subject to  1^T w = 1
+
+has the solution w proportional to (Z Z^T + ridge tr(Z Z^T) I)^-1 1.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numba
+import numpy as np
+from scipy.sparse import csr_array
+
+from cbid.checks import check_integer, check_real
+from cbid.pooling.base import Pooling
+from cbid.pooling.vocabulary import Rows, fixed_codes, k_means, nearest_words
+
+__all__ = ["LLC"]
+
+
+class LLC(Pooling):
+    """Each row is written by its nearest words; codes are pooled by their maximum, the vector has unit l2 length.
+
+    Parameters
+    ----------
+    n_words : int
+        Words of the vocabulary, by k-means.
+    n_nearest : int
+        Words that write a row.
+    ridge : float > 0
+        Weight of the squared length of a code, as a share of the trace of its Gram matrix.
+    pyramid : sequence of grids
+        (1, 2, 4): the whole image, 2 x 2 and 4 x 4 cells. A pair is (rows, columns). (1,) needs no positions.
+    n_rows : int
+        Rows drawn at random from all images to learn the words from.
+    n_iter : int
+        Rounds of k-means.
+    n_jobs : int or None
+        Threads, as in scikit-learn.
+    random_state : int, RandomState or None
+        The same seed gives the same words.
+
+    Attributes
+    ----------
+    words_ : (n_words, d)
+    """
+
+    def __init__(
+        self,
+        *,
+        n_words: int = 1024,
+        n_nearest: int = 5,
+        ridge: float = 1e-4,
+        pyramid: Sequence[Any] = (1, 2, 4),
+        n_rows: int = 100_000,
+        n_iter: int = 25,
+        n_jobs: int | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        self.n_words = n_words
+        self.n_nearest = n_nearest
+        self.ridge = ridge
+        self.pyramid = pyramid
+        self.n_rows = n_rows
+        self.n_iter = n_iter
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def _check_params(self) -> None:
+        super()._check_params()
+        check_integer("n_nearest", self.n_nearest, 1)
+        check_real("ridge", self.ridge, 0, open_below=True)
+        check_integer("n_iter", self.n_iter, 1)
+
+    def _learn(self, rows: Rows, seed: int, n_threads: int) -> None:
+        self.words_ = k_means(rows, self.n_words, n_iter=self.n_iter, seed=seed, n_threads=n_threads)
+
+    def _code(self, rows: Rows) -> csr_array:
+        k = min(self.n_nearest, len(self.words_))
+        _, nearest = nearest_words(rows, self.words_, k)
+        weights = np.empty((len(rows), k), np.float32)
+        _local_weights(rows, self.words_, nearest, float(self.ridge), weights)
+        return fixed_codes(weights, nearest, len(self.words_))
+
+
+@numba.njit(nogil=True, cache=True)
+def _local_weights(rows: Any, words: Any, nearest: Any, ridge: float, weights: Any) -> None:
+    """Fill in the weights (m, k) of each row's nearest words, by the Cholesky factor of its k x k system."""
+    k, d = nearest.shape[1], rows.shape[1]
+    Z = np.empty((k, d), np.float32)
+    C = np.empty((k, k))
+    w = np.empty(k)
+    for m in range(len(rows)):
+        for i in range(k):
+            Z[i] = words[nearest[m, i]] - rows[m]
+        trace = 0.0
+        for i in range(k):
+            for j in range(i + 1):
+                total = 0.0
+                for t in range(d):
+                    total += Z[i, t] * Z[j, t]
+                C[i, j] = total
+            trace += C[i, i]
+        for i in range(k):
+            C[i, i] += ridge * trace if trace > 0 else 1.0  # all k words are the row itself: equal weights
+        for i in range(k):  # C = L L^T, in place; L v = 1
+            for j in range(i + 1):
+                for t in range(j):
+                    C[i, j] -= C[i, t] * C[j, t]
+                C[i, j] = math.sqrt(C[i, i]) if i == j else C[i, j] / C[j, j]
+            w[i] = 1.0
+            for t in range(i):
+                w[i] -= C[i, t] * w[t]
+            w[i] /= C[i, i]
+        total = 0.0
+        for i in range(k - 1, -1, -1):  # L^T w = v
+            for t in range(i + 1, k):
+                w[i] -= C[t, i] * w[t]
+            w[i] /= C[i, i]
+            total += w[i]
+        for i in range(k):
+            weights[m, i] = w[i] / total

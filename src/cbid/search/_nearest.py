@@ -1,0 +1,169 @@
+"""The nearest code in each part of a partition, with tables that all queries share.
+
+A weighted Hamming distance depends on a query and a stored code only through the bits in which they differ. So one
+set of tables, over differences, serves all queries; those of one query hold the same entries in another order, and
+cost next to nothing to make. `_scan.scan_topk`, whose queries may each have costs of their own, spends more time on
+its tables than on the codes where these are few.
+
+Queries are expected in the order in which they were taken from an image: neighbours are alike there, so what is
+nearest to one is a good first bound for the next.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cbid.search._compile import compiled, helper
+from cbid.search._filters import narrow_all
+from cbid.search._portable import filter_portable
+from cbid.search._tables import NARROW_ALL, Tables, make_tables, room_below, steps_until, sum_limit
+from cbid.search._vectors import BLOCKS, COLUMNS, ENTRIES, FIELDS, GROUP, SIX_BIT
+
+__all__ = ["nearest_of_parts"]
+
+Bytes = NDArray[np.uint8]
+Columns = NDArray[np.int64]
+Floats = NDArray[np.float64]
+Singles = NDArray[np.float32]
+
+RUN = 128  # most blocks between two looks at whether the bounds have fallen
+CACHED = 1 << 21  # bytes of codes that all queries go over before the next ones are read
+
+
+@compiled
+def nearest_of_parts(
+    blocks: Bytes, edges: Columns, weights: Floats, queries: Bytes, portable: bool | None, out: Singles
+) -> None:
+    """The least distance of each query to the codes of each part, written to ``out`` (q, parts); inf if it has none.
+
+    Part p is all codes of the blocks edges[p] <= b < edges[p + 1], a multiple of BLOCKS. ``weights`` is (1, t) or
+    (parts, t), ``queries`` (q, bytes). ``portable`` is as in `_scan`.
+    """
+    n_bits = weights.shape[1]
+    best = np.empty(len(queries), np.float32)
+    positions = np.empty(len(queries), np.int64)
+    for part in range(len(edges) - 1):
+        w = weights[part if len(weights) > 1 else 0].copy().reshape((1, n_bits))
+        # Those of the query whose bits are all zero: what it reads as a stored bit, others read as a difference.
+        tables = make_tables(np.zeros((1, n_bits)), w)
+        half = 0.0
+        for s in range(n_bits):
+            half += w[0, s] / 2
+        if half > 1e-300:  # below it all distances are zero in float32, and a scale could overflow
+            # 8-bit sums up to half of all weights, which is the distance of random codes: the nearest is nearer.
+            sum_limit(tables, 0, half, False, RUN)
+        best[:] = np.inf
+        positions[:] = 32 * edges[part]
+        _scan_part(blocks, edges[part], edges[part + 1], tables, queries, portable, best, positions)
+        out[:, part] = best
+
+
+@helper
+def _scan_part(
+    blocks: Bytes, begin: int, end: int, tables: Tables, queries: Bytes, portable: bool | None, best: Singles,
+    positions: Columns,
+) -> None:  # fmt: skip
+    """The least distances ``best`` (q,) and where they were found, among blocks begin <= b < end."""
+    lookups = np.zeros((GROUP, len(tables.offsets) // COLUMNS, FIELDS, ENTRIES), np.uint8)
+    candidates = np.empty((GROUP, 32 * RUN), np.int32)
+    limits, counts = np.zeros(GROUP, np.int64), np.zeros(GROUP, np.int64)
+    cached = max(CACHED // (32 * blocks.shape[1] * RUN), 1) * RUN
+    for first in range(begin, end, cached):
+        last = min(first + cached, end)
+        for q in range(0, len(queries), GROUP):
+            size = min(GROUP, len(queries) - q)
+            for i in range(q, q + size):
+                if portable is None:
+                    _order_tables(tables.narrow[0], tables.columns, queries[i], lookups[i - q])
+                for near in (max(q - 1, 0), max(i - GROUP, 0)):
+                    _offer(tables.exact[0], blocks, queries[i], positions[near], i, best, positions)
+            run = first
+            while run < last:
+                # Half as many as were seen: so the bounds fall early, and candidates stay few.
+                run_end = min(run + min((run - begin) // (2 * BLOCKS) * BLOCKS + BLOCKS, RUN), last)
+                _candidates(
+                    blocks, run, run_end, tables, lookups, queries[q : q + size], best[q : q + size], portable,
+                    limits, candidates, counts,
+                )  # fmt: skip
+                for slot in range(size):
+                    for c in range(counts[slot]):
+                        position = 32 * run + candidates[slot, c]
+                        _offer(tables.exact[0], blocks, queries[q + slot], position, q + slot, best, positions)
+                run = run_end
+
+
+@helper
+def _candidates(
+    blocks: Bytes, first: int, last: int, tables: Tables, lookups: Bytes, queries: Bytes, best: Singles,
+    portable: bool | None, limits: Columns, candidates: NDArray[np.int32], counts: Columns,
+) -> None:  # fmt: skip
+    """What of blocks first <= b < last may be nearer to a group of queries than ``best``, one row for each query."""
+    check = np.int64(0)  # not a literal, for which the filters would be compiled once more
+    counts[:] = 0
+    limits[:] = 0
+    for slot in range(len(best)):
+        room = room_below(best[slot], 0.0)
+        if room > 0.0 and (portable is not None or tables.narrow_scale[0] * room >= NARROW_ALL):
+            bits = _unpacked(queries[slot])
+            counts[slot] = filter_portable(blocks, first, last, tables.excess[0], bits, room, candidates[slot])
+        elif room > 0.0:
+            limits[slot] = int(tables.narrow_scale[0] * room) + 1
+            check = max(check, 1 + steps_until(tables.typical[0], best[slot]))  # until there few blocks can be left
+    if portable is None and check > 0:
+        per_block = 32 * blocks.shape[1]
+        narrow_all(
+            int(np.int64(blocks.ctypes.data)) + first * per_block, last - first, per_block,
+            np.int64(lookups.ctypes.data), tables.offsets, check, np.int64(limits.ctypes.data), candidates, counts,
+        )  # fmt: skip
+
+
+@helper
+def _offer(
+    exact: Floats, blocks: Bytes, query: Bytes, position: int, i: int, best: Singles, positions: Columns
+) -> None:
+    """Note the code at ``position`` if it is nearer to query i than the nearest so far."""
+    block, lane = position // 32, position % 32
+    high = low = 0.0
+    for j in range(len(query)):
+        differing = blocks[block, j, lane] ^ query[j]
+        high += exact[j, 0, differing >> 4]
+        low += exact[j, 1, differing & 15]
+    distance = np.float32(high + low)
+    if distance < best[i]:
+        best[i], positions[i] = distance, position
+
+
+@helper
+def _order_tables(shared: Bytes, columns: Columns, query: Bytes, out: Bytes) -> None:
+    """Tables over stored values from those over differences: that of a value is that of value XOR the query's."""
+    for step in range(len(out)):
+        for field in range(FIELDS):
+            own = _field(query, columns, step, field)
+            row, ordered = shared[step, field], out[step, field]
+            for value in range(ENTRIES):
+                ordered[value] = row[value ^ own]
+
+
+@helper
+def _field(code: Bytes, columns: Columns, step: int, field: int) -> np.int64:
+    """The value of a field of one code, as `_vectors.load_fields` cuts it."""
+    value = np.int64(0)
+    if SIX_BIT:
+        for i in range(3):
+            column = columns[3 * step + i]
+            if column < len(code):
+                if field == i:
+                    value = np.int64(code[column]) & 63
+                elif field == 3:
+                    value |= (np.int64(code[column]) >> 6) << (2 * i)
+    elif columns[2 * step + field // 2] < len(code):
+        byte = np.int64(code[columns[2 * step + field // 2]])
+        value = byte & 15 if field % 2 else byte >> 4
+    return value
+
+
+@helper
+def _unpacked(code: Bytes) -> Bytes:
+    bits = np.empty(8 * len(code), np.uint8)
+    for s in range(len(bits)):
+        bits[s] = code[s // 8] >> (7 - s % 8) & 1
+    return bits

@@ -1,0 +1,443 @@
+"""NBNNClassifier against plain numpy, by the rules of scikit-learn, and on bad input."""
+
+import copy
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.model_selection import cross_val_score
+from sklearn.utils.estimator_checks import (
+    check_estimator_cloneable,
+    check_estimator_repr,
+    check_get_params_invariance,
+    check_no_attributes_set_in_init,
+    check_parameters_default_constructible,
+    check_set_params,
+)
+
+from cbid import CBID, NBNNClassifier, PatchCBID
+from cbid.bags import Bags
+from cbid.classify import nbnn as nbnn_module
+from cbid.classify.patch_store import UnknownImageError
+from tests.classify.bags import CLASSES, local_nbnn, make_bags, nbnn
+
+TRAIN, Y = make_bags(1)
+TEST, Y_TEST = make_bags(2)
+CODER = PatchCBID(n_bits=24).fit(TRAIN, Y)
+WAYS = {
+    "exact": NBNNClassifier(),
+    "kd-tree": NBNNClassifier(search="kd-tree", checks=50),
+    "lsh": NBNNClassifier(search="lsh", bin_width=4.0, n_functions=4),
+    "pca": NBNNClassifier(search="pca", n_components=4),
+    "codes": NBNNClassifier(coder=CODER),
+    "codes, plain": NBNNClassifier(coder=CODER, weighted=False),
+    "local": NBNNClassifier(local=True),
+    "local, codes": NBNNClassifier(local=True, coder=CODER),
+    "location": NBNNClassifier(location=0.5),
+}
+
+
+def with_frames(bags, seed=0):
+    rng = np.random.default_rng(seed)
+    frames = [rng.uniform(0, 100, (len(bag), 3)) for bag in bags]
+    return Bags.from_list(bags, frames, [(100, 200)] * len(bags))
+
+
+def hamming(weights):
+    """Weighted Hamming distances between the codes of descriptors."""
+
+    def distance(Q, X):
+        return (CODER.transform(Q)[:, None, :] != CODER.transform(X)[None]) @ weights
+
+    return distance
+
+
+# What it computes
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_exact_nbnn(n_jobs):
+    model = NBNNClassifier(n_jobs=n_jobs).fit(TRAIN, Y)
+    wanted = nbnn(TRAIN, Y, TEST)
+    np.testing.assert_allclose(model.image_to_class_distances(TEST), wanted, rtol=1e-5)
+    np.testing.assert_array_equal(model.predict(TEST), np.array(CLASSES)[wanted.argmin(axis=1)])
+    np.testing.assert_array_equal(model.decision_function(TEST), -model.image_to_class_distances(TEST))
+    assert model.score(TEST, Y_TEST) > 0.9
+
+
+@pytest.mark.parametrize("weighted", [None, True, False])
+def test_nbnn_on_codes(weighted):
+    model = NBNNClassifier(coder=CODER, weighted=weighted).fit(TRAIN, Y)
+    weights = np.ones(24) if weighted is False else CODER.weights_.astype(np.float64)
+    np.testing.assert_allclose(
+        model.image_to_class_distances(TEST), nbnn(TRAIN, Y, TEST, hamming(weights)), rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize("coder", [None, CODER], ids=["descriptors", "codes"])
+def test_local_nbnn(coder):
+    model = NBNNClassifier(local=True, n_neighbors=6, coder=coder).fit(TRAIN, Y)
+    distance = [hamming(CODER.weights_.astype(np.float64))] if coder is not None else []
+    wanted = local_nbnn(TRAIN, Y, TEST, 6, *distance)
+    np.testing.assert_allclose(model.image_to_class_distances(TEST), wanted, rtol=1e-4)
+    assert (wanted <= 0).all()
+
+
+def test_pca_is_exact_nbnn_among_projections():
+    X = np.concatenate(TRAIN).astype(np.float64)
+    axes = np.linalg.eigh(np.cov(X.T))[1][:, :-5:-1]  # the four leading ones
+    model = NBNNClassifier(search="pca", n_components=4).fit(TRAIN, Y)
+    wanted = nbnn([bag @ axes for bag in TRAIN], Y, [bag @ axes for bag in TEST])
+    np.testing.assert_allclose(model.image_to_class_distances(TEST), wanted, rtol=1e-4)
+
+
+def test_location_joins_the_descriptor():
+    """x / width and y / height, times location, times the root mean square length of the training descriptors."""
+    train, test = with_frames(TRAIN), with_frames(TEST, 1)
+    scale = 0.5 * np.sqrt((np.concatenate(TRAIN).astype(np.float64) ** 2).sum(axis=1).mean())
+
+    def joined(bags):
+        return [
+            np.hstack([bag, scale * bags.frames[a:b, :2] / [200, 100]])
+            for bag, a, b in zip(bags, bags.offsets, bags.offsets[1:])
+        ]
+
+    model = NBNNClassifier(location=0.5).fit(train, Y)
+    np.testing.assert_allclose(model.image_to_class_distances(test), nbnn(joined(train), Y, joined(test)), rtol=1e-5)
+    with pytest.raises(ValueError, match="no frames and shapes"):
+        model.predict(TEST)
+
+
+def test_where_hashing_finds_nothing_the_largest_distance_of_the_image_counts():
+    """Two patches; each shares a bucket with one class only, at squared distances 0 and 0.01. So the image is at
+    0 + 0.01 from the first class and 0.01 + 0.01 from the second."""
+    train = [np.array([[0.0, 0.0]]), np.array([[100.0, 0.1]])]
+    model = NBNNClassifier(search="lsh", n_tables=5, n_functions=8, bin_width=5.0).fit(train, ["a", "b"])
+    distances = model.image_to_class_distances([np.array([[0.0, 0.0], [100.0, 0.0]])])
+    np.testing.assert_allclose(distances, [[0.01, 0.02]], rtol=1e-4)
+
+
+def test_images_in_several_runs_are_those_in_one(monkeypatch):
+    model = NBNNClassifier().fit(TRAIN, Y)
+    whole = model.image_to_class_distances(TEST)
+    monkeypatch.setattr(nbnn_module, "_QUERIES", 50)
+    np.testing.assert_allclose(model.image_to_class_distances(TEST), whole, rtol=1e-6)
+    one_by_one = [model.image_to_class_distances([bag])[0] for bag in TEST]
+    np.testing.assert_allclose(one_by_one, whole, rtol=1e-6)
+
+
+def test_bags_and_lists_are_the_same():
+    model = NBNNClassifier().fit(Bags.from_list(TRAIN), Y)
+    np.testing.assert_array_equal(model.decision_function(Bags.from_list(TEST)), model.decision_function(TEST))
+
+
+def test_two_classes_have_one_decision():
+    two = Y != "dog"
+    model = NBNNClassifier().fit([b for b, keep in zip(TRAIN, two) if keep], Y[two])
+    distances = model.image_to_class_distances(TEST)
+    np.testing.assert_array_equal(model.decision_function(TEST), distances[:, 0] - distances[:, 1])
+    np.testing.assert_array_equal(
+        model.predict(TEST), model.classes_[(model.decision_function(TEST) > 0).astype(int)]
+    )
+
+
+# Coders
+
+
+def test_an_unfitted_coder_is_cloned_and_fitted():
+    coder = PatchCBID(n_bits=8)
+    model = NBNNClassifier(coder=coder).fit(TRAIN, Y)
+    assert model.coder_ is not coder
+    assert not hasattr(coder, "weights_")
+    np.testing.assert_array_equal(model.coder_.coef_, PatchCBID(n_bits=8).fit(TRAIN, Y).coef_)
+
+
+def test_other_coders_learn_from_patches_with_the_labels_of_their_images():
+    model = NBNNClassifier(coder=CBID(n_bits=8), max_patches=60).fit(TRAIN, Y)
+    assert model.coder_.classes_.tolist() == CLASSES
+    assert model.storage_per_image_ == sum(map(len, TRAIN)) / len(TRAIN)  # a byte a patch
+    assert model.score(TEST, Y_TEST) > 0.6
+
+
+def test_weights_of_each_class():
+    """The metric of a class is that of the coder's column for it, in whatever order the classes come."""
+    coder = CBID(n_bits=8, margin="database").fit(np.concatenate(TRAIN), np.repeat(Y, [len(bag) for bag in TRAIN]))
+    coder = copy.copy(coder)
+    coder.classes_, coder.weights_ = coder.classes_[::-1].copy(), coder.weights_[:, ::-1].copy()
+    model = NBNNClassifier(coder=coder).fit(TRAIN, Y)
+    for c, label in enumerate(CLASSES):
+        w = coder.weights_[:, coder.classes_.tolist().index(label)].astype(np.float64)
+        part = coder.transform(np.concatenate([bag for bag, name in zip(TRAIN, Y) if name == label]))
+        wanted = [((coder.transform(bag)[:, None] != part[None]) @ w).min(axis=1).sum() for bag in TEST]
+        np.testing.assert_allclose(model.image_to_class_distances(TEST)[:, c], wanted, rtol=1e-6)
+    with pytest.raises(ValueError, match="no class can be added"):
+        model.add_images(TEST[:1], ["fish"])
+    with pytest.raises(ValueError, match="one metric"):
+        NBNNClassifier(coder=coder, local=True).fit(TRAIN, Y)
+
+
+def test_frozen_coders_survive_a_clone():
+    model = clone(NBNNClassifier(coder=FrozenEstimator(CODER))).fit(TRAIN, Y)
+    np.testing.assert_array_equal(
+        model.decision_function(TEST), NBNNClassifier(coder=CODER).fit(TRAIN, Y).decision_function(TEST)
+    )
+
+
+# Adding and removing images
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_images_added_later_count_as_if_fitted_at_once(way):
+    if way == "pca":
+        pytest.skip("the axes are those of the first images")
+    train, test = with_frames(TRAIN), with_frames(TEST, 1)
+    if way == "location":
+        train.values *= np.float32(3) / np.linalg.norm(train.values, axis=1, keepdims=True)  # its scale is one of all
+    whole = clone(WAYS[way]) if way.startswith(("exact", "kd", "lsh", "location")) else copy.copy(WAYS[way])
+    whole.fit(train, Y)
+    later = copy.copy(WAYS[way]).fit(train.take([0, 1, 4, 5]), Y[[0, 1, 4, 5]], ids=[0, 1, 4, 5])
+    later.add_images(train.take([2, 3, 6, 7, 8, 9, 10, 11]), Y[[2, 3, 6, 7, 8, 9, 10, 11]], ids=[2, 3, *range(6, 12)])
+    assert later.classes_.tolist() == CLASSES
+    np.testing.assert_allclose(later.decision_function(test), whole.decision_function(test), rtol=1e-5)
+
+
+def test_a_removed_image_is_as_if_never_fitted():
+    model = NBNNClassifier().fit(TRAIN, Y, ids=[f"image {i}" for i in range(12)])
+    model.remove_image("image 5").remove_image("image 0")
+    kept = [i for i in range(12) if i not in (0, 5)]
+    wanted = NBNNClassifier().fit([TRAIN[i] for i in kept], Y[kept])
+    np.testing.assert_array_equal(model.decision_function(TEST), wanted.decision_function(TEST))
+    assert "image 5" not in model.ids_
+    with pytest.raises(UnknownImageError, match="no image has the id 'image 5'"):
+        model.remove_image("image 5")
+
+
+def test_a_class_goes_with_its_last_image_and_comes_back():
+    model = NBNNClassifier().fit(TRAIN, Y)
+    before = model.decision_function(TEST)
+    for i in range(4, 8):
+        model.remove_image(i)
+    assert model.classes_.tolist() == ["boat", "dog"]
+    assert set(model.predict(TEST)) <= {"boat", "dog"}
+    model.add_images(TRAIN[4:8], Y[4:8])
+    assert model.ids_ == [0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11]
+    np.testing.assert_array_equal(model.decision_function(TEST), before)
+
+
+def test_the_last_image_stays():
+    model = NBNNClassifier().fit(TRAIN[3:5], Y[3:5])
+    model.remove_image(0)
+    with pytest.raises(ValueError, match="image 1 is the last one"):
+        model.remove_image(1)
+    assert model.predict(TEST[:1]).tolist() == ["cat"]
+
+
+def test_labels_of_any_kind():
+    labels = [(1, "x"), (1, "y"), (2, "x")]
+    y = [labels[CLASSES.index(label)] for label in Y]
+    model = NBNNClassifier().fit(TRAIN, y).add_images(TEST[:1], [(0, "z")])
+    assert model.classes_.tolist() == [(0, "z"), *labels]
+    assert NBNNClassifier().fit(TRAIN, np.repeat([3, 1, 2], 4)).add_images(TEST[:1], [2]).classes_.tolist() == [
+        1,
+        2,
+        3,
+    ]
+
+
+# What it tells of itself
+
+
+def test_storage_of_an_image():
+    patches = sum(map(len, TRAIN)) / len(TRAIN)
+    stored = {way: copy.copy(model).fit(with_frames(TRAIN), Y).storage_per_image_ for way, model in WAYS.items()}
+    assert stored["exact"] == stored["kd-tree"] == stored["lsh"] == stored["local"] == 32 * patches
+    assert stored["pca"] == 16 * patches
+    assert stored["codes"] == stored["local, codes"] == 3 * patches
+    assert NBNNClassifier().fit(TRAIN, Y).index_bytes_ == 0
+    assert NBNNClassifier(search="lsh").fit(TRAIN, Y).index_bytes_ > 25 * 12 * patches * len(TRAIN)
+
+
+def test_time_of_an_image_and_class():
+    for model in (NBNNClassifier(), NBNNClassifier(n_jobs=2), NBNNClassifier(coder=CODER)):
+        time = model.fit(TRAIN, Y).evaluation_time(TEST)
+        assert time.encode > 0
+        assert 0 < time.search < 1
+        assert time.total == time.encode + time.search
+
+
+# The rules of scikit-learn
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        check_estimator_cloneable,
+        check_estimator_repr,
+        check_get_params_invariance,
+        check_no_attributes_set_in_init,
+        check_parameters_default_constructible,
+        check_set_params,
+    ],
+)
+def test_scikit_learn_rules(check):
+    check("NBNNClassifier", NBNNClassifier())
+
+
+def test_unfitted():
+    model = NBNNClassifier()
+    for method in ("predict", "decision_function", "image_to_class_distances", "evaluation_time"):
+        with pytest.raises(NotFittedError):
+            getattr(model, method)(TEST)
+    for name in ("storage_per_image_", "ids_", "coder_", "index_bytes_"):
+        with pytest.raises(NotFittedError):
+            getattr(model, name)
+    with pytest.raises(NotFittedError):
+        model.add_images(TEST, Y_TEST)
+    with pytest.raises(NotFittedError):
+        model.save("nowhere")
+
+
+def test_cross_validation():
+    assert cross_val_score(NBNNClassifier(), Bags.from_list(TRAIN), Y, cv=2).mean() > 0.8
+
+
+def test_the_same_seed_gives_the_same_answers():
+    for way in ("kd-tree", "lsh"):
+        a, b = (clone(WAYS[way]).set_params(checks=3).fit(TRAIN, Y).decision_function(TEST) for _ in range(2))
+        np.testing.assert_array_equal(a, b)
+
+
+def test_predicting_leaves_the_model_as_it_is():
+    for model in WAYS.values():
+        model = copy.copy(model).fit(with_frames(TRAIN), Y)
+        before = dict(vars(model))
+        model.predict(with_frames(TEST))
+        assert vars(model) == before
+
+
+# Bad input
+
+
+def test_an_image_without_descriptors():
+    none = np.empty((0, 8))
+    with pytest.warns(UserWarning, match="images without descriptors are not stored: image 1"):
+        model = NBNNClassifier().fit([TRAIN[0], none, *TRAIN[2:]], Y)
+    assert 1 not in model.ids_
+    with pytest.raises(ValueError, match="image 2 has no descriptor"):
+        model.predict([TEST[0], TEST[1], none])
+    with pytest.raises(ValueError, match="no image of class 'boat' has a descriptor"):
+        NBNNClassifier().fit([none] * 4 + TRAIN[4:], Y)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_images_with_one_descriptor_and_classes_with_one_image(way):
+    train = with_frames([TRAIN[0][:1], TRAIN[4][:1], TRAIN[8][:1], TRAIN[1]])
+    model = NBNNClassifier(search="pca", n_components=2) if way == "pca" else copy.copy(WAYS[way])
+    model.fit(train, ["boat", "cat", "dog", "boat"])
+    assert set(model.predict(with_frames([bag[:1] for bag in TEST]))) <= set(CLASSES)
+
+
+def test_one_row_of_descriptors_for_a_whole_class_on_local_nbnn():
+    """Fewer patches than neighbours asked for."""
+    model = NBNNClassifier(local=True, n_neighbors=50).fit([TRAIN[0][:2], TRAIN[4][:1]], ["a", "b"])
+    assert model.predict([TRAIN[0][:2]]).tolist() == ["a"]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_values_that_are_not_finite_are_named(value):
+    bad = TRAIN[2].copy()
+    bad[3, 0] = value
+    with pytest.raises(ValueError, match="image 2 has a descriptor with NaN or infinity: row 3"):
+        NBNNClassifier().fit([*TRAIN[:2], bad, *TRAIN[3:]], Y)
+    model = NBNNClassifier().fit(TRAIN, Y)
+    with pytest.raises(ValueError, match="image 1 has a descriptor"):
+        model.predict([TEST[0], bad])
+    with pytest.raises(ValueError, match="image 0 has a descriptor"):
+        model.add_images([bad], ["boat"])
+
+
+def test_bags_of_other_widths_are_named():
+    with pytest.raises(ValueError, match=r"bag 1 has shape \(20, 7\)"):
+        NBNNClassifier().fit([TRAIN[0], np.zeros((20, 7)), *TRAIN[2:]], Y)
+    model = NBNNClassifier().fit(TRAIN, Y)
+    for call in (lambda: model.predict([np.zeros((5, 7))]), lambda: model.add_images([np.zeros((5, 7))], ["boat"])):
+        with pytest.raises(ValueError, match="7 columns; 8 are expected"):
+            call()
+    assert NBNNClassifier().fit(TRAIN, Y).fit([bag[:, :5] for bag in TRAIN], Y).n_features_in_ == 5
+
+
+def test_labels_never_seen_count_as_wrong():
+    model = NBNNClassifier().fit(TRAIN, Y)
+    assert model.score(TEST, ["fish"] * len(TEST)) == 0
+
+
+def test_one_image_must_come_in_a_list():
+    model = NBNNClassifier().fit(TRAIN, Y)
+    with pytest.raises(ValueError, match="one \\(m_i, d\\) array for each image"):
+        model.predict(TEST[0])
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (Y[:5], "5 labels for 12 images"),
+        (["a"] * 12, "one class"),
+        (None, "y is None"),
+        ([np.nan] * 12, "NaN"),
+    ],
+)
+def test_labels_that_do_not_fit(labels, message):
+    with pytest.raises(ValueError, match=message):
+        NBNNClassifier().fit(TRAIN, labels)
+
+
+def test_ids_that_do_not_fit():
+    for ids, message in (
+        ([0] * 12, "ids holds 0, which another image has"),
+        ([1], "ids has 1 entries for 12 images"),
+        ([*range(11), 2.5], r"ids holds 2\.5"),
+        ([*range(11), True], "ids holds True"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            NBNNClassifier().fit(TRAIN, Y, ids=ids)
+    model = NBNNClassifier().fit(TRAIN, Y)
+    with pytest.raises(ValueError, match="ids holds 3"):
+        model.add_images(TEST[:1], ["fish"], ids=np.array([3]))
+    assert model.classes_.tolist() == CLASSES  # nothing was changed
+    with pytest.raises(ValueError, match="2 labels for 1 images"):
+        model.add_images(TEST[:1], ["cat", "dog"])
+
+
+@pytest.mark.parametrize(
+    ("params", "message"),
+    [
+        ({"search": "fast"}, "search='fast'"),
+        ({"local": 2}, "local=2"),
+        ({"weighted": "yes"}, "weighted='yes'"),
+        ({"weighted": True}, "weighted=True needs a coder"),
+        ({"checks": 0}, "checks=0"),
+        ({"n_neighbors": 1.5}, r"n_neighbors=1\.5"),
+        ({"bin_width": 0}, "bin_width=0"),
+        ({"location": -1}, "location=-1"),
+        ({"coder": "itq"}, "coder='itq'"),
+        ({"coder": CODER, "search": "lsh"}, "search='lsh' is for descriptors"),
+        ({"coder": CODER, "location": 1}, "set its own location"),
+        ({"search": "pca", "n_components": 9}, "n_components=9"),
+    ],
+)
+def test_parameters_that_are_not_accepted(params, message):
+    with pytest.raises(ValueError, match=message):
+        NBNNClassifier(**params).fit(TRAIN, Y)
+
+
+def test_weights_that_a_coder_does_not_have():
+    class Plain(PatchCBID):
+        weights_ = None
+
+    coder = Plain(n_bits=4).fit(TRAIN, Y)
+    del coder.weights_
+    with pytest.raises(ValueError, match="Plain has no weights_"):
+        NBNNClassifier(coder=coder, weighted=True).fit(TRAIN, Y)
+    assert NBNNClassifier(coder=coder).fit(TRAIN, Y).predict(TEST).shape == (12,)
