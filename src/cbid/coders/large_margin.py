@@ -33,9 +33,7 @@ MOST_BITS = 65_536
 # Chosen on validation parts of the training sets; benchmarks/defaults_study.py holds nu against its neighbours.
 _LINEAR_NU, _KERNEL_NU = 0.1, 0.5
 _LINEAR_COMPONENTS = 256
-# Shares of the typical variance added before whitening; the kernel's spectrum falls off faster.
-_LINEAR_WHITENING = 1e-2
-_KERNEL_WHITENING = 1e-4
+_KERNEL_WHITENING = 1e-4  # the kernel's spectrum falls off faster
 
 Array = NDArray[np.floating]
 RowMaker = Callable[[np.random.Generator, int], Rows]  # generator, threads -> rows
@@ -46,6 +44,9 @@ class LargeMarginCoder(Coder):
 
     _ARRAYS = frozenset({"coef_", "intercept_", "weights_", "path_", "objective_", "gap_", "mean_", "anchors_"})
     _VALUES = frozenset({"n_bits_", "n_features_in_", "feature_names_in_", "nu_", "gamma_", "seed_", "problem_"})
+
+    # Share of the typical variance added to that of every principal axis before whitening, in the linear form.
+    _LINEAR_WHITENING = 1e-2
 
     # The parameters that bits and weights depend on, apart from their number and how they are searched for.
     _OF_THE_PROBLEM = frozenset({"loss", "penalty", "nu", "n_hits", "n_misses", "n_components", "max_rows"})
@@ -195,7 +196,7 @@ class LargeMarginCoder(Coder):
             rng = np.random.default_rng([seed, MOST_BITS])  # not the generator of any bit
             anchors = fit_anchors(X, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng)
             F = anchors(X)
-        ridge = _KERNEL_WHITENING if self.kernel else _LINEAR_WHITENING
+        ridge = _KERNEL_WHITENING if self.kernel else self._LINEAR_WHITENING
         n_components = self.n_components or (self.n_anchors if self.kernel else _LINEAR_COMPONENTS)
         whitening = fit_whitening(F, n_components=n_components, ridge=ridge, random_state=seed)
         return anchors, whitening, F

@@ -83,6 +83,9 @@ class PatchCBID(LargeMarginCoder):
     margin = "shared"
     kernel = None
 
+    # Nearest patches are found by plain distances, which codes must come near to: axes of little variance stay small.
+    _LINEAR_WHITENING = 1.0
+
     _VALUES = LargeMarginCoder._VALUES | {"location_"}
     _OF_THE_PROBLEM = LargeMarginCoder._OF_THE_PROBLEM | {"rows", "location", "max_patches"}
 
@@ -100,7 +103,7 @@ class PatchCBID(LargeMarginCoder):
         max_patches: int = 20_000,
         max_rows: int = 500_000,
         n_components: int | None = None,
-        ridge: float = 1e-3,
+        ridge: float = 1e-4,
         sigmoid: str = "arctan",
         starts: str = "pencil",
         n_starts: int = 12,
