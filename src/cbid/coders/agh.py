@@ -12,8 +12,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.validation import validate_data
 
+from cbid.checks import check_choice, check_integer, check_real
 from cbid.coders.base import Coder
-from cbid.coders.checks import check_choice, check_integer, check_real
 from cbid.coders.hyperplane import MOST_BITS, generator
 from cbid.coders.prefix import PrefixMixin
 from cbid.coders.shapes import check_arrays

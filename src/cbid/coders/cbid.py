@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Tags
 from sklearn.utils.validation import validate_data
 
-from cbid.coders.checks import check_choice, check_integer, check_real
+from cbid.checks import check_choice, check_integer, check_real
 from cbid.coders.large_margin import LargeMarginCoder
 from cbid.learning.labels import is_list_of_objects, number_labels
 from cbid.learning.losses import Loss

@@ -5,8 +5,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cbid.checks import check_integer, check_real
 from cbid.coders.base import Coder
-from cbid.coders.checks import check_integer, check_real
 from cbid.coders.hyperplane import MOST_BITS, generator
 from cbid.coders.shapes import check_arrays, check_indices
 from cbid.coders.supervised import SupervisedMixin

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
+from cbid.checks import check_choice, check_integer, check_real
 from cbid.coders.base import Coder
-from cbid.coders.checks import check_choice, check_integer, check_real
 from cbid.learning.features import Anchors, fit_anchors
 
 __all__ = ["HyperplaneCoder"]

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import validate_data
 
-from cbid.coders.checks import check_integer
+from cbid.checks import check_integer
 from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder, generator
 from cbid.learning.axes import check_enough_axes, parts, principal_axes
 from cbid.learning.rotation import fit_rotation

@@ -7,8 +7,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.validation import validate_data
 
+from cbid.checks import check_integer, check_real
 from cbid.coders.base import Coder
-from cbid.coders.checks import check_integer, check_real
 from cbid.coders.hyperplane import MOST_BITS
 from cbid.coders.shapes import check_arrays, check_indices
 from cbid.learning.affinity_kmeans import affinity_kmeans, corner_bits

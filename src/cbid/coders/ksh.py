@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh
 from scipy.optimize import minimize
 
-from cbid.coders.checks import check_integer
+from cbid.checks import check_integer
 from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder, generator
 from cbid.coders.shapes import check_arrays
 from cbid.coders.supervised import SupervisedMixin

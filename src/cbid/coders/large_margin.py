@@ -13,8 +13,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
+from cbid.checks import check_choice, check_integer, check_real
 from cbid.coders.base import Coder
-from cbid.coders.checks import check_choice, check_integer, check_real
 from cbid.coders.path import at_length, is_kept, kept_lengths
 from cbid.coders.state import params_to_json
 from cbid.learning.bits import STARTS, Bit, BitSearch

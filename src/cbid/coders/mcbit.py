@@ -5,7 +5,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cbid.coders.checks import check_integer, check_real
+from cbid.checks import check_integer, check_real
 from cbid.coders.hyperplane import HyperplaneCoder
 from cbid.coders.supervised import SupervisedMixin
 from cbid.learning.centring import centre

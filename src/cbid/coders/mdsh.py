@@ -7,8 +7,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cbid import codes
+from cbid.checks import check_choice, check_integer, check_real
 from cbid.coders.base import Coder
-from cbid.coders.checks import check_choice, check_integer, check_real
 from cbid.coders.hyperplane import MOST_BITS, generator
 from cbid.coders.prefix import PrefixMixin
 from cbid.coders.shapes import check_arrays, check_indices

@@ -10,7 +10,7 @@ from sklearn.utils import Tags
 
 from cbid.bag_checks import are_bags, check_bags, positions
 from cbid.bags import Bags
-from cbid.coders.checks import check_choice, check_integer, check_real
+from cbid.checks import check_choice, check_integer, check_real
 from cbid.coders.large_margin import LargeMarginCoder
 from cbid.learning.labels import check_labels
 from cbid.learning.losses import Loss

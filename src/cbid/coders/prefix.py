@@ -4,7 +4,7 @@ from typing import Any, ClassVar, Self
 
 from sklearn.utils.validation import check_is_fitted
 
-from cbid.coders.checks import check_integer
+from cbid.checks import check_integer
 
 __all__ = ["PrefixMixin"]
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve
 
-from cbid.coders.checks import check_integer, check_real
+from cbid.checks import check_integer, check_real
 from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder, generator, kernel_features
 from cbid.coders.shapes import check_arrays
 from cbid.coders.supervised import SupervisedMixin

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import validate_data
 
+from cbid.checks import check_integer
 from cbid.coders.base import Coder
-from cbid.coders.checks import check_integer
 from cbid.coders.hyperplane import MOST_BITS
 from cbid.coders.shapes import check_arrays
 

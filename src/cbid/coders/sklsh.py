@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import validate_data
 
-from cbid.coders.checks import check_integer, check_real
+from cbid.checks import check_integer, check_real
 from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder, generator
 from cbid.coders.prefix import PrefixMixin
 from cbid.coders.shapes import check_arrays

@@ -8,8 +8,8 @@ from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.validation import validate_data
 
 from cbid import codes
+from cbid.checks import check_integer, check_real
 from cbid.coders.base import Coder
-from cbid.coders.checks import check_integer, check_real
 from cbid.coders.hyperplane import MOST_BITS, generator
 from cbid.coders.shapes import check_arrays
 

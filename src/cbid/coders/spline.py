@@ -9,7 +9,7 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.linalg import LinearOperator, eigsh
 from sklearn.utils.validation import validate_data
 
-from cbid.coders.checks import check_integer, check_real
+from cbid.checks import check_integer, check_real
 from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder, generator
 from cbid.coders.prefix import PrefixMixin
 from cbid.learning.knn import nearest_others

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.svm import LinearSVC
 from sklearn.utils.validation import validate_data
 
-from cbid.coders.checks import check_integer, check_real
+from cbid.checks import check_integer, check_real
 from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder, generator
 from cbid.coders.prefix import PrefixMixin
 from cbid.learning.knn import cosine_graph, laplacian_eigenmap
