@@ -26,7 +26,8 @@ from sklearn.svm import SVC, LinearSVC
 from benchmarks.results import FOLDER, store
 from cbid.bags import Bags
 from cbid.data import DataAbsent, describe, open_set
-from cbid.descriptors import CENTRIST, GIST, BlockPCA, PyramidHOG, RawPixels
+from cbid.descriptors import CENTRIST, GIST, BlockPCA, DenseSIFT, PyramidHOG, RawPixels
+from cbid.pooling import LLC, AdditiveKernelMap, BagOfWords, HIKClassifier, ScSPM
 
 CACHE = Path(tempfile.gettempdir()) / "cbid-scene15-descriptors"
 NAME = "scene15_descriptors"
@@ -35,6 +36,12 @@ NAME = "scene15_descriptors"
 def described(descriptor):
     """Values of a descriptor, from the cache where they are in it."""
     return lambda scenes: describe(scenes.images, descriptor, cache=CACHE).values
+
+
+def bagged(descriptor):
+    """Bags of a local descriptor, mapped from files in the same folder."""
+    folder = CACHE / f"bags-{descriptor.fingerprint()}"
+    return lambda scenes: describe(scenes.images, descriptor, n_jobs=-1, out=folder).values
 
 
 class Unit(TransformerMixin, BaseEstimator):
@@ -62,6 +69,11 @@ def rbf(costs, gammas):
     return {f"C={svm.C:g}, gamma={svm.gamma:g}": make_pipeline(MinMaxScaler((-1, 1)), svm) for svm in svms}
 
 
+def intersection(*costs):
+    """SVMs with the histogram intersection kernel, one against the rest."""
+    return {f"C={c:g}": HIKClassifier(C=c, n_jobs=-1) for c in costs}
+
+
 @dataclass(frozen=True)
 class Row:
     """values: from the open set to an array (n, d), or to ``Bags``. fitted: makes the transformer that is learned on
@@ -77,6 +89,15 @@ class Row:
 
 def census_components():
     return BlockPCA(n_components=40, n_blocks=31, n_kept=2)
+
+
+def grid_of_sift(step):
+    """16 x 16 patches as they are: neither blurred nor weighed towards their middle."""
+    return bagged(DenseSIFT(step=step, sides=(16,), longest=None, magnification=None, window=None))
+
+
+def histograms():
+    return BagOfWords(n_words=400, n_jobs=-1)
 
 
 ROWS = {
@@ -97,6 +118,26 @@ ROWS = {
     ),
     "CENTRIST, spatial PACT of roots, RBF kernel": Row(
         described(CENTRIST(norm="root", moments=True)), census_components, rbf((1, 3, 10), (2**-8, 2**-7))
+    ),
+    "SIFT, pyramid of words, chi-squared map": Row(
+        grid_of_sift(8), lambda: make_pipeline(histograms(), AdditiveKernelMap(kernel="chi2", sample_steps=2))
+    ),
+    "SIFT, pyramid of words, intersection map": Row(
+        grid_of_sift(8),
+        lambda: make_pipeline(histograms(), AdditiveKernelMap(kernel="intersection", sample_steps=3)),
+        published=0.814,
+        note="Lazebnik, Schmid and Ponce 2006, with the kernel itself",
+    ),
+    "SIFT, pyramid of words, intersection kernel": Row(
+        grid_of_sift(8),
+        histograms,
+        intersection(1, 3, 10),
+        published=0.814,
+        note="Lazebnik, Schmid and Ponce 2006",
+    ),
+    "SIFT, LLC": Row(grid_of_sift(6), lambda: LLC(n_jobs=-1)),
+    "SIFT, ScSPM": Row(
+        grid_of_sift(6), lambda: ScSPM(n_jobs=-1), published=0.803, note="Yang, Yu, Gong and Huang 2009"
     ),
 }
 

@@ -32,17 +32,13 @@ CHANGES = [
     {"border": "mirror"},
     {"border": "zero"},
     {"step": 4},
-    {"sides": (8, 12, 16, 24)},
     {"sides": (12, 16, 24, 32)},
-    {"sides": (24, 32, 40, 56)},
     {"sides": (16, 32, 48, 64)},
+    {"sides": (24, 32, 40, 56)},
+    {"sides": (8, 12, 16, 24)},
     {"sides": (16,)},
-    {"sides": (24,)},
-    {"sides": (32,)},
-    {"sides": (48,)},
     {"location": 0.5},
     {"location": 1.0},
-    {"longest": None, "step": 3},
 ]
 
 

@@ -19,8 +19,11 @@ def are_bags(X: Any) -> bool:
     return isinstance(X, (list, tuple, np.ndarray)) and len(X) > 0 and all(np.ndim(bag) == 2 for bag in X)
 
 
-def check_bags(X: Any, *, n_features: int | None = None) -> Bags:
-    """X, Bags or one (m_i, d) array for each image, as Bags of finite values with ``n_features`` columns."""
+def check_bags(X: Any, *, n_features: int | None = None, first: int = 0) -> Bags:
+    """X, Bags or one (m_i, d) array for each image, as Bags of finite values with ``n_features`` columns.
+
+    first: the number of the first image in errors, where X is a part of more.
+    """
     if not isinstance(X, Bags):
         if not isinstance(X, (list, tuple, np.ndarray)) or (isinstance(X, np.ndarray) and X.ndim == 2):
             shape = f" of shape {X.shape}" if hasattr(X, "shape") else ""
@@ -35,7 +38,9 @@ def check_bags(X: Any, *, n_features: int | None = None) -> Bags:
     if not finite.all():
         row = int(finite.argmin())
         i = int(np.searchsorted(X.offsets, row, side="right")) - 1
-        raise ValueError(f"image {i} has a descriptor with NaN or infinity: row {row - X.offsets[i]} of its bag")
+        raise ValueError(
+            f"image {first + i} has a descriptor with NaN or infinity: row {row - X.offsets[i]} of its bag"
+        )
     return X
 
 

@@ -125,7 +125,7 @@ def test_a_forged_model_file_is_refused(pooling, bags, tmp_path):
 
 
 @every_pooling
-def test_bad_bags_are_refused(pooling, bags):
+def test_bad_bags_are_refused(pooling, bags, monkeypatch):
     with pytest.raises(NotFittedError):
         clone(pooling).transform(bags)
     model = clone(pooling).fit(bags)
@@ -134,10 +134,14 @@ def test_bad_bags_are_refused(pooling, bags):
     with pytest.raises(ValueError, match="frames and shapes"):
         model.transform(list(bags))
     broken = bags.values.copy()
-    broken[3, 2] = np.nan
-    for call in (model.fit, model.transform):
-        with pytest.raises(ValueError, match="NaN"):
-            call(Bags(broken, bags.offsets, bags.frames, bags.shapes))
+    broken[33, 2] = np.nan  # row 3 of image 2
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(Bags(broken, bags.offsets, bags.frames, bags.shapes))
+    monkeypatch.setattr(pooling_base, "_CHUNK_ROWS", 10)
+    with pytest.raises(ValueError, match="image 2 has a descriptor with NaN or infinity: row 3"):
+        model.transform(Bags(broken, bags.offsets, bags.frames, bags.shapes))
+    with pytest.raises(ValueError, match=r"bags is a ndarray of shape \(95, 6\)"):
+        model.fit(bags.values)
     with pytest.raises(ValueError, match="no rows in any image"):
         model.fit([np.zeros((0, 6))] * 2)
     with pytest.raises(ValueError, match="n_words=8 is not accepted for 7 rows"):

@@ -9,7 +9,7 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.validation import validate_data
 
 from cbid.checks import check_integer, check_real
-from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder, generator
+from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder
 from cbid.coders.prefix import PrefixMixin
 from cbid.learning.knn import cosine_graph, laplacian_eigenmap
 
@@ -35,8 +35,6 @@ class SelfTaughtHashing(PrefixMixin, HyperplaneCoder):
         squared length.
     n_jobs : int or None
         SVMs learned at a time, as in scikit-learn.
-    random_state : int, RandomState or None
-        For the order in which LIBLINEAR looks at samples.
     """
 
     def __init__(
@@ -46,13 +44,11 @@ class SelfTaughtHashing(PrefixMixin, HyperplaneCoder):
         n_neighbors: int = 5,
         C: float = 1.0,
         n_jobs: int | None = None,
-        random_state: Any = 0,
     ) -> None:
         self.n_bits = n_bits
         self.n_neighbors = n_neighbors
         self.C = C
         self.n_jobs = n_jobs
-        self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Learn from vectors X (n, d); y is not used."""
@@ -72,17 +68,17 @@ class SelfTaughtHashing(PrefixMixin, HyperplaneCoder):
         Z = samples - mean.astype(samples.dtype)
         unit = float(np.sqrt(np.mean(np.einsum("ij,ij->i", Z, Z, dtype=np.float64)))) or 1.0
         Z = (Z / unit).astype(np.float64)  # as LIBLINEAR takes it
-        seed = int(generator(self.random_state).integers(2**31))
         planes = Parallel(n_jobs=self.n_jobs, prefer="threads")(
-            delayed(_plane)(Z, bit, self.C, seed) for bit in bits.T
+            delayed(_plane)(Z, bit, self.C) for bit in bits.T
         )
         coef, offset = (np.array(part) for part in zip(*planes))
         return self._set_hyperplanes(coef.T / unit, offset, mean)
 
 
-def _plane(Z: NDArray[np.float64], bit: NDArray[np.bool_], C: float, seed: int) -> tuple[NDArray[np.float64], float]:
+def _plane(Z: NDArray[np.float64], bit: NDArray[np.bool_], C: float) -> tuple[NDArray[np.float64], float]:
     """Direction (d,) and offset of the SVM that predicts the bit; a bit that is the same for all stays so."""
     if bit.all():
         return np.zeros(Z.shape[1]), 1.0
-    svm = LinearSVC(C=C, dual=True, tol=0.1, random_state=seed).fit(Z, bit)  # LIBLINEAR's own tolerance
+    # The primal solver: the dual one draws from one generator for the whole process, so threads would change the bits.
+    svm = LinearSVC(C=C, dual=False, tol=1e-3).fit(Z, bit)
     return svm.coef_[0], float(svm.intercept_[0])

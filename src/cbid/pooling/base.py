@@ -16,6 +16,7 @@ from sklearn.utils import Tags, assert_all_finite, check_random_state
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
+from cbid.bag_checks import check_bags
 from cbid.bags import Bags
 from cbid.checks import check_integer
 from cbid.coders.saved import Saved, load_from
@@ -70,7 +71,8 @@ class Pooling(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         if not len(bags.values):
             raise ValueError("X holds no rows in any image; words cannot be learned from it")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        rows = _checked(draw_rows(bags.values, self.n_rows, np.random.default_rng(seed)))
+        rows = _floats(draw_rows(bags.values, self.n_rows, np.random.default_rng(seed)))
+        assert_all_finite(rows, input_name="X")
         n_threads = effective_n_jobs(self.n_jobs)
         with threadpool_limits(n_threads, user_api="blas"):
             self._learn(rows, seed, n_threads)
@@ -91,7 +93,7 @@ class Pooling(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             if not len(part.values):
                 pooled[first:last] = 0
                 return
-            codes = self._code(_checked(part.values))
+            codes = self._code(_floats(check_bags(part, first=first).values))
             pooled[first:last] = pool(codes, part.offsets, cells_of(part, grids), len(of_cell), how) * of_cell
             _scale(pooled[first:last].reshape(last - first, -1), norm)
 
@@ -102,7 +104,7 @@ class Pooling(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def code(self, rows: ArrayLike) -> csr_array:
         """Codes (m, n_words) of rows (m, d), before they are pooled."""
         check_is_fitted(self)
-        return self._code(_checked(self._as_fitted([rows]).values))
+        return self._code(_floats(self._as_fitted([rows]).values))
 
     def _as_fitted(self, X: Bags | Sequence[ArrayLike]) -> Bags:
         bags = _as_bags(X)
@@ -133,11 +135,11 @@ class Pooling(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
 
 def _as_bags(X: Bags | Sequence[ArrayLike]) -> Bags:
-    return X if isinstance(X, Bags) else Bags.from_list(X)
+    """Bags as they are, whose values are checked part by part (they may be mapped from disk), or made of a list."""
+    return X if isinstance(X, Bags) else check_bags(X)
 
 
-def _checked(rows: NDArray[Any]) -> Rows:
-    assert_all_finite(rows, input_name="X")
+def _floats(rows: NDArray[Any]) -> Rows:
     return np.ascontiguousarray(rows, dtype=np.float32)
 
 

@@ -60,7 +60,7 @@ class _ClassifierOutputs(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         self.groups_ = self._groups(samples, numbers, seed)
 
         def machine(group: NDArray[np.bool_]) -> LinearSVC:
-            return self._svm(seed).fit(samples, group[numbers])
+            return self._svm().fit(samples, group[numbers])
 
         with ThreadPoolExecutor(effective_n_jobs(self.n_jobs)) as threads:
             machines = list(threads.map(machine, self.groups_))
@@ -93,9 +93,10 @@ class _ClassifierOutputs(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     def _decide(self, X: Array) -> Array:
         return X @ self.coef_.T.astype(X.dtype) + self.intercept_.astype(X.dtype)
 
-    def _svm(self, seed: int) -> LinearSVC:
-        # Balanced: a group is a small part of the base set, or a large one.
-        return LinearSVC(C=self.C, class_weight="balanced", max_iter=10_000, random_state=seed)
+    def _svm(self) -> LinearSVC:
+        # Balanced: a group is a small part of the base set, or a large one. The primal solver: LIBLINEAR's dual one
+        # draws from one generator for the whole process, so threads would change the result.
+        return LinearSVC(C=self.C, class_weight="balanced", dual=False, max_iter=10_000)
 
     def _check_params(self) -> None:
         check_real("C", self.C, 0, open_below=True)
@@ -232,5 +233,5 @@ class MetaClass(_ClassifierOutputs):
                 "on held-out samples which classes are mistaken for each other"
             )
         parts = StratifiedKFold(min(self.n_folds, counts.min()), shuffle=True, random_state=seed)
-        predicted = cross_val_predict(self._svm(seed), X, numbers, cv=parts)
+        predicted = cross_val_predict(self._svm(), X, numbers, cv=parts)
         return grow_tree(confusion_affinity(numbers, predicted))
