@@ -3,12 +3,13 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test lint docs bench clean
 
 help:
 	@echo "make demo    learn codes for handwritten digits and show what they keep (half a minute)"
 	@echo "make test    the whole test suite"
 	@echo "make lint    ruff and mypy"
+	@echo "make docs    the documentation, into build/docs; warnings are errors"
 	@echo "make bench   the measured claims, side by side with their rivals (long); raw results in benchmarks/results"
 
 # The library alone is enough for the demo; the tests need the rest.
@@ -31,6 +32,9 @@ lint: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: .venv/.dev
+	$(BIN)/python -m sphinx -W -q -b html docs build/docs
 
 bench: .venv/.dev
 	$(BIN)/python -m benchmarks

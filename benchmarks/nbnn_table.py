@@ -68,7 +68,18 @@ def sampled(images, most, seed, also=None):
         parts.append(bags.sample(most, rng))
         if also is not None:
             also(bags)
-    return Bags.from_list([bag for part in parts for bag in part])
+    return joined(parts)
+
+
+def joined(parts):
+    """The bags of all parts, one after the other."""
+    sizes = np.concatenate([part.sizes for part in parts])
+    return Bags(
+        np.concatenate([part.values for part in parts]),
+        np.concatenate([[0], np.cumsum(sizes)]),
+        np.concatenate([part.frames for part in parts]),
+        np.concatenate([part.shapes for part in parts]),
+    )
 
 
 def accuracies(name, repeat, methods):

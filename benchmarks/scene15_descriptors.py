@@ -26,8 +26,8 @@ from sklearn.svm import SVC, LinearSVC
 from benchmarks.results import FOLDER, store
 from cbid.bags import Bags
 from cbid.data import DataAbsent, describe, open_set
-from cbid.descriptors import CENTRIST, GIST, BlockPCA, DenseSIFT, PyramidHOG, RawPixels
-from cbid.pooling import LLC, AdditiveKernelMap, BagOfWords, HIKClassifier, ScSPM
+from cbid.descriptors import CENTRIST, GIST, BlockPCA, DenseSIFT, KernelDescriptors, PyramidHOG, RawPixels
+from cbid.pooling import EMK, LLC, AdditiveKernelMap, BagOfWords, HIKClassifier, ScSPM
 
 CACHE = Path(tempfile.gettempdir()) / "cbid-scene15-descriptors"
 NAME = "scene15_descriptors"
@@ -57,10 +57,28 @@ class Unit(TransformerMixin, BaseEstimator):
         return (X - self.mean_) / self.length_
 
 
+class RowSpace(TransformerMixin, BaseEstimator):
+    """The training rows in an orthonormal basis of the space they span, where they have more columns than rows.
+
+    A linear SVM with a squared penalty has its weights in that space: the machine is the same, learned much faster.
+    """
+
+    def fit(self, X, y=None):
+        self.basis_ = None
+        if X.shape[1] > len(X):
+            variances, axes = np.linalg.eigh((X @ X.T).astype(np.float64))
+            kept = variances > 1e-7 * variances[-1]
+            self.basis_ = (X.T @ (axes[:, kept] / np.sqrt(variances[kept])).astype(X.dtype)).astype(X.dtype)
+        return self
+
+    def transform(self, X):
+        return X if self.basis_ is None else X @ self.basis_
+
+
 def linear(*costs):
     """Linear SVMs, one against the rest."""
     svm = LinearSVC(tol=1e-3, max_iter=20_000, random_state=0)
-    return {f"C={c:g}": make_pipeline(Unit(), clone(svm).set_params(C=c)) for c in costs}
+    return {f"C={c:g}": make_pipeline(Unit(), RowSpace(), clone(svm).set_params(C=c)) for c in costs}
 
 
 def rbf(costs, gammas):
@@ -122,12 +140,6 @@ ROWS = {
     "SIFT, pyramid of words, chi-squared map": Row(
         grid_of_sift(8), lambda: make_pipeline(histograms(), AdditiveKernelMap(kernel="chi2", sample_steps=2))
     ),
-    "SIFT, pyramid of words, intersection map": Row(
-        grid_of_sift(8),
-        lambda: make_pipeline(histograms(), AdditiveKernelMap(kernel="intersection", sample_steps=3)),
-        published=0.814,
-        note="Lazebnik, Schmid and Ponce 2006, with the kernel itself",
-    ),
     "SIFT, pyramid of words, intersection kernel": Row(
         grid_of_sift(8),
         histograms,
@@ -139,6 +151,9 @@ ROWS = {
     "SIFT, ScSPM": Row(
         grid_of_sift(6), lambda: ScSPM(n_jobs=-1), published=0.803, note="Yang, Yu, Gong and Huang 2009"
     ),
+    "kernel descriptors, gradient": Row(bagged(KernelDescriptors(kernel="gradient")), lambda: EMK(n_jobs=-1)),
+    "kernel descriptors, shape": Row(bagged(KernelDescriptors(kernel="shape")), lambda: EMK(n_jobs=-1)),
+    "EfficientNet-Lite0 embedding": Row(lambda scenes: scenes.part("embeddings").astype(np.float32), StandardScaler),
 }
 
 

@@ -22,7 +22,9 @@ class PiCoDes(SupervisedMixin, HyperplaneCoder):
     """Picture codes (Bergamo, Torresani and Fitzgibbon, NIPS 2011).
 
     Minimises over hyperplanes A and one-against-rest classifiers (W, b) of the bits h(x) in 0/1
+
         1/2 ||W||^2 + 1/2 ||b||^2 + C sum_ik loss(y_ik (w_k . h(x_i) + b_k)),
+
     where y_ik is +1 for the class k of x_i and -1 for others. By turns: classifiers given bits are linear SVMs; a bit
     given all else is a weighted classification of the samples into those that lose less with it set and those that
     lose less without it, whose convex bound is a linear SVM as well. A new hyperplane is kept where it lowers the

@@ -38,13 +38,19 @@ def read_image(
 ) -> NDArray[np.uint8]:
     """The image as (h, w) gray or (h, w, 3) RGB, uint8, upright.
 
-    source: a path, or the bytes of a file. The format is told by the first bytes, never by the name.
-    max_pixels: more are refused from the header, before anything is decoded; and so is a file of more than 8 bytes
+    Parameters
+    ----------
+    source
+        A path, or the bytes of a file. The format is told by the first bytes, never by the name.
+    max_pixels
+        More are refused from the header, before anything is decoded; and so is a file of more than 8 bytes
         for each pixel that is allowed. Decoding takes about 10 bytes a pixel, and the file.
-    longest: a hint that the image will be shrunk to this longest side. A JPEG is then decoded at 1/2, 1/4 or 1/8 of
+    longest
+        A hint that the image will be shrunk to this longest side. A JPEG is then decoded at 1/2, 1/4 or 1/8 of
         its size where both sides stay at least as large as in the shrunk image: faster, and other pixels than those
         of the whole image shrunk later. Other formats are read whole.
-    formats: those that are accepted, of ``FORMATS``.
+    formats
+        Those that are accepted, of ``FORMATS``.
 
     What becomes of each kind of picture:
 

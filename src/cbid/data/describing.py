@@ -68,14 +68,27 @@ def describe(
 ) -> Described:
     """Values of every image of a source.
 
-    source: an ``ImageSet``, a path for ``open_source``, or a sequence of arrays and paths.
-    on_error: "raise" at the first image that cannot be read or described, or "skip" it and tell in ``failures``.
-    n_jobs: threads or processes, whichever serves the descriptor; None is one, -1 is one for each core.
-    cache: a folder, or ``DescriptorCache``. What is in there is not computed again, and what is computed is stored
-        chunk by chunk, so that a run that was killed goes on where its last chunk ended.
-    out: for values larger than memory. A vector descriptor writes this ``.npy`` file, a local one these ``.npy``
-        files in this folder; ``values`` is mapped from there.
+    Parameters
+    ----------
+    source
+        An ``ImageSet``, a path for ``open_source``, or a sequence of arrays and paths.
+    descriptor
+        A descriptor of ``cbid.descriptors``, or anything with its verbs.
+    on_error
+        "raise" at the first image that cannot be read or described, or "skip" it and tell in ``failures``.
+    n_jobs
+        Threads or processes, whichever serves the descriptor; None is one, -1 is one for each core.
+    cache
+        A folder, or ``DescriptorCache``. What is in there is not computed again, and what is computed is stored chunk
+        by chunk, so that a run that was killed goes on where its last chunk ended.
+    out
+        For values larger than memory. A vector descriptor writes this ``.npy`` file, a local one these ``.npy`` files
+        in this folder; ``values`` is mapped from there.
+    verbose
+        1 shows progress.
 
+    Notes
+    -----
     Memory: the values themselves (twice while bags are joined; none with ``out``); for each worker, the image that it
     decodes and the values of 16 images that are not taken yet; with a cache, four chunks (one filled, one being
     written, one that was read), each of at most 256 images and 16 MB, or one image if that is larger. Besides that it
