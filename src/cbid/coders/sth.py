@@ -77,6 +77,6 @@ def _plane(Z: NDArray[np.float64], bit: NDArray[np.bool_], C: float) -> tuple[ND
     """Direction (d,) and offset of the SVM that predicts the bit; a bit that is the same for all stays so."""
     if bit.all():
         return np.zeros(Z.shape[1]), 1.0
-    # The primal solver: the dual one draws from one generator for the whole process, so threads would change the bits.
+    # The primal solver: the dual one draws from one generator for the whole process, and threads would change bits.
     svm = LinearSVC(C=C, dual=False, tol=1e-3).fit(Z, bit)
     return svm.coef_[0], float(svm.intercept_[0])
