@@ -13,6 +13,8 @@ from cbid.commands.search import matches_table
 
 __all__ = ["demo"]
 
+DESCRIPTOR = "centrist"  # textures, which most of the photographs are of
+
 
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to make.")] = Path("cbid-demo"),
@@ -40,8 +42,11 @@ def demo(
         if not quiet:
             echo(text)
 
-    say(f"$ cbid fit {images} --bits {n_bits} --out {path}")
-    with resumable(), Project.fit(path, images, n_bits=n_bits, progress=not quiet) as project:
+    say(f"$ cbid fit {images} --descriptor {DESCRIPTOR} --bits {n_bits} --out {path}")
+    with (
+        resumable(),
+        Project.fit(path, images, descriptor=DESCRIPTOR, n_bits=n_bits, progress=not quiet) as project,
+    ):
         if not quiet:
             tell_fit(project)
         for query in queries:

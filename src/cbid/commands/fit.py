@@ -29,6 +29,10 @@ def fit(
         str | None,
         typer.Option(show_default=False, help="A coder of cbid.coders [default: CBID; without labels, ITQ]."),
     ] = None,
+    kernel: Annotated[
+        str | None,
+        typer.Option(show_default=False, help="CBID: rbf or none [default: rbf, and none for vectors and networks]."),
+    ] = None,
     held_out: Annotated[
         float, typer.Option(min=0.0, max=0.9, help="Share of each class that is kept for measuring.")
     ] = 0.2,
@@ -47,9 +51,16 @@ def fit(
 
     Example: cbid fit photos/ --descriptor hog --bits 128 --out photos.cbid
     """
+    from cbid.checks import check_choice
+    from cbid.coders import CBID
     from cbid.data import open_source
     from cbid.project import Project
 
+    chosen: Any = coder
+    if kernel is not None:
+        check_choice("kernel", kernel, ("rbf", "none"))
+        check_choice("coder", coder, (None, "CBID"))
+        chosen = CBID(n_bits=n_bits, kernel=None if kernel == "none" else kernel, random_state=seed, n_jobs=jobs)
     columns: dict[str, Any] = {
         name: value for name, value in (("vectors", vectors), ("labels", labels), ("ids", ids)) if value
     }
@@ -62,7 +73,7 @@ def fit(
             opened,
             descriptor=descriptor,
             n_bits=n_bits,
-            coder=coder,
+            coder=chosen,
             held_out=held_out,
             n_jobs=jobs,
             seed=seed,

@@ -52,7 +52,8 @@ class Project(Searchable):
         descriptor : "hog", "gist", "phog", "centrist", "pixels", "onnx:FILE" or a ``Descriptor``
         n_bits : int
         coder : name of a coder in ``cbid.coders``, an unfitted one, or None
-            None: CBID where there are labels, ITQ where there are none, which is told by a ``ProjectWarning``.
+            None: CBID where there are labels (``kernel="rbf"`` over hand-made descriptors, linear over vectors and
+            the embeddings of networks); ITQ where there are none, which is told by a ``ProjectWarning``.
         held_out : share of each class that is not learned from, but measured on
         n_jobs : threads or processes, as in scikit-learn
         progress : whether bars are shown

@@ -91,7 +91,8 @@ def _measured(measured: dict[str, Any]) -> str:
         told = (
             f"{queries} held-out images were classified by the vote of the {measured['k']} nearest among the "
             f"{stored} that were learned from. Weighted: each bit counts with its learned weight. Plain: bits that "
-            "differ are counted. Shorter codes are prefixes of the long one. mAP: mean average precision of the whole ranking."
+            "differ are counted. Shorter codes are prefixes of the long one. mAP: mean average precision of the "
+            "whole ranking."
         )
         head = ["", "bytes", "weighted", "plain", "mAP", "ms a query"]
         raw = measured["raw"]
