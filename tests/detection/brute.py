@@ -34,9 +34,7 @@ def counts_at(found, truth, threshold, overlap):
             if free:
                 taken.add(-max(free)[1])
                 hits += 1
-            elif not any(
-                inside(box, g) >= overlap for j, g in enumerate(annotation.boxes) if annotation.ignore[j]
-            ):
+            elif not any(inside(box, g) >= overlap for j, g in enumerate(annotation.boxes) if annotation.ignore[j]):
                 false += 1
     return hits, false
 

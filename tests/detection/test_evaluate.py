@@ -41,14 +41,17 @@ def test_an_object_comes_before_an_ignored_region_around_it():
 
 
 def test_each_takes_the_object_it_overlaps_most():
-    """(2, 0, 12, 10) overlaps (0, 0, 10, 10) by 8 / 12 and (3, 0, 13, 10) by 9 / 11; the second one gets the other."""
+    """(2, 0, 12, 10) overlaps (0, 0, 10, 10) by 8 / 12 and (3, 0, 13, 10) by 9 / 11; the next gets the other."""
     found = detections((2, 0, 12, 10, 0.9), (1, 0, 11, 10, 0.8))
     assert match(found, objects((0, 0, 10, 10), (3, 0, 13, 10))).tolist() == [HIT, HIT]
 
 
 def test_a_curve_by_hand():
     """Two photographs, two objects; hit at .9, false at .8, false at .7, hit at .6: 0, .5, 1, 1 per image."""
-    found = [detections((0, 0, 10, 10, 0.9), (30, 30, 40, 40, 0.8)), detections((0, 0, 5, 5, 0.7), (20, 0, 30, 10, 0.6))]
+    found = [
+        detections((0, 0, 10, 10, 0.9), (30, 30, 40, 40, 0.8)),
+        detections((0, 0, 5, 5, 0.7), (20, 0, 30, 10, 0.6)),
+    ]
     truth = [objects((0, 0, 10, 10)), objects((20, 0, 30, 10))]
     curve = evaluate(found, truth)
     np.testing.assert_allclose(curve.thresholds, [0.9, 0.8, 0.7, 0.6])
@@ -93,7 +96,9 @@ def test_every_point_is_what_matching_anew_at_its_threshold_gives(seed, overlap)
         assert rate == pytest.approx(hits / n_objects)
     for reference, rate in zip(REFERENCE_FPPI, curve.rates_at()):
         reached = [counts_at(found, truth, t, overlap) for t in curve.thresholds]
-        assert rate == pytest.approx(max([h / n_objects for h, f in reached if f / len(truth) <= reference], default=0))
+        assert rate == pytest.approx(
+            max([h / n_objects for h, f in reached if f / len(truth) <= reference], default=0)
+        )
 
 
 def test_small_objects_are_ignored_and_smaller_detections_left_out():

@@ -7,7 +7,9 @@ from cbid.detection.suppression import MEASURES, suppress
 from tests.detection.brute import random_boxes, suppressed
 
 
-@given(st.integers(0, 2**32 - 1), st.integers(0, 40), st.sampled_from(MEASURES), st.sampled_from([0.0, 0.3, 0.5, 0.65]))
+@given(
+    st.integers(0, 2**32 - 1), st.integers(0, 40), st.sampled_from(MEASURES), st.sampled_from([0.0, 0.3, 0.5, 0.65])
+)
 def test_what_stays_is_what_the_slow_way_keeps(seed, n, measure, overlap):
     rng = np.random.default_rng(seed)
     boxes, scores = random_boxes(rng, n), rng.integers(0, 10, n).astype(float)  # with ties

@@ -97,7 +97,8 @@ def evaluate(
         boxes.append(detections.boxes[tall])
     if n_objects == 0:
         raise ValueError("no photograph has an object that counts; a detection rate needs at least one")
-    return _curve(*map(np.concatenate, (scores, verdicts, images, boxes)), len(truth), n_objects)  # type: ignore[arg-type]
+    joined = (np.concatenate(parts) for parts in (scores, verdicts, images, boxes))
+    return _curve(*joined, n_images=len(truth), n_objects=n_objects)
 
 
 def _curve(
@@ -105,6 +106,7 @@ def _curve(
     verdicts: NDArray[np.int8],
     images: NDArray[np.int64],
     boxes: Boxes,
+    *,
     n_images: int,
     n_objects: int,
 ) -> DetectionCurve:

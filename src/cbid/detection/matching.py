@@ -23,7 +23,7 @@ def match(found: Detections, truth: Annotation, *, overlap: float = 0.5) -> NDAr
     objects = truth.boxes[~truth.ignore]
     union = overlaps(found.boxes, objects)
     inside = intersections(found.boxes, truth.boxes[truth.ignore]) / areas(found.boxes)[:, None]
-    ignored = (inside >= overlap).any(axis=1)
+    ignored = np.any(inside >= overlap, axis=1).tolist()
     free = np.ones(len(objects), bool)
     for i in np.argsort(-found.scores, kind="stable"):
         candidates = np.where(free, union[i], -1.0)

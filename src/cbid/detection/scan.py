@@ -8,7 +8,7 @@ blocks: all blocks times all parts of w is one matrix product, and a window adds
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +24,7 @@ from cbid.descriptors.sizes import resize
 from cbid.detection.boxes import Boxes
 from cbid.detection.layout import WindowLayout, with_border
 
-__all__ = ["Scanner", "Windows"]
+__all__ = ["Grid", "Scanner", "Windows"]
 
 Floats = NDArray[np.float32]
 
@@ -48,11 +48,13 @@ class Windows:
 class Grid:
     """The blocks of one grid over one scale.
 
+    size : height and width of the scaled photograph
     blocks : (rows, columns, values)
-    origin : pixel (y, x) of the scaled photograph where its first window begins
+    origin : pixel (y, x) of the scaled photograph, border included, where its first window begins
     stride : cells between one window and the next
     """
 
+    size: tuple[int, int]
     blocks: Floats
     origin: tuple[int, int]
     stride: int
@@ -75,7 +77,7 @@ class Scanner:
 
     def shapes(self, shape: tuple[int, ...]) -> list[tuple[int, int]]:
         """Height and width of the photograph at each scale, the largest first, while a window fits."""
-        sizes = []
+        sizes: list[tuple[int, int]] = []
         for k in itertools.count():
             factor = self.upsample * 2 ** (-k / self.scales_per_octave)
             size = round(shape[0] * factor), round(shape[1] * factor)
@@ -106,8 +108,13 @@ class Scanner:
         """The photograph at one scale, with the border, and the margin that windows at its edge look at."""
         return with_border(resize(image, size), self.border + self.layout.margin)
 
-    def grids(self, scaled: NDArray[Any]) -> Iterator[Grid]:
-        """The grids of one scale; ``scaled`` is with border and margin."""
+    def pyramid(self, image: NDArray[Any]) -> Iterator[Grid]:
+        """All grids of a photograph, scale by scale; what every scan of it has in common."""
+        image = self.check_photograph(image)
+        for size in self.shapes(image.shape):
+            yield from self._grids(self.scaled(image, size), size)
+
+    def _grids(self, scaled: NDArray[Any], size: tuple[int, int]) -> Iterator[Grid]:
         layout = self.layout
         dx, dy = gradients(scaled, sqrt=layout.sqrt)
         apart = math.lcm(self.step, layout.cell)
@@ -120,7 +127,7 @@ class Scanner:
             )
             cells /= np.float32(layout.cell**2)
             blocks = normalised_blocks(cells, block=layout.block, norm=layout.norm)
-            yield Grid(blocks.reshape(*blocks.shape[:2], -1), (y, x), apart // layout.cell)
+            yield Grid(size, blocks.reshape(*blocks.shape[:2], -1), (y, x), apart // layout.cell)
 
     def scan(
         self, image: NDArray[Any], coef: NDArray[Any], intercept: float, threshold: float, most: int | None = None
@@ -129,12 +136,23 @@ class Scanner:
 
         coef : (d,), as the layout orders its values
         """
-        image = self.check_photograph(image)
+        return self.scan_pyramid(self.pyramid(image), image.shape, coef, intercept, threshold, most)
+
+    def scan_pyramid(
+        self,
+        pyramid: Iterable[Grid],
+        shape: tuple[int, ...],
+        coef: NDArray[Any],
+        intercept: float,
+        threshold: float,
+        most: int | None = None,
+    ) -> Windows:
+        """The same from the grids of a photograph of this shape."""
         weights = np.ascontiguousarray(coef, np.float32).reshape(-1, self.layout.block_values)
         found = Windows(np.empty((0, 4)), np.empty(0, np.float32), np.empty((0, weights.size), np.float32))
-        for size in self.shapes(image.shape):
+        for _, grids in itertools.groupby(pyramid, key=lambda grid: grid.size):
             parts = [found]
-            for grid in self.grids(self.scaled(image, size)):
+            for grid in grids:
                 scores = window_scores(grid.blocks, weights, self.layout.blocks)
                 scores = scores[:: grid.stride, :: grid.stride] + np.float32(intercept)
                 rows, columns = np.nonzero(scores >= threshold)
@@ -142,34 +160,30 @@ class Scanner:
                     best = np.argpartition(-scores[rows, columns], most - 1)[:most]
                     rows, columns = rows[best], columns[best]
                 if len(rows):
-                    boxes = self.boxes(rows, columns, grid, size, image.shape)
-                    values = window_features(grid.blocks, rows * grid.stride, columns * grid.stride, self.layout.blocks)
-                    parts.append(Windows(boxes, scores[rows, columns], values))
+                    values = window_features(
+                        grid.blocks, rows * grid.stride, columns * grid.stride, self.layout.blocks
+                    )
+                    parts.append(Windows(self._boxes(rows, columns, grid, shape), scores[rows, columns], values))
             found = _best_of(parts, most)
             if most is not None and len(found) == most:
                 threshold = max(threshold, float(found.scores[-1]))  # less will not be among the best
         return found
 
-    def boxes(
-        self,
-        rows: NDArray[np.int64],
-        columns: NDArray[np.int64],
-        grid: Grid,
-        size: tuple[int, int],
-        shape: tuple[int, ...],
+    def _boxes(
+        self, rows: NDArray[np.int64], columns: NDArray[np.int64], grid: Grid, shape: tuple[int, ...]
     ) -> Boxes:
         """Windows of a grid as boxes in the pixels of the photograph."""
         apart = grid.stride * self.layout.cell
         top, left = rows * apart + grid.origin[0] - self.border, columns * apart + grid.origin[1] - self.border
         corners = np.column_stack([left, top, left + self.layout.window[1], top + self.layout.window[0]])
-        ratio = shape[1] / size[1], shape[0] / size[0]
+        ratio = shape[1] / grid.size[1], shape[0] / grid.size[0]
         return corners * np.array([*ratio, *ratio])
 
 
 def _best_of(parts: list[Windows], most: int | None) -> Windows:
     order = np.argsort(-np.concatenate([part.scores for part in parts]), kind="stable")[:most]
     arrays = ([getattr(part, name) for part in parts] for name in ("boxes", "scores", "features"))
-    return Windows(*map(np.concatenate, arrays)).take(order)  # type: ignore[arg-type]
+    return Windows(*map(np.concatenate, arrays)).take(order)
 
 
 def window_scores(blocks: Floats, weights: Floats, shape: tuple[int, int]) -> Floats:
