@@ -98,7 +98,7 @@ def read_coco(
         for entry in content["annotations"]:
             if entry["image_id"] not in of_image:
                 raise AnnotationError(
-                    f"{printable(path)}: annotation {entry.get('id')} is of image {entry['image_id']!r}, which is none"
+                    f"{printable(path)}: annotation {entry.get('id')} is of no image, {entry['image_id']!r}"
                 )
             if wanted is None or entry["category_id"] == wanted:
                 of_image[entry["image_id"]].append(entry)

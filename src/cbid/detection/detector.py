@@ -1,6 +1,7 @@
 """The sliding-window detector of Dalal and Triggs (2005): HOG, a linear SVM, hard negatives; and a verifier."""
 
 import os
+from collections.abc import Iterable
 from typing import Any, Self
 
 import numpy as np
@@ -13,11 +14,12 @@ from threadpoolctl import threadpool_limits
 
 from cbid.checks import check_choice, check_integer, check_real
 from cbid.data.image_sets import as_image_set
+from cbid.data.images import check_image
 from cbid.data.parallel import ordered_map
 from cbid.detection.boxes import Boxes, Detections
 from cbid.detection.layout import WindowLayout
 from cbid.detection.mining import NegativeWindows
-from cbid.detection.scan import Scanner, Windows
+from cbid.detection.scan import Grid, Scanner, Windows
 from cbid.detection.suppression import MEASURES, suppress
 from cbid.detection.svm import fit_svm
 from cbid.detection.verifier import CBIDVerifier
@@ -54,14 +56,14 @@ class SlidingWindowDetector(BaseEstimator):
     n_hard : int
         How many of them each photograph gives in a round, the worst ones.
     threshold : float
-        Least score of the SVM for a window to be a candidate, in mining and in detection; -1 is the far margin.
+        Least score of the SVM for a window to be looked at, in mining and in detection; -1 is the far margin.
     n_candidates : int
-        Most candidates of a photograph, the best ones.
+        Most windows of a photograph that suppression starts from, the best ones.
     overlap : float
     measure : {"smaller", "iou"}
-        Of two candidates that share more than ``overlap`` the better one stays (``suppress``).
+        Of two windows that share more than ``overlap`` the better one stays (``suppress``).
     verifier : CBIDVerifier or None
-        Scores the candidates anew, before suppression; ``fit`` learns a copy of it.
+        Scores what suppression leaves anew; ``fit`` learns a copy of it.
     n_jobs : int or None
         Threads, each with a photograph.
     verbose : int
@@ -214,23 +216,22 @@ class SlidingWindowDetector(BaseEstimator):
         return fit_svm(X, y, C=self.C, random_state=check_random_state(self.random_state).randint(2**31 - 1))
 
     def candidates(self, image: NDArray[Any]) -> Windows:
-        """The windows that the SVM proposes, best first, with their HOG vectors; boxes are of whole windows."""
+        """What the SVM proposes, the best of each heap, by falling score; with HOG vectors, and boxes of the objects."""
         check_is_fitted(self, "coef_")
-        return self.scanner().scan(image, self.coef_, self.intercept_, self.threshold, self.n_candidates)
+        image = check_image(image)
+        return self.candidates_in(self.scanner().pyramid(image), image.shape)
 
-    def select(self, windows: Windows, scores: NDArray[np.floating]) -> Detections:
-        """The best of candidates with these scores; boxes are of the objects in them."""
-        objects = self._objects(windows.boxes)
-        kept = suppress(objects, scores, overlap=self.overlap, measure=self.measure)
-        return Detections(objects[kept], np.asarray(scores, np.float64)[kept])
+    def candidates_in(self, pyramid: Iterable[Grid], shape: tuple[int, ...]) -> Windows:
+        """The same from what ``scanner().pyramid`` gave of a photograph of this shape; detectors may share it."""
+        scanner = self.scanner()
+        found = scanner.scan_pyramid(pyramid, shape, self.coef_, self.intercept_, self.threshold, self.n_candidates)
+        windows = Windows(self._objects(found.boxes), found.scores, found.features)
+        return windows.take(suppress(windows.boxes, windows.scores, overlap=self.overlap, measure=self.measure))
 
     def detect(self, image: NDArray[Any]) -> Detections:
         """The objects in a photograph, (h, w) or (h, w, 3), uint8 or floats in 0..1; the best first."""
         windows = self.candidates(image)
-        scores: NDArray[np.floating] = windows.scores
-        if self.verifier_ is not None:
-            scores = self.verifier_.rescore(windows.features, scores)
-        return self.select(windows, scores)
+        return windows.detections() if self.verifier_ is None else self.verifier_.verify(windows)
 
     def _objects(self, boxes: Boxes) -> Boxes:
         """Windows without their border."""

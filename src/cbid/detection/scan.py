@@ -21,7 +21,7 @@ from cbid.data.images import check_image
 from cbid.descriptors.gradients import gradients, grid_of_cells, orientation_histograms
 from cbid.descriptors.hog import normalised_blocks
 from cbid.descriptors.sizes import resize
-from cbid.detection.boxes import Boxes
+from cbid.detection.boxes import Boxes, Detections
 from cbid.detection.layout import WindowLayout, with_border
 
 __all__ = ["Grid", "Scanner", "Windows"]
@@ -42,6 +42,12 @@ class Windows:
 
     def take(self, rows: Any) -> "Windows":
         return Windows(self.boxes[rows], self.scores[rows], self.features[rows])
+
+    def detections(self, scores: NDArray[np.floating] | None = None) -> Detections:
+        """Boxes with these scores, or with their own, the best first."""
+        values = np.asarray(self.scores if scores is None else scores, np.float64)
+        order = np.argsort(-values, kind="stable")
+        return Detections(self.boxes[order], values[order])
 
 
 @dataclass(frozen=True)

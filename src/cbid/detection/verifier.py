@@ -10,6 +10,8 @@ from sklearn.utils.validation import check_is_fitted, check_X_y
 from cbid.checks import check_integer, check_real
 from cbid.coders.base import Coder
 from cbid.coders.cbid import CBID
+from cbid.detection.boxes import Detections
+from cbid.detection.scan import Windows
 from cbid.detection.svm import fit_svm
 
 __all__ = ["CBIDVerifier"]
@@ -99,7 +101,7 @@ class CBIDVerifier(BaseEstimator):
         scores: Array = self._codes(X) @ self.coef_ + self.intercept_
         return scores
 
-    def rescore(self, X: ArrayLike, scores: ArrayLike) -> Array:
-        """New scores (n,) of windows with HOG vectors X (n, d), to which the detector gave ``scores`` (n,)."""
-        given = np.asarray(scores, np.float64)
-        return self.weight * self.decision_function(X) + (1 - self.weight) * given
+    def verify(self, windows: Windows) -> Detections:
+        """The detector's candidates with their new scores, the best first."""
+        scores = self.weight * self.decision_function(windows.features) + (1 - self.weight) * windows.scores
+        return windows.detections(scores)
