@@ -216,7 +216,7 @@ class SlidingWindowDetector(BaseEstimator):
         return fit_svm(X, y, C=self.C, random_state=check_random_state(self.random_state).randint(2**31 - 1))
 
     def candidates(self, image: NDArray[Any]) -> Windows:
-        """What the SVM proposes, the best of each heap, by falling score; with HOG vectors, and boxes of the objects."""
+        """What the SVM proposes, after suppression, by falling score; with HOG vectors, and boxes of the objects."""
         check_is_fitted(self, "coef_")
         image = check_image(image)
         return self.candidates_in(self.scanner().pyramid(image), image.shape)
