@@ -18,10 +18,10 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from cbid.data.images import check_image
-from cbid.descriptors.gradients import gradients, grid_of_cells, orientation_histograms
 from cbid.descriptors.hog import normalised_blocks
 from cbid.descriptors.sizes import resize
 from cbid.detection.boxes import Boxes, Detections
+from cbid.detection.dense_cells import dense_cells
 from cbid.detection.layout import WindowLayout, with_border
 
 __all__ = ["Grid", "Scanner", "Windows"]
@@ -122,18 +122,14 @@ class Scanner:
 
     def _grids(self, scaled: NDArray[Any], size: tuple[int, int]) -> Iterator[Grid]:
         layout = self.layout
-        dx, dy = gradients(scaled, sqrt=layout.sqrt)
+        fine = math.gcd(self.step, layout.cell)  # cells of all grids begin at multiples of it
+        cells = dense_cells(scaled, layout, fine)
         apart = math.lcm(self.step, layout.cell)
         for y, x in itertools.product(range(0, apart, self.step), repeat=2):
-            grid = grid_of_cells((dx.shape[0] - y, dx.shape[1] - x), layout.cell, layout.margin)
-            if any(cells * layout.cell < side for cells, side in zip(grid[2], layout.window)):
-                continue
-            cells = orientation_histograms(
-                dx[y:, x:], dy[y:, x:], grid, layout.orientations, signed=layout.signed, voting=layout.voting
-            )
-            cells /= np.float32(layout.cell**2)
-            blocks = normalised_blocks(cells, block=layout.block, norm=layout.norm)
-            yield Grid(size, blocks.reshape(*blocks.shape[:2], -1), (y, x), apart // layout.cell)
+            grid = np.ascontiguousarray(cells[y // fine :: layout.cell // fine, x // fine :: layout.cell // fine])
+            if all(count * layout.cell >= side for count, side in zip(grid.shape, layout.window)):
+                blocks = normalised_blocks(grid, block=layout.block, norm=layout.norm)
+                yield Grid(size, blocks.reshape(*blocks.shape[:2], -1), (y, x), apart // layout.cell)
 
     def scan(
         self, image: NDArray[Any], coef: NDArray[Any], intercept: float, threshold: float, most: int | None = None
