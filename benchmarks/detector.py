@@ -171,7 +171,6 @@ def speed():
     coef = rng.standard_normal(layout.n_features)
     descriptor = layout.descriptor()
     height, width = (side + 2 * margin for side in layout.window)
-    worst = 0.0
     with threadpool_limits(1):
         descriptor.describe(image[:height, :width])
         scanner.scan(image, coef, 0.0, np.inf)  # compiled

@@ -75,7 +75,14 @@ class CBIDVerifier(BaseEstimator):
         self.check_params()
         samples, labels = check_X_y(X, y, dtype=[np.float32, np.float64])
         self.coder_ = (self._default() if self.coder is None else clone(self.coder)).fit(samples, labels)
-        self.coef_, self.intercept_ = fit_svm(self._codes(samples), labels, C=self.C, random_state=self.random_state)
+        return self.fit_svm(samples, labels)
+
+    def fit_svm(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """The second half of ``fit``: the SVM alone, on codes of the coder that was learned."""
+        self.check_params()
+        check_is_fitted(self, "coder_")
+        codes = self._codes(X)
+        self.coef_, self.intercept_ = fit_svm(codes, np.asarray(y), C=self.C, random_state=self.random_state)
         return self
 
     def _default(self) -> CBID:
