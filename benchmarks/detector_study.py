@@ -2,11 +2,11 @@
 
     python -m benchmarks.detector_study [--folds ...] [--jobs N] [--work FOLDER]
 
-A third of the windows (neighbours in the list stay together: mirrored copies, people of one photograph) and a third of
-the photographs without people are held out; a detector is learned from the rest. The score of a setting is the mean
+A third of the windows is held out (neighbours in the list stay together: mirrored copies, people of one photograph),
+and a third of the photographs without people; a detector is learned from the rest. The score of a setting is the mean
 share of held-out windows above the thresholds at which the held-out photographs give 10^-2 to 1 false positives per
 640 x 480 pixels, at nine points. Held-out windows are seen where they were annotated, not where a scan would find
-them, so that this score is higher than a detection rate; it serves to compare.
+them: the score serves to compare settings, and is no detection rate.
 
 Raw results: benchmarks/results/detector_study.json.
 """
