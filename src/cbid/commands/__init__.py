@@ -8,6 +8,7 @@ import cbid
 from cbid.commands.classify import classify
 from cbid.commands.data import show_data
 from cbid.commands.demo import demo
+from cbid.commands.detect import detect
 from cbid.commands.encode import encode
 from cbid.commands.evaluate import evaluate
 from cbid.commands.export import export
@@ -47,6 +48,7 @@ app.command("encode")(encode)
 app.command("index")(index)
 app.command("search")(search)
 app.command("classify")(classify)
+app.command("detect")(detect)
 app.command("evaluate")(evaluate)
 app.command("report")(report)
 app.command("export")(export)

@@ -1,0 +1,227 @@
+"""Pedestrians in the INRIA test photographs: HOG and a linear SVM, and what verification by codes adds.
+
+    python -m benchmarks.detector [--photographs N] [--seeds ...] [--methods ...] [--jobs N] [--work FOLDER]
+
+Training: the 2,416 windows and 200 photographs without people that are at hand (Dalal and Triggs had 1,218). Test:
+288 photographs, 589 boxes; intersection over union .5, boxes brought to the aspect .41, people of at least 50 pixels,
+as in the Caltech evaluation. The seed draws the random negatives and is that of the SVMs and of the coders.
+
+All settings were chosen on held-out training photographs (benchmarks/detector_study.py), none on the test
+photographs. All verifiers of a seed score the same candidates, whose HOG vectors are computed once.
+
+Learned detectors and the detections of each photograph go to the work folder as they are done; what is there is not
+done again. Scores of hits and of false positives, from which every curve can be drawn anew, go to
+benchmarks/results/detector.json. ``python -m benchmarks.detector_report`` makes the tables and pictures of
+docs/detection.md from it.
+"""
+
+import argparse
+import json
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from benchmarks.results import store
+from cbid import CBID
+from cbid.coders import ITQ, LSH, SDH
+from cbid.data.parallel import ordered_map
+from cbid.detection import CBIDVerifier, Detections, SlidingWindowDetector, evaluate, open_annotated, training_images
+from cbid.detection.scan import Scanner
+
+SEEDS = (0, 1, 2)
+WORK = Path(tempfile.gettempdir()) / "cbid-detector"
+PROTOCOL = {"aspect": 0.41, "min_height": 50}
+KEPT_FPPI = 3.0  # results hold the curve up to there
+BASELINE = "HOG + SVM"
+
+# Lengths of the paper's experiment and shorter ones; the rivals are those that benchmarks/detector_study.py tried.
+CODERS = {
+    "C-BID, 256 bits": lambda seed: CBID(n_bits=256, random_state=seed),
+    "C-BID, 1024 bits": lambda seed: CBID(n_bits=1024, random_state=seed),
+    "C-BID, 3780 bits": lambda seed: CBID(n_bits=3780, random_state=seed),
+    "LSH, 3780 bits": lambda seed: LSH(n_bits=3780, random_state=seed),
+    "ITQ, 1024 bits": lambda seed: ITQ(n_bits=1024, random_state=seed),
+    "SDH, 1024 bits": lambda seed: SDH(n_bits=1024, random_state=seed),
+}
+METHODS = (BASELINE, *CODERS)
+
+
+def run(*, methods=METHODS, seeds=SEEDS, photographs=None, n_jobs=2, work=WORK):
+    """Results of all methods and seeds as JSON values; ``photographs`` takes that many of the test set alone."""
+    work = Path(work)
+    work.mkdir(parents=True, exist_ok=True)
+    test = open_annotated("inria_person")
+    rows = np.arange(len(test))
+    if photographs is not None:
+        rows = np.unique(np.linspace(0, len(test) - 1, photographs).round().astype(int))
+    models = {seed: learn(seed, [m for m in methods if m != BASELINE], n_jobs, work) for seed in seeds}
+    started = time.monotonic()
+    found = search(test, rows, models, n_jobs, work)
+    seconds = time.monotonic() - started
+    truth = [test.annotations[i] for i in rows]
+    results = {"photographs": len(rows), "scan_seconds_of_this_run": seconds, "runs": []}
+    for seed in seeds:
+        for method in methods:
+            curve = evaluate([as_detections(found[i][str(seed)][method]) for i in rows], truth, **PROTOCOL)
+            results["runs"].append({"seed": seed, "method": method, **figures(curve)})
+    return results
+
+
+def learn(seed, methods, n_jobs, work):
+    """The detector of a seed without a verifier, and each verifier; from the work folder where they are there."""
+    paths = {method: work / f"seed{seed} {method}.safetensors" for method in (BASELINE, *methods)}
+    missing = [method for method, path in paths.items() if not path.exists()]
+    if missing:
+        print(f"seed {seed}: learning", ", ".join(missing), flush=True)
+        detector = SlidingWindowDetector(n_jobs=n_jobs, random_state=seed)
+        rows = work / f"seed{seed} rows.npz"
+        if paths[BASELINE].exists() and rows.exists():
+            detector = SlidingWindowDetector.load(paths[BASELINE])
+            with np.load(rows) as stored:
+                X, y = stored["X"], stored["y"]
+        else:
+            X, y = detector.fit_svm(*training_images("inria_person"))
+            np.savez(rows, X=X, y=y)
+            detector.save(paths[BASELINE])
+            print(f"  {len(X):,} windows, hard ones in each round: {detector.n_mined_}", flush=True)
+        for method in missing:
+            if method != BASELINE:
+                started = time.process_time()
+                detector.verifier_ = CBIDVerifier(coder=CODERS[method](seed), random_state=seed).fit(X, y)
+                detector.save(paths[method])
+                print(f"  {method}: {time.process_time() - started:.0f} s of processor time", flush=True)
+    return {method: SlidingWindowDetector.load(path) for method, path in paths.items()}
+
+
+def search(test, rows, models, n_jobs, work):
+    """Detections {photograph: {seed: {method: rows}}}; the pyramid of a photograph is computed once for all seeds."""
+    path = work / "detections.jsonl"
+    found = {i: {} for i in rows.tolist()}
+    for line in path.read_text().splitlines() if path.exists() else ():
+        entry = json.loads(line)
+        if entry["photograph"] in found:
+            found[entry["photograph"]].setdefault(entry["seed"], {}).update(entry["found"])
+    todo = [
+        i
+        for i in rows.tolist()
+        if any(method not in found[i].get(str(seed), {}) for seed, methods in models.items() for method in methods)
+    ]
+    print(f"{len(rows) - len(todo)} of {len(rows)} photographs were searched before", flush=True)
+
+    def one(i):
+        image = test.read(i)
+        pyramid = list(next(iter(models.values()))[BASELINE].scanner().pyramid(image))
+        answers = {}
+        for seed, methods in models.items():
+            candidates = methods[BASELINE].candidates_in(pyramid, image.shape)
+            answers[str(seed)] = {
+                method: as_rows(
+                    candidates.detections() if model.verifier_ is None else model.verifier_.verify(candidates)
+                )
+                for method, model in methods.items()
+            }
+        return answers
+
+    started = time.monotonic()
+    with threadpool_limits(1), open(path, "a") as file:
+        for done, (i, answers) in enumerate(ordered_map(one, ((i, (i,)) for i in todo), n_jobs, threads=True), 1):
+            for seed, methods in answers.items():
+                file.write(json.dumps({"photograph": i, "seed": seed, "found": methods}) + "\n")
+                found[i].setdefault(seed, {}).update(methods)
+            file.flush()
+            if done % 20 == 0:
+                print(f"  {done} of {len(todo)}, {time.monotonic() - started:.0f} s", flush=True)
+    return found
+
+
+def as_rows(found):
+    return np.column_stack([np.round(found.boxes, 1), np.round(found.scores, 4)]).tolist()
+
+
+def as_detections(rows):
+    values = np.array(rows, float).reshape(-1, 5)
+    return Detections(values[:, :4], values[:, 4])
+
+
+def figures(curve):
+    """The averages, and the scores of hits and false positives down to where ``KEPT_FPPI`` is passed."""
+    false = np.array([wrong.score for wrong in curve.false_positives])
+    least = -np.inf if len(false) <= KEPT_FPPI * curve.n_images else false[int(KEPT_FPPI * curve.n_images)]
+    new_hits = np.rint(np.diff(curve.detection_rate, prepend=0) * curve.n_objects).astype(int)
+    hits = np.repeat(curve.thresholds, new_hits)
+    return {
+        "log_average_detection_rate": curve.log_average_detection_rate(),
+        "log_average_miss_rate": curve.log_average_miss_rate(),
+        "detection_rates": curve.rates_at().tolist(),
+        "objects": curve.n_objects,
+        "hits": np.round(hits[hits >= least], 4).tolist(),
+        "false_positives": np.round(false[false >= least], 4).tolist(),
+    }
+
+
+def speed():
+    """Seconds of processor time, one thread: 640 x 480 pixels scanned, and windows described one by one."""
+    rng = np.random.default_rng(0)
+    image = rng.integers(0, 256, (480, 640, 3), dtype=np.uint8)
+    scanner = Scanner(SlidingWindowDetector().layout(), border=0)
+    layout, margin = scanner.layout, scanner.layout.margin
+    coef = rng.standard_normal(layout.n_features)
+    descriptor = layout.descriptor()
+    height, width = (side + 2 * margin for side in layout.window)
+    with threadpool_limits(1):
+        descriptor.describe(image[:height, :width])
+        scanner.scan(image, coef, 0.0, np.inf)  # compiled
+        dense = []
+        for _ in range(3):
+            started = time.thread_time()
+            scanner.scan(image, coef, 0.0, np.inf)
+            dense.append(time.thread_time() - started)
+        best = scanner.scan(image, coef, 0.0, -np.inf, 1)
+        n, top = 0, -np.inf
+        started = time.thread_time()
+        for size in scanner.shapes(image.shape):
+            scaled = scanner.scaled(image, size)
+            for y in range(0, size[0] - layout.window[0] + 1, scanner.step):
+                for x in range(0, size[1] - layout.window[1] + 1, scanner.step):
+                    values = descriptor.describe(scaled[y : y + height, x : x + width])
+                    score = float(values @ coef)
+                    if score > top:
+                        top, highest = score, values
+                    n += 1
+        alone = time.thread_time() - started
+    worst = float(np.abs(highest - best.features[0]).max())
+    return {
+        "windows": n,
+        "scan_seconds": float(np.median(dense)),
+        "one_by_one_seconds": alone,
+        "times_as_fast": alone / float(np.median(dense)),
+        "largest_difference_of_the_best_window": worst,
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--photographs", type=int, help="that many of the test photographs alone")
+    parser.add_argument("--seeds", type=int, nargs="*", default=SEEDS)
+    parser.add_argument("--methods", nargs="*", default=METHODS, choices=METHODS)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--work", type=Path, default=WORK)
+    arguments = parser.parse_args()
+    results = run(
+        methods=arguments.methods,
+        seeds=arguments.seeds,
+        photographs=arguments.photographs,
+        n_jobs=arguments.jobs,
+        work=arguments.work,
+    )
+    for line in results["runs"]:
+        print(f"seed {line['seed']}  {line['method']:20}  {line['log_average_detection_rate']:.4f}")
+    if arguments.photographs is None:
+        store("detector", {**results, "speed": speed()})
+
+
+if __name__ == "__main__":
+    main()

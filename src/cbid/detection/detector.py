@@ -1,0 +1,254 @@
+"""The sliding-window detector of Dalal and Triggs (2005): HOG, a linear SVM, hard negatives; and a verifier."""
+
+import os
+from collections.abc import Iterable
+from typing import Any, Self
+
+import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+from threadpoolctl import threadpool_limits
+
+from cbid.checks import check_choice, check_integer, check_real
+from cbid.data.image_sets import as_image_set
+from cbid.data.images import check_image
+from cbid.data.parallel import ordered_map
+from cbid.detection.boxes import Boxes, Detections
+from cbid.detection.layout import WindowLayout
+from cbid.detection.mining import NegativeWindows
+from cbid.detection.scan import Grid, Scanner, Windows
+from cbid.detection.suppression import MEASURES, suppress
+from cbid.detection.svm import fit_svm
+from cbid.detection.verifier import CBIDVerifier
+
+__all__ = ["SlidingWindowDetector"]
+
+Floats = NDArray[np.float32]
+
+
+class SlidingWindowDetector(BaseEstimator):
+    """Finds objects of one kind in photographs. The defaults are those of pedestrians.
+
+    Parameters
+    ----------
+    window : (height, width)
+        In pixels, multiples of ``cell``.
+    border : int
+        Pixels of the window around the object, on every side. Boxes that are returned are those of the object, and
+        windows may reach as far out of the photograph.
+    cell, block, orientations, signed, voting, norm, sqrt
+        As in ``HOG``; 3,780 values by default.
+    step : int
+        Pixels between windows, at every scale.
+    scales_per_octave : int
+        Sizes from one to its double.
+    upsample : float
+        How much photographs are enlarged before they are scanned; for objects smaller than in the window.
+    C : float
+        Weight of the losses in the SVM.
+    n_random : int
+        Windows drawn from each negative photograph at first.
+    n_rounds : int
+        How often the negative photographs are scanned for windows that the detector takes for objects.
+    n_hard : int
+        How many of them each photograph gives in a round, the worst ones.
+    threshold : float
+        Least score of the SVM for a window to be looked at, in mining and in detection; -1 is the far margin.
+    n_candidates : int
+        Most windows of a photograph that suppression starts from, the best ones.
+    overlap : float
+    measure : {"smaller", "iou"}
+        Of two windows that share more than ``overlap`` the better one stays (``suppress``).
+    verifier : CBIDVerifier or None
+        Scores what suppression leaves anew; ``fit`` learns a copy of it.
+    n_jobs : int or None
+        Threads, each with a photograph.
+    verbose : int
+        1 shows progress.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    coef_, intercept_ : (d,), float
+        Of the SVM on HOG vectors.
+    verifier_ : CBIDVerifier or None
+    n_mined_ : list of int
+        Hard windows found in each round.
+    """
+
+    def __init__(
+        self,
+        *,
+        window: tuple[int, int] = (128, 64),
+        border: int = 16,
+        cell: int = 8,
+        block: int = 2,
+        orientations: int = 9,
+        signed: bool = False,
+        voting: str = "trilinear",
+        norm: str = "l2-hys",
+        sqrt: bool = False,
+        step: int = 4,
+        scales_per_octave: int = 10,
+        upsample: float = 1.0,
+        C: float = 0.01,
+        n_random: int = 20,
+        n_rounds: int = 2,
+        n_hard: int = 60,
+        threshold: float = -1.0,
+        n_candidates: int = 1000,
+        overlap: float = 0.65,
+        measure: str = "smaller",
+        verifier: CBIDVerifier | None = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        random_state: Any = 0,
+    ) -> None:
+        self.window = window
+        self.border = border
+        self.cell = cell
+        self.block = block
+        self.orientations = orientations
+        self.signed = signed
+        self.voting = voting
+        self.norm = norm
+        self.sqrt = sqrt
+        self.step = step
+        self.scales_per_octave = scales_per_octave
+        self.upsample = upsample
+        self.C = C
+        self.n_random = n_random
+        self.n_rounds = n_rounds
+        self.n_hard = n_hard
+        self.threshold = threshold
+        self.n_candidates = n_candidates
+        self.overlap = overlap
+        self.measure = measure
+        self.verifier = verifier
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+        self.random_state = random_state
+
+    def check_params(self) -> None:
+        """A ValueError names the first setting that is not accepted."""
+        self.layout().check()
+        check_integer("border", self.border, 0, (min(self.window) - 1) // 2)
+        check_integer("step", self.step, 1)
+        check_integer("scales_per_octave", self.scales_per_octave, 1)
+        check_real("upsample", self.upsample, 0, open_below=True)
+        check_real("C", self.C, 0, open_below=True)
+        check_integer("n_random", self.n_random, 1)
+        check_integer("n_rounds", self.n_rounds, 0)
+        check_integer("n_hard", self.n_hard, 1)
+        check_real("threshold", self.threshold, -float("inf"))
+        check_integer("n_candidates", self.n_candidates, 1)
+        check_real("overlap", self.overlap, 0, 1.0000001)
+        check_choice("measure", self.measure, MEASURES)
+        if self.verifier is not None:
+            if not isinstance(self.verifier, CBIDVerifier):
+                raise ValueError(f"verifier={self.verifier!r} is not accepted; give a CBIDVerifier, or None")
+            self.verifier.check_params()
+
+    def layout(self) -> WindowLayout:
+        """The window and what is computed in it."""
+        return WindowLayout(
+            tuple(self.window),  # type: ignore[arg-type]
+            self.cell,
+            self.block,
+            self.orientations,
+            self.signed,
+            self.voting,
+            self.norm,
+            self.sqrt,
+        )
+
+    def scanner(self) -> Scanner:
+        """How windows are slid."""
+        return Scanner(self.layout(), self.step, self.scales_per_octave, self.upsample, self.border)
+
+    def fit(self, positives: Any, negatives: Any) -> Self:
+        """Learn from pictures of objects and from photographs without any.
+
+        positives: pictures of the window, the object ``border`` pixels inside, best with a few pixels more all around
+            (``WindowLayout.describe``); arrays, paths or an ``ImageSet``.
+        negatives: whole photographs, likewise.
+        """
+        X, y = self.fit_svm(positives, negatives)
+        self.verifier_ = None if self.verifier is None else clone(self.verifier).fit(X, y)
+        return self
+
+    def fit_svm(self, positives: Any, negatives: Any) -> tuple[Floats, NDArray[np.int64]]:
+        """The first step alone; returns what a verifier is learned from.
+
+        These are the HOG vectors (n, d) of all windows that were used and of the hard ones that the final SVM still
+        finds, with labels (n,): 1 for objects, 0 for others.
+        """
+        self.check_params()
+        objects, photographs = as_image_set(positives), as_image_set(negatives)
+        for name, given in (("positives", objects), ("negatives", photographs)):
+            if len(given) == 0:
+                raise ValueError(f"{name} is empty; at least one picture is needed")
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        n_jobs = effective_n_jobs(self.n_jobs)
+        layout = self.layout()
+        tasks = ((i, (i,)) for i in range(len(objects)))
+        with threadpool_limits(1, user_api="blas"):
+            described = ordered_map(lambda i: layout.describe(objects[i]), tasks, n_jobs, threads=True)
+            P = np.array([values for _, values in described])
+            mined = NegativeWindows(self.scanner(), photographs, self.n_hard, n_jobs, self.verbose)
+            mined.add_random(self.n_random, rng)
+            self.verifier_ = None
+            self.n_mined_: list[int] = []
+            self.coef_, self.intercept_ = self._svm(P, mined.rows())
+            for _ in range(self.n_rounds):
+                self.n_mined_.append(mined.add_hard(self.coef_, self.intercept_, self.threshold))
+                self.coef_, self.intercept_ = self._svm(P, mined.rows())
+        negative_rows = mined.rows()
+        labels = np.repeat([1, 0], [len(P), len(negative_rows)])
+        return np.concatenate([P, negative_rows]), labels
+
+    def _svm(self, positive: Floats, negative: Floats) -> tuple[NDArray[np.float64], float]:
+        X = np.concatenate([positive, negative])
+        y = np.repeat([1, 0], [len(positive), len(negative)])
+        return fit_svm(X, y, C=self.C, random_state=check_random_state(self.random_state).randint(2**31 - 1))
+
+    def candidates(self, image: NDArray[Any]) -> Windows:
+        """What the SVM proposes, after suppression, by falling score; with HOG vectors, and boxes of the objects."""
+        check_is_fitted(self, "coef_")
+        image = check_image(image)
+        return self.candidates_in(self.scanner().pyramid(image), image.shape)
+
+    def candidates_in(self, pyramid: Iterable[Grid], shape: tuple[int, ...]) -> Windows:
+        """The same from what ``scanner().pyramid`` gave of a photograph of this shape; detectors may share it."""
+        scanner = self.scanner()
+        found = scanner.scan_pyramid(pyramid, shape, self.coef_, self.intercept_, self.threshold, self.n_candidates)
+        windows = Windows(self._objects(found.boxes), found.scores, found.features)
+        return windows.take(suppress(windows.boxes, windows.scores, overlap=self.overlap, measure=self.measure))
+
+    def detect(self, image: NDArray[Any]) -> Detections:
+        """The objects in a photograph, (h, w) or (h, w, 3), uint8 or floats in 0..1; the best first."""
+        windows = self.candidates(image)
+        return windows.detections() if self.verifier_ is None else self.verifier_.verify(windows)
+
+    def _objects(self, boxes: Boxes) -> Boxes:
+        """Windows without their border."""
+        height, width = self.window
+        sides = boxes[:, 2:] - boxes[:, :2]
+        inset = sides * (self.border / np.array([width, height]))
+        return np.hstack([boxes[:, :2] + inset, boxes[:, 2:] - inset])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the whole detector, verifier and coder included, to one safetensors file."""
+        from cbid.detection.detector_file import save_detector
+
+        save_detector(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Open a detector that ``save`` wrote."""
+        from cbid.detection.detector_file import load_detector
+
+        return load_detector(cls, path)

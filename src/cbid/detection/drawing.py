@@ -1,0 +1,118 @@
+"""Pictures: boxes on photographs, the worst false positives side by side, curves."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cbid.checks import check_integer
+from cbid.data.images import as_rgb, to_uint8
+from cbid.descriptors.sizes import resize
+from cbid.detection.boxes import Annotation, Boxes, Detections, check_boxes
+from cbid.detection.evaluate import REFERENCE_FPPI, DetectionCurve, FalsePositive
+from cbid.detection.matching import HIT, IGNORED, match
+
+__all__ = ["crop", "draw_boxes", "draw_curves", "draw_detections", "false_positive_sheet", "write_picture"]
+
+Image = NDArray[np.uint8]
+Color = tuple[int, int, int]
+
+FOUND, WRONG, MISSED, NEITHER = (0, 158, 115), (213, 94, 0), (240, 228, 66), (150, 150, 150)
+_STYLES = ("-", "--", ":", "-.")
+
+
+def draw_boxes(image: NDArray[Any], boxes: Boxes, color: Color = FOUND, *, thickness: int = 2) -> Image:
+    """A copy of the photograph (RGB, uint8) with the boxes drawn."""
+    import cv2
+
+    drawn = np.ascontiguousarray(as_rgb(to_uint8(image))).copy()
+    for left, top, right, bottom in np.rint(check_boxes(boxes)).astype(int).tolist():
+        cv2.rectangle(drawn, (left, top), (right - 1, bottom - 1), color, thickness)
+    return drawn
+
+
+def draw_detections(
+    image: NDArray[Any], found: Detections, truth: Annotation | None = None, *, overlap: float = 0.5
+) -> Image:
+    """Detections on the photograph; with the truth beside them, hits, false positives and missed objects by colour.
+
+    Green: hits. Orange: false positives. Yellow: objects that were missed. Gray: what is ignored.
+    """
+    if truth is None:
+        return draw_boxes(image, found.boxes)
+    verdicts = match(found, truth, overlap=overlap)
+    # Seen from the other side, an object is missed if none of the hits is its own.
+    hits = Detections(found.boxes[verdicts == HIT], found.scores[verdicts == HIT])
+    objects = truth.boxes[~truth.ignore]
+    missed = [not np.any(match(hits, Annotation(box[None]), overlap=overlap) == HIT) for box in objects]
+    drawn = draw_boxes(image, truth.boxes[truth.ignore], NEITHER, thickness=1)
+    drawn = draw_boxes(drawn, found.boxes[verdicts == IGNORED], NEITHER)
+    drawn = draw_boxes(drawn, objects[np.array(missed, bool)], MISSED)
+    drawn = draw_boxes(drawn, found.boxes[(verdicts != HIT) & (verdicts != IGNORED)], WRONG)
+    return draw_boxes(drawn, hits.boxes, FOUND)
+
+
+def crop(image: NDArray[Any], box: NDArray[np.floating]) -> Image:
+    """The part of the photograph in a box, RGB; where the box reaches out, the last pixels are repeated."""
+    pixels = as_rgb(to_uint8(image))
+    left, top, right, bottom = np.rint(box).astype(int).tolist()
+    rows = np.clip(np.arange(top, max(bottom, top + 1)), 0, pixels.shape[0] - 1)
+    columns = np.clip(np.arange(left, max(right, left + 1)), 0, pixels.shape[1] - 1)
+    return pixels[np.ix_(rows, columns)]
+
+
+def false_positive_sheet(
+    images: Sequence[NDArray[Any]],
+    worst: Sequence[FalsePositive],
+    *,
+    columns: int = 8,
+    size: tuple[int, int] = (128, 64),
+) -> Image:
+    """The false positives side by side, each brought to ``size``: what the detector takes for an object."""
+    check_integer("columns", columns, 1)
+    if not worst:
+        raise ValueError("worst is empty; there is nothing to show")
+    rows = -(-len(worst) // columns)
+    sheet = np.full((rows * size[0], min(columns, len(worst)) * size[1], 3), 255, np.uint8)
+    for place, wrong in enumerate(worst):
+        top, left = (place // columns) * size[0], (place % columns) * size[1]
+        sheet[top : top + size[0], left : left + size[1]] = resize(crop(images[wrong.image], wrong.box), size)
+    return sheet
+
+
+def draw_curves(curves: Mapping[str, DetectionCurve], path: str | os.PathLike[str]) -> None:
+    """Detection rate against false positives per image, with the log-average of each curve; to an image file."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("drawing curves needs the extra 'plots': pip install 'cbid[plots]'") from error
+
+    figure = Figure(figsize=(6, 4.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    for number, (name, curve) in enumerate(curves.items()):
+        # From the left edge on, where nothing may have been found yet.
+        x = np.concatenate([[1e-4], np.maximum(curve.fppi, 1e-4)])
+        y = np.concatenate([curve.rates_at(np.array([1e-4])), curve.detection_rate])
+        label = f"{name}: {100 * curve.log_average_detection_rate():.1f} %"
+        axes.step(x, y, where="post", label=label, linestyle=_STYLES[number % 4])
+    axes.set(
+        xscale="log",
+        xlim=(REFERENCE_FPPI[0] / 2, 10),
+        ylim=(0, 1),
+        xlabel="false positives per image",
+        ylabel="detection rate",
+    )
+    axes.grid(True, which="both", alpha=0.3)
+    axes.legend(title="log-average detection rate", fontsize="small")
+    figure.savefig(path, dpi=110)
+
+
+def write_picture(path: str | os.PathLike[str], image: NDArray[Any]) -> None:
+    """Write an RGB image; the ending of the name is the format."""
+    from PIL import Image as Pillow
+
+    Pillow.fromarray(np.asarray(image, np.uint8)).save(path)

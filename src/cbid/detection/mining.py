@@ -1,0 +1,88 @@
+"""Negative training windows: some at random, then those that the detector itself takes for objects."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cbid.data.parallel import ordered_map
+from cbid.detection.scan import Scanner, Windows
+from cbid.progress import image_progress
+
+__all__ = ["NegativeWindows", "random_windows"]
+
+Floats = NDArray[np.float32]
+
+
+def random_windows(scanner: Scanner, image: NDArray[Any], n: int, rng: np.random.Generator) -> Floats:
+    """HOG vectors (n, d) of windows drawn from a photograph, all scales, each place as likely as any other."""
+    image = scanner.check_photograph(image)
+    layout, margin = scanner.layout, scanner.layout.margin
+    sizes = scanner.shapes(image.shape)
+    # How many places a window has at each scale, by height and by width.
+    places = np.array(sizes) + 2 * scanner.border - np.array(layout.window) + 1
+    chosen = rng.choice(len(sizes), size=n, p=places.prod(axis=1) / places.prod(axis=1).sum())
+    descriptor = layout.descriptor()
+    values = np.empty((n, layout.n_features), np.float32)
+    for k in np.unique(chosen):
+        scaled = scanner.scaled(image, sizes[k])
+        for row in np.flatnonzero(chosen == k):
+            y, x = (int(rng.integers(count)) for count in places[k])
+            height, width = (side + 2 * margin for side in layout.window)
+            values[row] = descriptor.describe(scaled[y : y + height, x : x + width])
+    return values
+
+
+@dataclass
+class NegativeWindows:
+    """Windows of photographs without objects, gathered round by round; none is taken twice.
+
+    photographs: a sequence of images. most: how many hard windows a photograph gives in one round, the hardest first.
+    """
+
+    scanner: Scanner
+    photographs: Sequence[NDArray[Any]]
+    most: int
+    n_jobs: int = 1
+    verbose: int = 0
+    features: list[Floats] = field(default_factory=list)
+    _known: dict[int, set[tuple[float, ...]]] = field(default_factory=dict)
+
+    def add_random(self, n: int, rng: np.random.Generator) -> None:
+        """n windows of each photograph."""
+        seeds = rng.integers(2**63, size=len(self.photographs))
+
+        def draw(i: int) -> Floats:
+            return random_windows(self.scanner, self.photographs[i], n, np.random.default_rng(seeds[i]))
+
+        self.features += self._all(draw, "random windows")
+
+    def add_hard(self, coef: NDArray[Any], intercept: float, threshold: float) -> int:
+        """The windows that score at least ``threshold`` and are not there yet; returns how many there were."""
+
+        def mine(i: int) -> Windows:
+            return self.scanner.scan(self.photographs[i], coef, intercept, threshold, self.most)
+
+        added = 0
+        for i, found in enumerate(self._all(mine, "hard windows")):
+            known = self._known.setdefault(i, set())
+            new = [row for row, box in enumerate(found.boxes) if tuple(box) not in known]
+            known.update(tuple(found.boxes[row]) for row in new)
+            self.features.append(found.features[new])
+            added += len(new)
+        return added
+
+    def rows(self) -> Floats:
+        """All of them, (n, d)."""
+        return np.concatenate(self.features)
+
+    def _all(self, function: Any, doing: str) -> list[Any]:
+        results = []
+        with image_progress(len(self.photographs), doing, shown=bool(self.verbose)) as advance:
+            tasks = ((i, (i,)) for i in range(len(self.photographs)))
+            for _, result in ordered_map(function, tasks, self.n_jobs, threads=True):
+                results.append(result)
+                advance(1)
+        return results

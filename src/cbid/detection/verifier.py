@@ -1,0 +1,114 @@
+"""Verification: a second score of the detector's candidates, from codes of the HOG vectors that it has anyway."""
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted, check_X_y
+
+from cbid.checks import check_integer, check_real
+from cbid.coders.base import Coder
+from cbid.coders.cbid import CBID
+from cbid.detection.boxes import Detections
+from cbid.detection.scan import Windows
+from cbid.detection.svm import fit_svm
+
+__all__ = ["CBIDVerifier"]
+
+Array = NDArray[np.float64]
+
+
+class CBIDVerifier(BaseEstimator):
+    """A linear SVM on learned codes of the windows that a detector proposes.
+
+    Codes are learned from HOG vectors of objects and of mined negatives. They are a fixed, non-linear map, so that a
+    linear SVM on them can tell apart what no linear SVM on the vectors can. The vectors are those of the detector: no
+    feature is computed anew.
+
+    Parameters
+    ----------
+    coder : Coder or None
+        Any coder of cbid; a copy of it is learned by ``fit``. None is C-BID as in the paper: 5 nearest hits and
+        misses, 25 triplets a sample.
+    n_bits : int
+        Length of the codes where ``coder`` is None.
+    C : float > 0
+        Weight of the losses in the SVM on codes, whose values are -1/+1 over the root of their number.
+    weight : float in [0, 1]
+        The score of a window is ``weight`` times that of the codes plus 1 - ``weight`` times that of the detector;
+        both are in units of their margin. With 1 the codes decide alone.
+    random_state : int, RandomState or None
+
+    Attributes
+    ----------
+    coder_ : Coder
+    coef_, intercept_ : (n_bits_,), float
+        Of the SVM: its score is coef_.code + intercept_.
+    """
+
+    def __init__(
+        self,
+        *,
+        coder: Coder | None = None,
+        n_bits: int = 1024,
+        C: float = 0.1,
+        weight: float = 0.5,
+        random_state: Any = 0,
+    ) -> None:
+        self.coder = coder
+        self.n_bits = n_bits
+        self.C = C
+        self.weight = weight
+        self.random_state = random_state
+
+    def check_params(self) -> None:
+        """A ValueError names the first setting that is not accepted."""
+        if self.coder is not None and not isinstance(self.coder, Coder):
+            raise ValueError(f"coder={self.coder!r} is not accepted; give a coder of cbid.coders, or None")
+        check_integer("n_bits", self.n_bits, 1)
+        check_real("C", self.C, 0, open_below=True)
+        check_real("weight", self.weight, 0, 1.0000001)
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn from HOG vectors X (n, d) and labels y (n,): 1 for objects, 0 for everything else."""
+        self.check_params()
+        samples, labels = check_X_y(X, y, dtype=[np.float32, np.float64])
+        self.coder_ = (self._default() if self.coder is None else clone(self.coder)).fit(samples, labels)
+        return self.fit_svm(samples, labels)
+
+    def fit_svm(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """The second half of ``fit``: the SVM alone, on codes of the coder that was learned."""
+        self.check_params()
+        check_is_fitted(self, "coder_")
+        codes = self._codes(X)
+        self.coef_, self.intercept_ = fit_svm(codes, np.asarray(y), C=self.C, random_state=self.random_state)
+        return self
+
+    def _default(self) -> CBID:
+        return CBID(
+            n_bits=self.n_bits,
+            hits="nearest",
+            triplets="all",
+            n_hits=5,
+            n_misses=5,
+            random_state=self.random_state,
+        )
+
+    def _codes(self, X: ArrayLike) -> NDArray[np.float32]:
+        """Bits as values of unit mean squared length, whatever their number."""
+        bits = self.coder_.transform(X)
+        return bits.astype(np.float32) / np.float32(np.sqrt(bits.shape[1]))
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Scores (n,) of the codes alone."""
+        check_is_fitted(self, "coef_")
+        if len(np.asarray(X)) == 0:
+            return np.empty(0)
+        scores: Array = self._codes(X) @ self.coef_ + self.intercept_
+        return scores
+
+    def verify(self, windows: Windows) -> Detections:
+        """The detector's candidates with their new scores, the best first."""
+        scores = self.weight * self.decision_function(windows.features) + (1 - self.weight) * windows.scores
+        return windows.detections(scores)

@@ -1,0 +1,116 @@
+import json
+
+import numpy as np
+import pytest
+
+from cbid.data import DataAbsent
+from cbid.detection import AnnotationError, open_annotated, read_coco, training_images
+from tests.data.pictures import pgm, write_tree
+
+
+def coco(**changes):
+    content = {
+        "images": [
+            {"id": 1, "file_name": "a.pgm", "height": 10, "width": 20},
+            {"id": 2, "file_name": "b.pgm", "height": 10, "width": 20},
+        ],
+        "annotations": [
+            {"id": 5, "image_id": 1, "category_id": 1, "bbox": [1, 2, 3, 4]},
+            {"id": 6, "image_id": 1, "category_id": 1, "bbox": [0, 0, 20, 10], "iscrowd": 1},
+            {"id": 7, "image_id": 1, "category_id": 9, "bbox": [5, 5, 1, 1]},
+        ],
+        "categories": [{"id": 1, "name": "person"}, {"id": 9, "name": "dog"}],
+    }
+    return {**content, **changes}
+
+
+def written(tmp_path, content):
+    path = tmp_path / "boxes.json"
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def test_coco(tmp_path):
+    found = read_coco(written(tmp_path, coco()), tmp_path, category="person")
+    assert list(found.images.names) == ["a.pgm", "b.pgm"]
+    assert found.annotations[0].boxes.tolist() == [[1, 2, 4, 6], [0, 0, 20, 10]]
+    assert found.annotations[0].ignore.tolist() == [False, True]
+    assert len(found.annotations[1].boxes) == 0  # a photograph without objects is one
+    assert len(read_coco(written(tmp_path, coco()), tmp_path).annotations[0].boxes) == 3
+    assert read_coco(written(tmp_path, coco()), tmp_path, category=9).annotations[0].boxes.tolist() == [[5, 5, 6, 6]]
+
+
+def annotation(**changes):
+    return {"id": 5, "image_id": 1, "category_id": 1, "bbox": [1, 2, 3, 4], **changes}
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("{", "boxes.json is no JSON"),
+        ("[" * 100_000, "boxes.json is no JSON"),
+        ("[]", "not in COCO's form"),
+        ({"images": []}, "not in COCO's form"),
+        (coco(annotations=[]), "has no box in any photograph"),
+        (coco(annotations=[annotation(image_id=3)]), "annotation 5 is of no image, 3"),
+        (coco(annotations=[annotation(bbox=[1, 2, 3])]), "not in COCO's form"),
+        (coco(annotations=[annotation(bbox=[1, 2, 3, "x"])]), "not in COCO's form"),
+        (coco(annotations=[annotation(bbox=[1, 2, 0, 4])]), r"a.pgm: the box .* has no area"),
+        (coco(annotations=[annotation(bbox=[30, 2, 3, 4])]), r"a.pgm: the box .* is outside the image of 20 x 10"),
+    ],
+)
+def test_damaged_annotations(tmp_path, content, told):
+    with pytest.raises(AnnotationError, match=told):
+        read_coco(written(tmp_path, content), tmp_path, category=1)
+
+
+def test_a_category_that_is_not_there(tmp_path):
+    with pytest.raises(AnnotationError, match="category='cat' is not there; choose one of 'person', 'dog'"):
+        read_coco(written(tmp_path, coco()), tmp_path, category="cat")
+
+
+def test_photographs_with_bad_boxes_are_left_out_by_name(tmp_path):
+    content = coco(annotations=[annotation(bbox=[1, 2, 0, 4]), annotation(image_id=2)])
+    found = read_coco(written(tmp_path, content), tmp_path, on_error="skip")
+    assert list(found.images.names) == ["b.pgm"]
+    assert found.problems[0][0] == "a.pgm"
+    assert "has no area" in found.problems[0][1]
+
+
+def inria(tmp_path, boxes):
+    files = {"train/positive/0.pgm": pgm(1), "train/negative/0.pgm": pgm(2), "test/images/x.pgm": pgm(3)}
+    folder = {f"inria_person/{name}": data for name, data in files.items()}
+    folder["inria_person/test/boxes.json"] = json.dumps({"x.pgm": {"boxes": boxes}}).encode()
+    return write_tree(tmp_path, folder)
+
+
+def test_the_layout_of_inria(tmp_path):
+    root = inria(tmp_path, [[0, 0, 2, 2]])
+    test = open_annotated("inria_person", root)
+    assert len(test) == 1
+    assert test.annotations[0].boxes.tolist() == [[0, 0, 2, 2]]
+    positives, negatives = training_images("inria_person", root)
+    assert (list(positives.names), list(negatives.names)) == (["train/positive/0.pgm"], ["train/negative/0.pgm"])
+
+
+def test_a_box_outside_its_photograph_is_told_when_it_is_read(tmp_path):
+    test = open_annotated("inria_person", inria(tmp_path, [[5000, 0, 5002, 2]]))
+    with pytest.raises(AnnotationError, match=r"x\.pgm: the box .* is outside the image"):
+        list(test)
+
+
+def test_the_layout_of_tud_brussels(tmp_path):
+    tree = {"images/f.pgm": pgm(1), "images/g.pgm": pgm(2), "annotation.idl": b'"f.pgm": (2, 3, 1, 0);\n"g.pgm";\n'}
+    root = write_tree(tmp_path, {f"tud_brussels/{name}": data for name, data in tree.items()})
+    test = open_annotated("tud_brussels", root)
+    np.testing.assert_array_equal(test.annotations[0].boxes, [[1, 0, 2, 3]])
+    assert len(test.annotations[1].boxes) == 0
+    with pytest.raises(AnnotationError, match="TUD-Brussels has no training windows"):
+        training_images("tud_brussels", root)
+
+
+def test_sets_that_are_not_there(tmp_path):
+    with pytest.raises(DataAbsent, match="INRIA Person is not there"):
+        open_annotated("inria_person", tmp_path)
+    with pytest.raises(ValueError, match="name='digits' is not accepted; choose one of 'inria_person'"):
+        open_annotated("digits")

@@ -1,0 +1,169 @@
+import numpy as np
+import pytest
+
+from cbid.coders import CBID, ITQ, ModelFileError
+from cbid.data import ImageError
+from cbid.detection import CBIDVerifier, SlidingWindowDetector, detect_all, evaluate
+from cbid.detection.scan import Windows
+from cbid.tensorfile import FileKind
+from tests.detection.planted import SETTINGS, detector, scenes, training
+
+
+@pytest.mark.parametrize("verified", [False, True])
+def test_planted_objects_are_found(verified):
+    """All rings are found before the first false positive, with their sizes."""
+    found = [detector(verified).detect(image) for image, _ in scenes()]
+    curve = evaluate(found, [truth for _, truth in scenes()])
+    assert curve.n_objects == 8
+    assert curve.rates_at(np.array([0.0]))[0] == 1
+
+
+def test_colour_and_floats_are_taken_too():
+    image, truth = scenes()[0]
+    for same in (np.repeat(image[:, :, None], 3, axis=2), image / 255.0):
+        found, expected = detector().detect(same), detector().detect(image)
+        np.testing.assert_allclose(found.boxes[0], expected.boxes[0])
+        assert found.scores[0] == pytest.approx(expected.scores[0], abs=0.05)
+    assert len(truth.boxes) == 1
+
+
+def test_the_score_of_a_candidate_is_that_of_its_vector():
+    model = detector()
+    windows = model.candidates(scenes()[1][0])
+    np.testing.assert_allclose(windows.features @ model.coef_ + model.intercept_, windows.scores, atol=1e-4)
+    assert windows.scores.min() >= model.threshold
+    assert len(windows) <= model.n_candidates
+
+
+def test_no_more_candidates_than_asked_for():
+    model = SlidingWindowDetector(**SETTINGS, n_candidates=7, n_rounds=0, overlap=1.0).fit(*training())
+    assert len(model.candidates(scenes()[1][0])) == 7
+
+
+def test_the_same_seed_gives_the_same_detector():
+    again = SlidingWindowDetector(**SETTINGS, n_jobs=2).fit(*training())
+    np.testing.assert_array_equal(again.coef_, detector().coef_)
+    other = SlidingWindowDetector(**SETTINGS, random_state=1).fit(*training())
+    assert not np.array_equal(other.coef_, detector().coef_)
+
+
+def test_mining_finds_less_and_less():
+    positives, negatives = training()
+    model = SlidingWindowDetector(**{**SETTINGS, "n_random": 2, "n_rounds": 4}).fit(positives, negatives)
+    assert model.n_mined_[0] > model.n_mined_[-1]
+
+
+def test_a_verifier_of_any_coder():
+    """Learned from what the first step gives, it scores objects above others."""
+    model = SlidingWindowDetector(**SETTINGS)
+    X, y = model.fit_svm(*training())
+    assert X.shape == (len(y), 9 * 36)
+    assert y.sum() == 60
+    for coder in (None, ITQ(n_bits=32), CBID(n_bits=32)):
+        verifier = CBIDVerifier(coder=coder, n_bits=16).fit(X, y)
+        codes_alone = verifier.decision_function(X)
+        assert codes_alone[y == 1].mean() > codes_alone[y == 0].mean() + 1
+        found = verifier.verify(Windows(np.tile([0.0, 0, 1, 1], (5, 1)), np.arange(5), X[:5]))
+        np.testing.assert_allclose(found.scores, np.sort(0.5 * codes_alone[:5] + 0.5 * np.arange(5))[::-1])
+    assert isinstance(CBIDVerifier(n_bits=16).fit(X, y).coder_, CBID)
+
+
+def test_the_verifier_decides_alone_or_not_at_all():
+    image = scenes()[1][0]
+    model = detector(verified=True)
+    windows = model.candidates(image)
+    before = model.verifier_.weight
+    try:
+        model.verifier_.weight = 0.0
+        np.testing.assert_allclose(model.detect(image).scores, detector().detect(image).scores, atol=1e-6)
+        model.verifier_.weight = 1.0
+        alone = model.verifier_.decision_function(windows.features)
+        np.testing.assert_array_equal(model.detect(image).scores, np.sort(alone)[::-1])
+    finally:
+        model.verifier_.weight = before
+
+
+@pytest.mark.parametrize("verified", [False, True])
+def test_a_saved_detector_is_the_same(tmp_path, verified):
+    model = detector(verified)
+    model.save(tmp_path / "rings.detector")
+    again = SlidingWindowDetector.load(tmp_path / "rings.detector")
+    assert again.window == (32, 32)
+    assert (again.n_mined_, again.intercept_) == (model.n_mined_, model.intercept_)
+    for image, _ in scenes():
+        ours, theirs = model.detect(image), again.detect(image)
+        np.testing.assert_array_equal(ours.boxes, theirs.boxes)
+        np.testing.assert_array_equal(ours.scores, theirs.scores)
+
+
+def test_files_that_are_no_detectors(tmp_path):
+    path = tmp_path / "rings.detector"
+    detector(True).save(path)
+    kind = FileKind("cbid-detector", 1, "detector", ModelFileError)
+    content, arrays = kind.read(path)
+
+    path.write_bytes(path.read_bytes()[:-1] + b"x")
+    with pytest.raises(ModelFileError, match="altered or damaged"):
+        SlidingWindowDetector.load(path)
+    for change, told in [
+        ({"params": content["params"] | {"step": 0}}, "step=0 is not accepted"),
+        ({"params": content["params"] | {"window": [64, 64]}}, r"shape \(324,\); its window has 1764 values"),
+        ({"params": {}, "verifier": None}, r"shape \(324,\); its window has 3780 values"),
+        ({"verifier": content["verifier"] | {"kind": "os"}}, "kind 'os', which this cbid does not have"),
+        ({"verifier": 3}, "holds no complete detector"),
+    ]:
+        kind.write(path, content | change, arrays)
+        with pytest.raises(ModelFileError, match=told):
+            SlidingWindowDetector.load(path)
+    for change, told in [
+        ({"coef": np.full(324, np.nan)}, "'coef' holds values that are not finite"),
+        ({"verifier": np.zeros(7)}, r"shape \(7,\); its codes have 128 bits"),
+    ]:
+        kind.write(path, content, arrays | change)
+        with pytest.raises(ModelFileError, match=told):
+            SlidingWindowDetector.load(path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"window": (33, 32)}, "give multiples of cell=8"),
+        ({"border": 16}, "border=16 is not accepted; give an integer from 0 to 15"),
+        ({"step": 0}, "step=0"),
+        ({"scales_per_octave": 0}, "scales_per_octave=0"),
+        ({"upsample": 0}, "upsample=0"),
+        ({"C": -1}, "C=-1"),
+        ({"n_random": 0}, "n_random=0"),
+        ({"threshold": "low"}, "threshold='low'"),
+        ({"measure": "union"}, "measure='union'"),
+        ({"verifier": 5}, "verifier=5 is not accepted; give a CBIDVerifier"),
+        ({"verifier": CBIDVerifier(C=0)}, "C=0 is not accepted"),
+        ({"verifier": CBIDVerifier(coder=3)}, "coder=3 is not accepted"),
+        ({"verifier": CBIDVerifier(weight=2)}, "weight=2 is not accepted"),
+    ],
+)
+def test_wrong_settings(settings, told):
+    with pytest.raises(ValueError, match=told):
+        SlidingWindowDetector(**{**SETTINGS, **settings}).fit(*training())
+
+
+def test_nothing_to_learn_from(tmp_path):
+    positives, negatives = training()
+    with pytest.raises(ValueError, match="positives is empty; at least one picture is needed"):
+        SlidingWindowDetector(**SETTINGS).fit([], negatives)
+    with pytest.raises(ValueError, match="negatives is empty"):
+        SlidingWindowDetector(**SETTINGS).fit(positives, [])
+    with pytest.raises(ValueError, match="the image has 10 x 10 pixels"):
+        SlidingWindowDetector(**SETTINGS).fit(positives, [np.zeros((10, 10), np.uint8)])
+    (tmp_path / "torn.png").write_bytes(b"\x89PNG\r\n\x1a\n torn")
+    with pytest.raises(ImageError, match=r"torn\.png"):
+        SlidingWindowDetector(**SETTINGS).fit([tmp_path / "torn.png"], negatives)
+
+
+def test_one_bad_image_does_not_stop_the_others():
+    images = [scenes()[0][0], np.zeros((10, 10), np.uint8), scenes()[1][0]]
+    for n_jobs in (1, 2):
+        found = dict(detect_all(detector(), images, n_jobs=n_jobs))
+        assert list(found) == [0, 1, 2]
+        assert "the image has 10 x 10 pixels" in str(found[1])
+        np.testing.assert_array_equal(found[2].scores, detector().detect(images[2]).scores)
