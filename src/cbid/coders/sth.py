@@ -68,9 +68,7 @@ class SelfTaughtHashing(PrefixMixin, HyperplaneCoder):
         Z = samples - mean.astype(samples.dtype)
         unit = float(np.sqrt(np.mean(np.einsum("ij,ij->i", Z, Z, dtype=np.float64)))) or 1.0
         Z = (Z / unit).astype(np.float64)  # as LIBLINEAR takes it
-        planes = Parallel(n_jobs=self.n_jobs, prefer="threads")(
-            delayed(_plane)(Z, bit, self.C) for bit in bits.T
-        )
+        planes = Parallel(n_jobs=self.n_jobs, prefer="threads")(delayed(_plane)(Z, bit, self.C) for bit in bits.T)
         coef, offset = (np.array(part) for part in zip(*planes))
         return self._set_hyperplanes(coef.T / unit, offset, mean)
 
