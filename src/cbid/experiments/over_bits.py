@@ -1,6 +1,6 @@
 """Accuracy over the length of codes: what the experiments on faces, pedestrians, k-NN and SVMs share."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,18 +29,21 @@ class Draw:
     features: str
     protocol: Any
     repeats: int
+    part: str = "test"
     axes: str | None = None
     classes: int | None = None
     most_train: int | None = None
     most_test: int | None = None
 
     def settings(self) -> Settings:
-        named = ("features", "protocol", "axes", "classes", "most_train", "most_test")
-        return {name: getattr(self, name) for name in named if getattr(self, name) is not None} | {"axes": self.axes}
+        named = ("classes", "most_train", "most_test")
+        sizes = {name: getattr(self, name) for name in named if getattr(self, name) is not None}
+        fixed = ("features", "protocol", "part", "axes")
+        return {name: getattr(self, name) for name in fixed} | sizes
 
 
 def cells_of(
-    draws: dict[str, Sequence[Draw]], present: Sequence[str], methods: Sequence[str], lengths: Sequence[int]
+    draws: Mapping[str, Sequence[Draw]], present: Sequence[str], methods: Sequence[str], lengths: Sequence[int]
 ) -> list[Settings]:
     """Every method at every length and the original features, for every repeat of every draw."""
     cells: list[Settings] = []
@@ -54,37 +57,39 @@ def cells_of(
 
 
 def run_cells(cells: list[Settings], context: Context, classify: Classify) -> Iterator[Cell]:
-    """The cells of one set, repeat and method, by a classifier over the coder's bits (over vectors without one)."""
-    vectors = load_vectors(cells[0], context)
-    truth = vectors.yt.tolist()
+    """The cells of one set, repeat and method, by a classifier over the coder's bits (over vectors without one).
+
+    Cells that differ only in the part that tests share their training vectors, and so the coder.
+    """
+    vectors = {settings["part"]: load_vectors(settings, context) for settings in cells}
+    learned_from = vectors[cells[0]["part"]]
     if cells[0]["method"] == ORIGINAL:
-        yield cells[0], {"truth": truth, "predicted": classify(vectors, None), "bytes": 4 * vectors.X.shape[1]}
+        size = {"bytes": 4 * learned_from.X.shape[1]}
+        for settings in cells:
+            asked = vectors[settings["part"]]
+            yield settings, {"truth": asked.yt, "predicted": classify(asked, None), **size}
         return
-    by_length = {settings["bits"]: settings for settings in cells}
-    for length, coder in code_lengths(cells[0]["method"], vectors, sorted(by_length), cells[0]["repeat"]):
-        if isinstance(coder, str):
-            yield by_length[length], {"absent": coder}
-            continue
-        predicted = classify(vectors, coder)
-        found = {"truth": truth, "predicted": predicted, "n_bits": coder.n_bits_, "bytes": -(-coder.n_bits_ // 8)}
-        yield by_length[length], found
+    lengths = sorted({settings["bits"] for settings in cells})
+    for length, coder in code_lengths(cells[0]["method"], learned_from, lengths, cells[0]["repeat"]):
+        for settings in (c for c in cells if c["bits"] == length):
+            if isinstance(coder, str):
+                yield settings, {"absent": coder}
+                continue
+            asked = vectors[settings["part"]]
+            size = {"n_bits": coder.n_bits_, "bytes": -(-coder.n_bits_ // 8)}
+            yield settings, {"truth": asked.yt, "predicted": classify(asked, coder), **size}
 
 
 def show_over_bits(results: Results, page: Page, metric: str, *, lines: Sequence[str] = ()) -> None:
-    """One panel for each set and its features, and the same figures as tables.
+    """One panel for each set, its features and the part that tests, and the same figures as tables.
 
     ``lines`` are further methods without a length, drawn as level lines like the original features.
     """
-    panels = [
-        (name, features)
-        for name in results.distinct("set")
-        for features in results.where(set=name).distinct("features")
-    ]
+    panels = _panels(results)
     columns = min(2, len(panels))
     figure, axes = new_figure(-(-len(panels) // columns), columns, width=4.4, height=3.4)
     methods = [m for m in results.distinct("method") if m != ORIGINAL and m not in lines]
-    for ax, (name, features) in zip(axes, panels):
-        part = results.where(set=name, features=features)
+    for ax, (title, part) in zip(axes, panels.items()):
         for method, colour in zip(methods, COLOURS):
             _draw_method(ax, part.where(method=method), method, colour, metric)
         for method, style in zip((ORIGINAL, *lines), ("--", ":", "-.", (0, (5, 1)), (0, (1, 1)))):
@@ -96,14 +101,13 @@ def show_over_bits(results: Results, page: Page, metric: str, *, lines: Sequence
         ax.set_xticks(lengths, [str(b) for b in lengths])
         ax.set_xlabel("bits")
         ax.set_ylabel(f"{METRICS[metric].title}, %")
-        ax.set_title(f"{CATALOGUE[name].title}, {features}", fontsize=9)
+        ax.set_title(title, fontsize=9)
     for ax in axes[len(panels) :]:
         ax.set_visible(False)
     handles = {label: h for ax in axes for h, label in zip(*ax.get_legend_handles_labels())}
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3)
     page.plot(figure, "", f"{METRICS[metric].title} over bits; bars are 95 % confidence intervals over repeats.")
-    for name, features in panels:
-        part = results.where(set=name, features=features)
+    for title, part in panels.items():
         lengths = [b for b in part.distinct("bits") if b is not None]
         rows = [
             [method, *(_cell(part, metric, method, bits) for bits in lengths)]
@@ -115,8 +119,21 @@ def show_over_bits(results: Results, page: Page, metric: str, *, lines: Sequence
             if len(values):
                 size = part.where(method=method).rows[0].result.get("bytes")
                 rows.append([f"{method} ({size:,} bytes)", spread(values), *[""] * (len(lengths) - 1)])
-        title = f"{CATALOGUE[name].title}, {features}: {METRICS[metric].title}, % (mean ± deviation of repeats)"
-        page.table(title, ["", *(f"{b} bits" for b in lengths)], rows)
+        page.table(
+            f"{title}: {METRICS[metric].title}, % (mean ± deviation of repeats)",
+            ["", *(f"{b} bits" for b in lengths)],
+            rows,
+        )
+
+
+def _panels(results: Results) -> dict[str, Results]:
+    """The results of each panel, by its title."""
+    found: dict[str, Results] = {}
+    for row in results:
+        same = {k: row.settings.get(k) for k in ("set", "features", "part")}
+        held_out = ", held out" if same["part"] == "validation" else ""
+        found.setdefault(f"{CATALOGUE[same['set']].title}, {same['features']}{held_out}", results.where(**same))
+    return found
 
 
 def _draw_method(ax: Any, part: Results, method: str, colour: str, metric: str) -> None:

@@ -9,7 +9,7 @@ from cbid.experiments.windows import METHODS, METRIC, beats, cells_of_windows, s
 
 FEATURES = ("raw pixels", "pHOG of windows")
 FULL = {"daimler": [Draw(f, "paper", 2) for f in FEATURES]}
-QUICK = {"daimler": [Draw(f, "paper", 2, most_train=300, most_test=300) for f in FEATURES]}
+QUICK = {"daimler": [Draw(f, "paper", 1, most_train=300, most_test=300) for f in FEATURES]}
 
 EXPERIMENT = Experiment(
     name="pedestrians",

@@ -10,8 +10,15 @@ __all__ = ["EXPERIMENTS", "get_experiment", "load_experiment"]
 # A name of the command line, and the module whose EXPERIMENT it is: one line for each.
 EXPERIMENTS: dict[str, str] = {
     "spiral": "cbid.experiments.spiral",
+    "similarity": "cbid.experiments.similarity",
     "faces": "cbid.experiments.faces",
     "pedestrians": "cbid.experiments.pedestrians",
+    "descriptors": "cbid.experiments.descriptors",
+    "knn": "cbid.experiments.knn_bits",
+    "svm": "cbid.experiments.svm_bits",
+    "patches": "cbid.experiments.patches",
+    "galleries": "cbid.experiments.galleries",
+    "learning": "cbid.experiments.learning_curves",
 }
 
 

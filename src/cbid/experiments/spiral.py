@@ -40,7 +40,7 @@ def spiral(n: int, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArr
 
 def model_of(method: str, seed: int) -> Any:
     """An estimator over points."""
-    ours = {"n_bits": N_BITS, "hits": "nearest", "random_state": seed}
+    ours: dict[str, Any] = {"n_bits": N_BITS, "hits": "nearest", "random_state": seed}
     if "RBF" in method:
         # Wide enough that a bit bends with the arms: the squared width is a tenth of the points' variance.
         ours |= {"kernel": "rbf", "gamma": 5.0}

@@ -92,14 +92,15 @@ def split_of(data: NamedSet, settings: Settings) -> tuple[Rows, Rows]:
     """Places to train and to test.
 
     ``protocol`` in the settings is a name of the set's protocols, or [training, test] images of each class drawn at
-    random. ``classes`` keeps the first so many classes, ``most_test`` at most so many test images of each.
+    random. ``part`` "validation" tests on the protocol's validation images. ``classes`` keeps the first so many
+    classes, ``most_train`` and ``most_test`` at most so many images of each.
     """
     protocol, repeat = settings["protocol"], settings["repeat"]
     if isinstance(protocol, str):
         split = data.split(protocol, repeat)
     else:
         split = data.split_by(per_class(protocol[0], 0, protocol[1]), repeat)
-    train, test = split.train, split.test
+    train, test = split.train, split.validation if settings.get("part") == "validation" else split.test
     assert data.labels is not None
     if settings.get("classes") is not None:
         train, test = (rows[data.labels[rows] < settings["classes"]] for rows in (train, test))
@@ -121,7 +122,7 @@ def load_vectors(settings: Settings, context: Context) -> Vectors:
     ``axes``: "pca" keeps the principal axes of the training vectors that hold 99 % of their variance, at most 256,
     and None leaves the features as they are.
     """
-    names = ("set", "features", "axes", "repeat", "protocol", "classes", "most_train", "most_test")
+    names = ("set", "features", "axes", "repeat", "protocol", "part", "classes", "most_train", "most_test")
     chosen = tuple((name, _frozen(settings.get(name))) for name in names)
     return _loaded(chosen, context)
 
