@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.nbnn_methods import METHODS
 from benchmarks.nbnn_table import QUERIES, SETS, lines
+from cbid.experiments.patch_methods import METHODS
 
 PAGE = Path(__file__).parent.parent / "docs" / "nbnn.md"
 TITLES = {"caltech101-five": "Caltech-101, five classes", "scene15": "Scene-15"}

@@ -23,17 +23,16 @@ import numpy as np
 from joblib import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
-from benchmarks.nbnn_methods import METHODS, in_order, index_of, learn_cbid, plain_product, plain_scan, storage_of
 from benchmarks.results import FOLDER, PACKAGES
-from cbid.bags import Bags
 from cbid.data import open_set
 from cbid.descriptors import DenseSIFT
+from cbid.experiments.patch_methods import METHODS, in_order, index_of, learn_cbid, storage_of
+from cbid.experiments.patches import sampled
 
 RESULTS = FOLDER / "nbnn_table.jsonl"
 SETS = ("caltech101-five", "scene15")
 QUERIES = 150
 CHECKED = (50, 100, 150, 300, 1000)  # numbers of queries whose accuracies are compared
-AT_ONCE = 25  # test images described at a time
 TIMED_IMAGES, TIMED_RUNS = 3, 3
 SLOW = ("exact", "bbf", "lsh")  # timed once
 
@@ -57,29 +56,6 @@ def draw(name, repeat):
     split = data.split("patches", repeat)
     train = DenseSIFT().transform(data.images[split.train])
     return train, data.labels[split.train], data.images[split.test], data.labels[split.test]
-
-
-def sampled(images, most, seed, also=None):
-    """Bags of ``most`` patches of each image; ``also`` is called with whole bags, some images at a time."""
-    rng = np.random.default_rng(seed)
-    parts = []
-    for start in range(0, len(images), AT_ONCE):
-        bags = DenseSIFT().transform(images[start : start + AT_ONCE])
-        parts.append(bags.sample(most, rng))
-        if also is not None:
-            also(bags)
-    return joined(parts)
-
-
-def joined(parts):
-    """The bags of all parts, one after the other."""
-    sizes = np.concatenate([part.sizes for part in parts])
-    return Bags(
-        np.concatenate([part.values for part in parts]),
-        np.concatenate([[0], np.cumsum(sizes)]),
-        np.concatenate([part.frames for part in parts]),
-        np.concatenate([part.shapes for part in parts]),
-    )
 
 
 def accuracies(name, repeat, methods):
@@ -169,6 +145,21 @@ def times():
             seconds = (time.thread_time() - started) * len(train.values) / len(part) / len(classes)
             seconds *= asked.sizes.mean() / len(asked[0])  # one image and class, to the mean of all
             write({**fixed, "method": method, "per_image_and_class": seconds})
+
+
+def plain_scan(queries, rows):
+    """Nearest squared distances as a plain loop over pairs (scipy), and as a matrix product in plain numpy."""
+    from scipy.spatial.distance import cdist
+
+    for start in range(0, len(queries), 256):
+        cdist(queries[start : start + 256], rows, "sqeuclidean").min(axis=1)
+
+
+def plain_product(queries, rows):
+    squares = np.einsum("ij,ij->i", rows, rows)
+    for start in range(0, len(queries), 256):
+        part = queries[start : start + 256]
+        (squares - 2 * part @ rows.T).min(axis=1)
 
 
 def machine():

@@ -8,7 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 
-from cbid.evaluation import average_precision, mean_average_precision, precision_at
+from cbid.evaluation import (
+    average_precision,
+    average_precision_bounds,
+    mean_average_precision,
+    precision_at,
+    recall_at,
+)
 
 
 def test_without_ties_it_is_scikit_learns():
@@ -18,14 +24,14 @@ def test_without_ties_it_is_scikit_learns():
     np.testing.assert_allclose(average_precision(distances, relevant), expected)
 
 
-def over_all_orders(distances, relevant, metric):
-    """Mean of the metric over every order of the items that the distances allow."""
+def over_all_orders(distances, relevant, metric, summary=np.mean):
+    """Mean of the metric, or another summary, over every order of the items that the distances allow."""
     allowed = (
         order
         for order in itertools.permutations(range(len(distances)))
         if all(distances[a] <= distances[b] for a, b in itertools.pairwise(order))
     )
-    return np.mean([metric([relevant[i] for i in order]) for order in allowed])
+    return summary([metric([relevant[i] for i in order]) for order in allowed])
 
 
 def plain_ap(ranked):
@@ -45,6 +51,11 @@ def test_with_ties_it_is_the_mean_over_all_orders(items):
     for k in range(1, len(items) + 1):
         expected = over_all_orders(distances, relevant, lambda ranked, k=k: np.mean(ranked[:k]))
         assert precision_at([distances], [relevant], k)[0] == pytest.approx(expected)
+        expected = over_all_orders(distances, relevant, lambda ranked, k=k: sum(ranked[:k]) / sum(ranked))
+        assert recall_at([distances], [relevant], k)[0] == pytest.approx(expected)
+    low, high = average_precision_bounds([distances], [relevant])
+    assert low[0] == pytest.approx(over_all_orders(distances, relevant, plain_ap, np.min))
+    assert high[0] == pytest.approx(over_all_orders(distances, relevant, plain_ap, np.max))
 
 
 @settings(deadline=None)
@@ -71,7 +82,9 @@ def test_plain_hamming_distance_is_that_of_equal_weights(monkeypatch):
 
 
 def test_a_query_without_relevant_items_is_nan_and_left_out_of_the_mean():
-    assert np.isnan(average_precision([[1.0, 2.0]], [[False, False]])[0])
+    nothing = [[1.0, 2.0]], [[False, False]]
+    found = [average_precision(*nothing), *average_precision_bounds(*nothing), recall_at(*nothing, 1)]
+    assert np.isnan(np.concatenate(found)).all()
     bits = np.array([[1, 1], [-1, -1]])
     assert mean_average_precision(bits, ["a", "z"], bits, ["a", "b"]) == 1
 

@@ -15,6 +15,7 @@ from cbid.commands.export import export
 from cbid.commands.fit import fit
 from cbid.commands.index import index
 from cbid.commands.report import report
+from cbid.commands.reproduce import reproduce_paper
 from cbid.commands.search import search
 
 __all__ = ["app"]
@@ -51,5 +52,6 @@ app.command("classify")(classify)
 app.command("detect")(detect)
 app.command("evaluate")(evaluate)
 app.command("report")(report)
+app.command("reproduce")(reproduce_paper)
 app.command("export")(export)
 app.command("demo")(demo)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["average_precision", "mean_average_precision", "precision_at"]
+__all__ = ["average_precision", "average_precision_bounds", "mean_average_precision", "precision_at", "recall_at"]
 
 Array = NDArray[np.float64]
 _PAIRS = 2**23  # of a query and an item, compared at a time
@@ -25,7 +25,7 @@ def average_precision(distances: ArrayLike, relevant: ArrayLike) -> Array:
     relevant : (q, n) of bool; a query without a relevant item has average precision nan
     """
     size, hits, before, hits_before = _groups(*_checked(distances, relevant))
-    harmonic = np.concatenate([[0.0], np.cumsum(1 / np.arange(1, int(size.sum(axis=1).max(initial=0)) + 1))])
+    harmonic = _harmonic_numbers(size)
     # A group of N items, R of them relevant, behind `before` items with `hits_before` relevant. At place i of it an
     # item is relevant with probability R / N, and given that, hits_before + 1 + (i - 1) (R - 1) / (N - 1) relevant
     # ones stand up to it: summed over i, the expected precisions are a harmonic sum.
@@ -33,18 +33,36 @@ def average_precision(distances: ArrayLike, relevant: ArrayLike) -> Array:
     tail = harmonic[(before + size).astype(int)] - harmonic[before.astype(int)]
     share = np.divide(hits, size, out=np.zeros_like(size), where=size > 0)
     expected = share * (slope * size + (hits_before + 1 - slope * (before + 1)) * tail)
-    total = hits.sum(axis=1)
-    return np.divide(expected.sum(axis=1), total, out=np.full(len(total), np.nan), where=total > 0)
+    return _per_relevant(expected, hits)
+
+
+def average_precision_bounds(distances: ArrayLike, relevant: ArrayLike) -> tuple[Array, Array]:
+    """Least and largest average precision of each query over all orders of tied items, (q,) and (q,).
+
+    Arguments as in ``average_precision``, which lies between the two; they meet where no relevant item ties with
+    another one.
+    """
+    size, hits, before, hits_before = _groups(*_checked(distances, relevant))
+    harmonic = _harmonic_numbers(size)
+
+    def behind(first: Array) -> Array:
+        # The relevant items of a group in a row, behind ``first`` items: the j-th of them has precision
+        # (hits_before + j) / (first + j) = 1 + (hits_before - first) / (first + j).
+        sums = harmonic[(first + hits).astype(int)] - harmonic[first.astype(int)]
+        return _per_relevant(hits + (hits_before - first) * sums, hits)
+
+    return behind(before + size - hits), behind(before)
 
 
 def precision_at(distances: ArrayLike, relevant: ArrayLike, k: int) -> Array:
     """Expected share of relevant items among the k nearest of each query, (q,)."""
-    checked = _checked(distances, relevant)
-    if not 1 <= k <= checked[0].shape[1]:
-        raise ValueError(f"k={k!r} is not accepted; give 1 to {checked[0].shape[1]}, the number of items")
-    size, hits, before, _ = _groups(*checked)
-    taken = np.clip(k - before, 0, size)  # how many of each group are among the first k
-    return np.sum(np.divide(hits * taken, size, out=np.zeros_like(size), where=size > 0), axis=1) / k
+    return _found_at(distances, relevant, k)[0] / k
+
+
+def recall_at(distances: ArrayLike, relevant: ArrayLike, k: int) -> Array:
+    """Expected share of a query's relevant items that are among its k nearest, (q,); nan where it has none."""
+    found, total = _found_at(distances, relevant, k)
+    return np.divide(found, total, out=np.full(len(total), np.nan), where=total > 0)
 
 
 def mean_average_precision(
@@ -72,6 +90,27 @@ def mean_average_precision(
             distances = np.round((1 - (Q[part] * w) @ B.T) / 2, 12)
         found.append(average_precision(distances, wanted[part, None] == labels))
     return float(np.nanmean(np.concatenate(found)))
+
+
+def _found_at(distances: ArrayLike, relevant: ArrayLike, k: int) -> tuple[Array, Array]:
+    """Expected number of relevant items among the k nearest of each query, and the number of all, (q,) and (q,)."""
+    checked = _checked(distances, relevant)
+    if not 1 <= k <= checked[0].shape[1]:
+        raise ValueError(f"k={k!r} is not accepted; give 1 to {checked[0].shape[1]}, the number of items")
+    size, hits, before, _ = _groups(*checked)
+    taken = np.clip(k - before, 0, size)  # how many of each group are among the first k
+    return np.sum(np.divide(hits * taken, size, out=np.zeros_like(size), where=size > 0), axis=1), hits.sum(axis=1)
+
+
+def _harmonic_numbers(size: Array) -> Array:
+    """0, 1, 1 + 1/2, ... up to the largest number of items of a query."""
+    return np.concatenate([[0.0], np.cumsum(1 / np.arange(1, int(size.sum(axis=1).max(initial=0)) + 1))])
+
+
+def _per_relevant(sums: Array, hits: Array) -> Array:
+    """Sums of precisions (q, groups) to a mean over the relevant items of each query, (q,)."""
+    total = hits.sum(axis=1)
+    return np.divide(sums.sum(axis=1), total, out=np.full(len(total), np.nan), where=total > 0)
 
 
 def _checked(distances: ArrayLike, relevant: ArrayLike) -> tuple[NDArray[Any], NDArray[np.bool_]]:

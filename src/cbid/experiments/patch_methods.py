@@ -1,17 +1,23 @@
-"""The methods of the table of patch classifiers, with what the paper has for each."""
+"""The methods of the table of patch classifiers, with what the paper has for each (its Table 1)."""
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import Any
 
-import numpy as np
+from numpy.typing import NDArray
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
 from cbid import NBNNClassifier, PatchCBID
+from cbid.bags import Bags
 from cbid.coders import ITQ, LSH
 from cbid.pooling import AdditiveKernelMap, BagOfWords
 
+__all__ = ["METHODS", "Method", "Published", "in_order", "index_of", "learn_cbid", "storage_of"]
+
 MOST_BITS = 128
-PLACE = 1.0  # chosen by benchmarks/patch_study.py, like the defaults of PatchCBID
+PLACE = 1.0  # weight of the place; chosen by benchmarks/patch_study.py, like the defaults of PatchCBID
+Make = Callable[[int, Any], Any]  # from the seed and the fitted C-BID of 128 bits to an estimator over bags
 
 
 @dataclass(frozen=True)
@@ -28,28 +34,28 @@ class Published:
 class Method:
     title: str
     published: Published | None
-    make: object  # from the seed and the fitted C-BID of 128 bits to an estimator over bags
+    make: Make
 
 
-def bag_of_words(seed, cbid):
+def bag_of_words(seed: int, cbid: Any) -> Any:
     """600 words in 2 x 2 and 4 x 4 cells, 20 in all, and three features for each count: 36,000 an image."""
     words = BagOfWords(n_words=600, pyramid=(2, 4), level_weights=None, random_state=seed)
     return make_pipeline(words, AdditiveKernelMap(sample_steps=2), LinearSVC(C=10, random_state=seed))
 
 
-def nbnn(**settings):
+def nbnn(**settings: Any) -> Make:
     return lambda seed, cbid: NBNNClassifier(**settings, random_state=seed)
 
 
-def coded(coder, **settings):
+def coded(coder: Any, **settings: Any) -> Make:
     return lambda seed, cbid: NBNNClassifier(coder=coder(random_state=seed, **settings), random_state=seed)
 
 
-def cut(n_bits):
+def cut(n_bits: int) -> Make:
     return lambda seed, cbid: NBNNClassifier(coder=cbid.truncate(n_bits), random_state=seed)
 
 
-def learned_without_place(seed, cbid):
+def learned_without_place(seed: int, cbid: Any) -> NBNNClassifier:
     return NBNNClassifier(coder=PatchCBID(n_bits=MOST_BITS, random_state=seed), random_state=seed)
 
 
@@ -81,37 +87,22 @@ METHODS = {
 }
 
 
-def learn_cbid(bags, labels, seed):
+def learn_cbid(bags: Bags, labels: NDArray[Any], seed: int) -> PatchCBID:
     """The coder whose prefixes are those of all lengths."""
     return PatchCBID(n_bits=MOST_BITS, location=PLACE, random_state=seed).fit(bags, labels)
 
 
-def storage_of(name, model):
+def storage_of(name: str, model: Any) -> float:
     """Bytes kept for an image."""
     if name == "bow":
         return 4.0 * model[-1].coef_.shape[1]
-    return model.storage_per_image_
+    return float(model.storage_per_image_)
 
 
-def index_of(name, model, n_images):
+def index_of(name: str, model: Any, n_images: int) -> float:
     """Bytes of search structures in memory for an image."""
     return 0.0 if name == "bow" else model.index_bytes_ / n_images
 
 
-def in_order(names):
+def in_order(names: Collection[str]) -> list[str]:
     return [name for name in METHODS if name in names]
-
-
-def plain_scan(queries, rows):
-    """Nearest squared distances as a plain loop over pairs (scipy), and as a matrix product in plain numpy."""
-    from scipy.spatial.distance import cdist
-
-    for start in range(0, len(queries), 256):
-        cdist(queries[start : start + 256], rows, "sqeuclidean").min(axis=1)
-
-
-def plain_product(queries, rows):
-    squares = np.einsum("ij,ij->i", rows, rows)
-    for start in range(0, len(queries), 256):
-        part = queries[start : start + 256]
-        (squares - 2 * part @ rows.T).min(axis=1)

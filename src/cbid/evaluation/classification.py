@@ -1,0 +1,39 @@
+"""Metrics of predicted classes."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["accuracy", "confusion_matrix", "mean_class_accuracy"]
+
+
+def accuracy(truth: ArrayLike, predicted: ArrayLike) -> float:
+    """Share of samples whose predicted class is the true one."""
+    true, found = _checked(truth, predicted)
+    return float(np.mean(true == found))
+
+
+def mean_class_accuracy(truth: ArrayLike, predicted: ArrayLike) -> float:
+    """Mean over the true classes of the accuracy within each: what counts where classes differ in size."""
+    true, found = _checked(truth, predicted)
+    _, numbers = np.unique(true, return_inverse=True)
+    return float(np.mean(np.bincount(numbers, weights=true == found) / np.bincount(numbers)))
+
+
+def confusion_matrix(truth: ArrayLike, predicted: ArrayLike) -> NDArray[np.int64]:
+    """Counts (n_classes, n_classes), true classes in rows, predicted ones in columns.
+
+    Classes are those that occur in either, in sorted order.
+    """
+    true, found = _checked(truth, predicted)
+    classes, numbers = np.unique(np.concatenate([true, found]), return_inverse=True)
+    pairs = numbers[: len(true)] * len(classes) + numbers[len(true) :]
+    return np.bincount(pairs, minlength=len(classes) ** 2).reshape(len(classes), len(classes))
+
+
+def _checked(truth: ArrayLike, predicted: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
+    true, found = np.asarray(truth), np.asarray(predicted)
+    if true.ndim != 1 or true.shape != found.shape or not len(true):
+        raise ValueError(f"truth {true.shape} and predicted {found.shape} must both be (n,), with n at least 1")
+    return true, found

@@ -1,0 +1,83 @@
+"""How sure a mean over repeats is, and whether two methods differ."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cbid.checks import check_real
+
+__all__ = ["Comparison", "Interval", "confidence_interval", "mcnemar_test", "paired_test"]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean and the ends of its confidence interval; nan where one value says nothing about its spread."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Mean of a - b over repeats with its interval, and the probability of such a difference by chance."""
+
+    difference: Interval
+    p: float
+
+
+def confidence_interval(values: ArrayLike, level: float = 0.95) -> Interval:
+    """Student's interval for the mean of values (n,), one of each repeat."""
+    from scipy.stats import t
+
+    check_real("level", level, 0, 1, open_below=True)
+    v = _values("values", values)
+    if len(v) == 1:
+        return Interval(float(v[0]), np.nan, np.nan)
+    half = t.ppf((1 + level) / 2, len(v) - 1) * v.std(ddof=1) / np.sqrt(len(v))
+    return Interval(float(v.mean()), float(v.mean() - half), float(v.mean() + half))
+
+
+def paired_test(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> Comparison:
+    """Student's paired test of two methods on the same repeats, two-sided; p is nan for one repeat.
+
+    Repeats that share training images are not independent, so p is somewhat too small: a guide, not a proof.
+    """
+    from scipy.stats import t
+
+    x, y = _values("a", a), _values("b", b)
+    if len(x) != len(y):
+        raise ValueError(f"a has {len(x)} values and b {len(y)}; give one of each repeat")
+    interval = confidence_interval(x - y, level)
+    if len(x) == 1:
+        return Comparison(interval, np.nan)
+    error = (x - y).std(ddof=1) / np.sqrt(len(x))
+    if error == 0:
+        return Comparison(interval, 1.0 if interval.mean == 0 else 0.0)
+    return Comparison(interval, float(2 * t.sf(abs(interval.mean) / error, len(x) - 1)))
+
+
+def mcnemar_test(truth: ArrayLike, a: ArrayLike, b: ArrayLike) -> float:
+    """Exact two-sided p that two classifiers, asked about the same samples, are right equally often.
+
+    Only samples that one of them gets right and the other wrong count; under the null hypothesis each is a fair coin.
+    """
+    from scipy.stats import binomtest
+
+    true, first, second = (np.asarray(v) for v in (truth, a, b))
+    if not true.shape == first.shape == second.shape or true.ndim != 1:
+        raise ValueError(f"truth {true.shape}, a {first.shape} and b {second.shape} must all be (n,)")
+    only_first = int(np.sum((first == true) & (second != true)))
+    only_second = int(np.sum((second == true) & (first != true)))
+    if only_first + only_second == 0:
+        return 1.0
+    return float(binomtest(only_first, only_first + only_second).pvalue)
+
+
+def _values(name: str, values: ArrayLike) -> NDArray[Any]:
+    v = np.asarray(values, dtype=float)
+    if v.ndim != 1 or not len(v):
+        raise ValueError(f"{name} has shape {v.shape}; give (n,), with n at least 1")
+    return v

@@ -1,0 +1,73 @@
+"""One experiment's part of the report: notes, tables and plots in the order in which they are put."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cbid.experiments.base import Context
+
+__all__ = ["Note", "Page", "Plot", "Table", "percent", "spread"]
+
+_DOTS = 110  # an inch: sharp on a phone, and some tens of kilobytes a plot
+
+
+@dataclass(frozen=True)
+class Note:
+    text: str
+
+
+@dataclass(frozen=True)
+class Table:
+    title: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Plot:
+    """name: of its files, NAME.png and NAME.svg."""
+
+    name: str
+    caption: str
+
+
+@dataclass
+class Page:
+    """Collects what an experiment shows. folder: where plots go. quick: whether sizes were reduced."""
+
+    experiment: str
+    folder: Path
+    context: Context
+    quick: bool
+    parts: list[Note | Table | Plot] = field(default_factory=list)
+
+    def note(self, text: str) -> None:
+        self.parts.append(Note(text))
+
+    def table(self, title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        self.parts.append(Table(title, head, rows))
+
+    def plot(self, figure: Any, name: str, caption: str, *, svg: bool = True) -> None:
+        """Save a matplotlib figure as PNG and SVG (photographs as PNG alone), and put it on the page."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        full = f"{self.experiment}_{name}" if name else self.experiment
+        # Without dates, and ids that do not change: the same results give the same files.
+        figure.savefig(self.folder / f"{full}.png", dpi=_DOTS, metadata={"Software": None})
+        if svg:
+            figure.savefig(self.folder / f"{full}.svg", metadata={"Date": None})
+        self.parts.append(Plot(full, caption))
+
+
+def percent(share: float) -> str:
+    return "–" if np.isnan(share) else f"{100 * share:.1f}"
+
+
+def spread(values: Any) -> str:
+    """Mean and deviation of shares over repeats, in percent."""
+    v = np.asarray(values, dtype=float)
+    if not len(v):
+        return "–"
+    return percent(v.mean()) + (f" ± {100 * v.std(ddof=1):.1f}" if len(v) > 1 else "")

@@ -1,0 +1,88 @@
+"""Raw results as lines of JSON, one for each cell, keyed by settings, written once and never changed."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cbid.experiments.base import Result, Results, Row, Settings, key_of
+from cbid.files import flush
+
+__all__ = ["RawResults"]
+
+
+class RawResults:
+    """The lines of one experiment in one file.
+
+    A line goes to the file in one write, so that workers do not mix theirs. What a kill left of a line without its
+    end is cut off when the file is opened with ``mend``, and its cell is run again.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], revision: int = 1) -> None:
+        self.path = Path(path)
+        self.revision = revision
+
+    def mend(self) -> None:
+        """Cut off a line that was not written to its end."""
+        if not self.path.exists():
+            return
+        data = self.path.read_bytes()
+        end = data.rfind(b"\n") + 1
+        if end < len(data):
+            os.truncate(self.path, end)
+
+    def add(self, settings: Settings, result: Result, seconds: float) -> None:
+        """One line, on the disk when this returns."""
+        new = not self.path.exists()
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        line = {"settings": settings, "revision": self.revision, "seconds": round(seconds, 3), "result": result}
+        data = (json.dumps(line, default=_plain, separators=(",", ":")) + "\n").encode()
+        handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        try:
+            if os.write(handle, data) != len(data):
+                raise OSError(f"{self.path}: the line was not written whole; is the disk full?")
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        if new:
+            flush(self.path.parent)
+
+    def read(self) -> dict[str, Row]:
+        """What is there, by the key of its settings; results of other revisions do not count."""
+        found: dict[str, Row] = {}
+        if not self.path.exists():
+            return found
+        with self.path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                if not line.endswith(b"\n"):
+                    break
+                try:
+                    entry = json.loads(line)
+                    row = Row(entry["settings"], entry["result"], entry["seconds"])
+                    current = entry["revision"] == self.revision
+                except (ValueError, KeyError, TypeError) as error:
+                    raise ValueError(f"{self.path}, line {number} is no raw result: {error}") from error
+                if current:
+                    found[key_of(row.settings)] = row
+        return found
+
+    def results(self, cells: list[Settings]) -> Results:
+        """Those of these cells that are there, in their order."""
+        found = self.read()
+        return Results([found[key] for key in map(key_of, cells) if key in found])
+
+    def missing(self, cells: list[Settings]) -> list[Settings]:
+        """Those of these cells that are not there."""
+        found = self.read()
+        return [settings for settings in cells if key_of(settings) not in found]
+
+
+def _plain(value: Any) -> Any:
+    """numpy's values as JSON's."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} is no JSON value")

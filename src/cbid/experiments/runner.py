@@ -1,0 +1,110 @@
+"""Runs the cells that are missing, some tasks at a time, and keeps each result as it comes."""
+
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from threadpoolctl import threadpool_limits
+
+from cbid.data import CATALOGUE, DataAbsent
+from cbid.experiments.base import Context, Experiment, Settings
+from cbid.experiments.raw import RawResults
+from cbid.experiments.registry import EXPERIMENTS, load_experiment
+from cbid.threads import faiss_threads
+
+__all__ = ["Plan", "Task", "present_sets", "raw_file", "run_missing", "tasks_of"]
+
+
+@dataclass(frozen=True)
+class Task:
+    """Cells of one experiment for one worker, which finds it by its module; seconds is a guess."""
+
+    experiment: str
+    module: str
+    cells: list[Settings]
+    seconds: float
+
+
+@dataclass
+class Plan:
+    """What an experiment has to run. absent: the sets that are not on this machine, with the reason."""
+
+    experiment: Experiment
+    cells: list[Settings]
+    absent: dict[str, str]
+    failures: list[str] = field(default_factory=list)
+
+
+def present_sets(experiment: Experiment, context: Context) -> tuple[list[str], dict[str, str]]:
+    """Of the sets of an experiment, those that are here, and why the others are not."""
+    present, absent = [], {}
+    for name in experiment.sets:
+        try:
+            CATALOGUE[name].find(context.root)
+            present.append(name)
+        except DataAbsent as reason:
+            absent[name] = str(reason)
+    return present, absent
+
+
+def raw_file(out: Path, experiment: Experiment) -> RawResults:
+    return RawResults(out / "raw" / f"{experiment.name}.jsonl", experiment.revision)
+
+
+def tasks_of(plans: Sequence[Plan], out: Path, quick: bool) -> list[Task]:
+    """The cells that are missing, those that take longest first, so that all workers end at about the same time."""
+    tasks: list[Task] = []
+    for plan in plans:
+        raw = raw_file(out, plan.experiment)
+        raw.mend()
+        name, cost = plan.experiment.name, plan.experiment.cost[quick]
+        groups = plan.experiment.tasks(raw.missing(plan.cells))
+        tasks += [Task(name, EXPERIMENTS[name], cells, len(cells) * cost) for cells in groups]
+    return sorted(tasks, key=lambda task: -task.seconds)
+
+
+def run_missing(tasks: Sequence[Task], context: Context, out: Path, jobs: int) -> Iterator[tuple[Task, str | None]]:
+    """Each task when it has ended, with the error that ended it or None. What it had done by then is kept."""
+    if jobs == 1:
+        for task in tasks:
+            yield task, _run(task, context, out)
+        return
+    from joblib import Parallel, delayed
+    from joblib.externals.loky import get_reusable_executor
+
+    pool = Parallel(jobs, return_as="generator_unordered", batch_size=1, pre_dispatch=jobs)
+    try:
+        yield from pool(delayed(_run_in_worker)(task, context, out) for task in tasks)
+    except BaseException:
+        # Also Ctrl-C: workers must not go on by themselves.
+        get_reusable_executor().shutdown(wait=False, kill_workers=True)
+        raise
+
+
+def _run_in_worker(task: Task, context: Context, out: Path) -> tuple[Task, str | None]:
+    return task, _run(task, context, out)
+
+
+def _run(task: Task, context: Context, out: Path) -> str | None:
+    experiment = load_experiment(task.module)
+    raw = raw_file(out, experiment)
+    started = time.perf_counter()
+    try:
+        with one_thread():
+            for settings, result in experiment.run(task.cells, context):
+                raw.add(settings, result, time.perf_counter() - started)
+                started = time.perf_counter()
+    except Exception as error:  # told in the report; the other experiments go on
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        return f"{type(error).__name__}: {error} ({Path(where.filename).name}, line {where.lineno})"
+    return None
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """A task is one share of the work: the libraries under it take no threads of their own."""
+    with threadpool_limits(1), faiss_threads(1):
+        yield

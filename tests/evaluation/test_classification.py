@@ -1,0 +1,31 @@
+"""Metrics of predicted classes against scikit-learn."""
+
+import numpy as np
+import pytest
+from sklearn import metrics
+
+from cbid.evaluation import accuracy, confusion_matrix, mean_class_accuracy
+
+
+@pytest.mark.parametrize("names", [np.arange(4), np.array(["a", "b", "c", "d"])])
+def test_they_are_scikit_learns(names):
+    rng = np.random.default_rng(0)
+    truth, predicted = names[rng.integers(0, 3, 50)], names[rng.integers(0, 4, 50)]  # one class is never right
+    assert accuracy(truth, predicted) == pytest.approx(metrics.accuracy_score(truth, predicted))
+    np.testing.assert_array_equal(confusion_matrix(truth, predicted), metrics.confusion_matrix(truth, predicted))
+    assert mean_class_accuracy(truth, predicted) == pytest.approx(
+        metrics.recall_score(truth, predicted, average=None, labels=names[:3]).mean()
+    )
+
+
+def test_a_small_class_counts_as_much_as_a_large_one():
+    """Nine of the large class right, one of the small class wrong: 90 % of all, (1 + 0) / 2 of the classes."""
+    assert accuracy([0] * 9 + [1], [0] * 10) == 0.9
+    assert mean_class_accuracy([0] * 9 + [1], [0] * 10) == 0.5
+
+
+@pytest.mark.parametrize("metric", [accuracy, mean_class_accuracy, confusion_matrix])
+@pytest.mark.parametrize("wrong", [([0, 1], [0]), ([], []), ([[0]], [[0]])])
+def test_bad_input_is_named(metric, wrong):
+    with pytest.raises(ValueError, match=r"truth .* and predicted"):
+        metric(*wrong)

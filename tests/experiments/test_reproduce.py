@@ -1,0 +1,164 @@
+"""Whole runs of a small experiment: kept, gone on with, failed, killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from html.parser import HTMLParser
+
+import pytest
+
+from cbid.experiments import EXPERIMENTS, reproduce
+from tests.experiments import toy
+
+TOY = {"toy": "tests.experiments.toy"}
+# What the program is, with one experiment.
+PROGRAM = (
+    f"from cbid.experiments import EXPERIMENTS; EXPERIMENTS.clear(); EXPERIMENTS.update({TOY!r}); "
+    "from cbid.cli import main; main()"
+)
+
+
+@pytest.fixture(autouse=True)
+def _only_the_toy(monkeypatch):
+    for name in list(EXPERIMENTS):
+        monkeypatch.delitem(EXPERIMENTS, name)
+    monkeypatch.setitem(EXPERIMENTS, "toy", TOY["toy"])
+
+
+def lines(folder):
+    path = folder / "raw" / "toy.jsonl"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def test_a_run_is_kept_and_gone_on_with(tmp_path):
+    told = []
+    first = reproduce(out=tmp_path, quick=True, tell=told.append)
+    assert (first.ran, first.kept, first.failures, first.left_out) == (4, 0, {}, {})
+    assert [(s.done, s.of) for s in told] == [(1, 2), (2, 2)]
+    assert told[-1].left == 0
+    again = reproduce(out=tmp_path, quick=True)
+    assert (again.ran, again.kept) == (0, 4)
+    more = reproduce(out=tmp_path)  # the full run holds the cells of the quick one
+    assert (more.ran, more.kept) == (4, 4)
+
+
+def test_several_workers_do_the_same(tmp_path):
+    reproduce(out=tmp_path / "a", jobs=2)
+    reproduce(out=tmp_path / "b", jobs=1)
+    cut = [sorted(line.split('"result"')[1] for line in lines(tmp_path / name)) for name in "ab"]
+    assert cut[0] == cut[1]
+    assert len(cut[0]) == 8
+
+
+def test_the_report_stands_alone(tmp_path):
+    report = reproduce(out=tmp_path, quick=True).report
+    text = report.read_text()
+    for part in ("Coins &lt;dream&gt;", "5 &lt; 6 &amp; more", "quick run on reduced sizes", "Two coins", "viewport"):
+        assert part in text
+    assert [text.count(f'<td class="{c}">') for c in ("holds", "fails", "untested")] == [1, 1, 1]
+    for name in ("plots/toy.png", "plots/toy.svg", "raw/toy.jsonl"):
+        assert (tmp_path / name).stat().st_size > 0
+
+    class Reader(HTMLParser):
+        """Every tag is closed, in order, and nothing but local files and data is referred to."""
+
+        def __init__(self):
+            super().__init__()
+            self.open, self.links = [], []
+
+        def handle_starttag(self, tag, attributes):
+            if tag not in ("meta", "img"):
+                self.open.append(tag)
+            self.links += [value for name, value in attributes if name in ("src", "href")]
+
+        def handle_endtag(self, tag):
+            assert self.open.pop() == tag
+
+    reader = Reader()
+    reader.feed(text)
+    assert reader.open == []
+    for link in reader.links:
+        assert link.startswith(("data:image/png;base64,", "#")) or (tmp_path / link).exists()
+
+
+def test_the_summary_holds_claims_and_tables(tmp_path):
+    reproduce(out=tmp_path)
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    found = summary["experiments"]["toy"]
+    assert [c["verdict"] for c in found["claims"]] == ["holds", "does not hold", "not testable here"]
+    assert found["cells"] == found["expected"] == 8
+    assert [row[0] for row in found["tables"][0]["rows"]] == ["fair", "loaded"]
+    assert "numpy" in summary["machine"]["versions"]
+    claims = (tmp_path / "claims.md").read_text()
+    assert "| The loaded coin wins (nowhere) | **holds** |" in claims
+
+
+def test_plots_of_the_same_results_are_the_same(tmp_path):
+    reproduce(out=tmp_path)
+    before = [(tmp_path / "plots" / name).read_bytes() for name in ("toy.png", "toy.svg")]
+    reproduce(out=tmp_path)
+    assert [(tmp_path / "plots" / name).read_bytes() for name in ("toy.png", "toy.svg")] == before
+
+
+def test_a_failure_is_told_and_the_others_go_on(tmp_path, monkeypatch):
+    monkeypatch.setenv("TOY_FAILS", "fair")
+    monkeypatch.setattr(toy, "EXPERIMENT", _without_claims())
+    done = reproduce(out=tmp_path)
+    assert (done.ran, done.kept) == (4, 0)
+    assert "the coin <rolled> away (toy.py, line" in done.failures["toy"][0]
+    assert "Failed: ZeroDivisionError: the coin &lt;rolled&gt; away" in done.report.read_text()
+    monkeypatch.delenv("TOY_FAILS")
+    mended = reproduce(out=tmp_path)
+    assert (mended.ran, mended.kept, mended.failures) == (4, 4, {})
+
+
+def _without_claims():
+    from dataclasses import replace
+
+    return replace(toy.EXPERIMENT, claims=())
+
+
+def program(folder, **environment):
+    command = [sys.executable, "-c", PROGRAM, "reproduce", "--out", str(folder)]
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | environment
+    )
+
+
+def wait_for_lines(folder, n):
+    for _ in range(3000):
+        if len(lines(folder)) >= n:
+            return
+        time.sleep(0.02)
+    raise AssertionError("the run wrote nothing")
+
+
+def test_killed_it_goes_on_where_it_stopped(tmp_path):
+    with program(tmp_path, TOY_SECONDS="0.5") as process:
+        wait_for_lines(tmp_path, 2)
+        process.kill()
+    before = lines(tmp_path)
+    assert 2 <= len(before) < 8
+    with (tmp_path / "raw" / "toy.jsonl").open("a") as file:
+        file.write('{"settings": {"meth')  # as if the kill had come in the middle of a line
+    with program(tmp_path) as process:
+        out, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert f"{8 - len(before)} cells run, {len(before)} there before" in out
+    after = lines(tmp_path)
+    assert after[: len(before)] == before
+    assert len({json.dumps(json.loads(line)["settings"], sort_keys=True) for line in after}) == len(after) == 8
+    assert (tmp_path / "report.html").exists()
+
+
+def test_interrupted_it_says_so(tmp_path):
+    with program(tmp_path, TOY_SECONDS="0.5") as process:
+        wait_for_lines(tmp_path, 1)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "the same command goes on from there" in told
+    assert told.endswith("cbid: interrupted\n")

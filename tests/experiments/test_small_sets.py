@@ -1,0 +1,160 @@
+"""Experiments on small sets in the layouts of the real ones, from cells to the report."""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from cbid.evaluation import accuracy
+from cbid.experiments import descriptors, galleries, learning_curves, patches, similarity, svm_bits
+from cbid.experiments.base import Results, Row
+from cbid.experiments.drawing import in_style
+from cbid.experiments.page import Page, Plot, Table
+from tests.experiments.made import context, striped, write_classes
+
+
+def shown(experiment, cells, where, tmp_path):
+    """Runs cells as the runner would, and shows them."""
+    rows = []
+    for task in experiment.tasks(cells):
+        rows += [Row(settings, _plain(result), 0.0) for settings, result in experiment.run(task, where)]
+    page = Page("x", tmp_path / "plots", where, True)
+    with in_style():
+        experiment.show(Results(rows), page)
+    assert any(isinstance(part, Table) for part in page.parts)
+    assert all((tmp_path / "plots" / f"{p.name}.png").exists() for p in page.parts if isinstance(p, Plot))
+    return Results(rows), page
+
+
+def _plain(result):
+    """As read from a file."""
+    import json
+
+    from cbid.experiments.raw import _plain as plain
+
+    return json.loads(json.dumps(result, default=plain))
+
+
+@pytest.fixture(scope="module")
+def photographs(tmp_path_factory):
+    root = tmp_path_factory.mktemp("photographs")
+    write_classes(root / "graz02", ("bikes", "cars", "people"), 12)
+    write_classes(root / "sports8", ("badminton", "polo"), 16)
+    return root
+
+
+def test_patches(photographs, tmp_path):
+    where = context(photographs)
+    sizes = {"train": 4, "test": 3, "classes": 3, "step": 8, "queries": 20}
+    cells = [{"set": "graz02", "repeat": 0, "method": m, **sizes} for m in ("exact", "cbid16", "itq128")]
+    results, _ = shown(patches.EXPERIMENT, cells, where, tmp_path)
+    assert results.measured("accuracy", method="exact")[0] > 0.8  # stripes at three angles
+    by_method = {row["method"]: row for row in results}
+    per_patch = {m: row["bytes"] / row["patches"] for m, row in by_method.items()}
+    assert per_patch == pytest.approx({"exact": 512, "cbid16": 2, "itq128": 16})
+    assert all(row["seconds_per_image_and_class"] > 0 for row in results)
+
+
+def test_samples_keep_their_places():
+    images = [striped(0.3, i) for i in range(3)]
+    seen = []
+    found = patches.sampled(images, 10, 0, seen.append, step=8)
+    assert found.sizes.tolist() == [10, 10, 10]
+    assert found.shapes.tolist() == [[64, 64]] * 3
+    whole = seen[0]
+    for i in range(3):
+        rows = slice(whole.offsets[i], whole.offsets[i + 1])
+        for value, frame in zip(found[i], found.frames[found.offsets[i] : found.offsets[i + 1]]):
+            at = np.flatnonzero((whole.frames[rows] == frame).all(axis=1))
+            assert len(at) == 1
+            np.testing.assert_array_equal(whole.values[rows][at[0]], value)
+
+
+def test_descriptors_by_samples_and_forms(photographs, tmp_path):
+    cells = [
+        {
+            "set": "sports8",
+            "features": f,
+            "repeat": 0,
+            "test": 8,
+            "words": 8,
+            "step": 24,
+            "samples": n,
+            "method": m,
+            "bits": b,
+        }
+        for f in ("GIST", descriptors.KDES)
+        for n, m, b in ((4, descriptors.ORIGINAL, None), (4, "C-BID", 8), (4, "exponential, l1", 8))
+    ]
+    results, page = shown(descriptors.EXPERIMENT, cells, context(photographs), tmp_path)
+    for row in results:
+        assert row["precision_at_10"] == pytest.approx(0.8)  # eight of ten can be right, and stripes are easy
+        assert len(row["predicted"]) == 16
+    assert [part.title for part in page.parts if isinstance(part, Table)][1] == "Losses and penalties"
+
+
+def test_test_images_do_not_depend_on_the_number_of_samples(photographs):
+    base = {"set": "sports8", "features": "GIST", "repeat": 0, "test": 4, "words": 8, "step": 24}
+    truths = []
+    for n in (2, 6):
+        cell = base | {"samples": n, "method": descriptors.ORIGINAL, "bits": None}
+        ((_, result),) = descriptors.run([cell], context(photographs))
+        truths.append(result["truth"].tolist())
+    assert truths[0] == truths[1]
+
+
+@pytest.mark.parametrize("method", svm_bits.POOLED)
+def test_pooled_descriptors(photographs, method):
+    cell = {"set": "graz02", "features": "GIST", "protocol": [6, 4], "repeat": 0, "bits": None, "method": method}
+    ((_, result),) = svm_bits.run([cell | {"words": 16, "axes": "pca"}], context(photographs))
+    assert accuracy(result["truth"], result["predicted"]) > 0.8
+    assert result["bytes"] == 4 * 21 * 16
+
+
+def test_a_turntable(tmp_path):
+    for n in range(1, 4):
+        folder = tmp_path / "coil20" / "images" / f"obj{n}"
+        folder.mkdir(parents=True)
+        for pose in range(0, 72, 4):
+            buffer = io.BytesIO()
+            angle = np.deg2rad(5 * pose) / 2  # stripes come back after half a turn
+            Image.fromarray(striped(angle, n, 32) // n).save(buffer, "PNG")
+            (folder / f"obj{n}__{pose}.png").write_bytes(buffer.getvalue())
+    cells = [{"set": "coil20", "method": "C-BID, 5 nearest", "repeat": 0, "bits": 16, "classes": None}]
+    results, _ = shown(similarity.EXPERIMENT, cells, context(tmp_path), tmp_path)
+    row = results.rows[0]
+    assert np.shape(row["distances"]) == (12, 3 * 14)
+    assert row["class"] == sorted(row["class"])
+    assert row["pose"][:14] == sorted(row["pose"][:14])
+    assert 0 <= np.min(row["distances"]) <= np.max(row["distances"]) <= 1
+
+
+def small(cells, **sizes):
+    return [c | sizes for c in cells if c["set"] == "digits"]
+
+
+def test_galleries_of_digits(tmp_path):
+    cells = [c for c in small(galleries.cells(["digits"], True)) if c["method"] in ("C-BID", "LSI")]
+    results, page = shown(galleries.EXPERIMENT, cells, context(tmp_path), tmp_path)
+    assert sum(isinstance(part, Plot) for part in page.parts) == galleries.QUERIES
+    for row in results:
+        assert np.shape(row["ids"]) == (len(row["queries"]), galleries.SHOWN)
+        assert not set(np.ravel(row["ids"])) & set(row["queries"])
+    (table,) = (part for part in page.parts if isinstance(part, Table))
+    shares = {name: float(share) for name, share in table.rows}
+    assert shares["C-BID"] > shares["LSI"]
+
+
+def test_learning_curves_of_digits(tmp_path):
+    cells = small(learning_curves.cells(["digits"], True), bits=8)
+    results, _ = shown(learning_curves.EXPERIMENT, cells, context(tmp_path), tmp_path)
+    for row in results:
+        assert len(row["objective"]) == len(row["gap"]) == len(row["seconds"]) == len(row["distinct"]) <= 8
+        assert np.all(np.diff(row["objective"]) <= 1e-3 * np.array(row["objective"][:-1]))  # to the fitted tolerance
+        assert np.all(np.diff(row["seconds"]) >= 0)
+
+
+def test_a_bit_and_its_opposite_are_one():
+    bits = np.array([[1, -1, 1, 1], [1, -1, -1, 1], [-1, 1, 1, -1]])
+    assert learning_curves.distinct_bits(bits) == [1, 1, 2, 2]
