@@ -6,6 +6,7 @@ import typer
 
 import cbid
 from cbid.commands.data import show_data
+from cbid.commands.serve import serve
 
 __all__ = ["app"]
 
@@ -33,3 +34,4 @@ def options(
 
 
 app.command("data")(show_data)
+app.command("serve")(serve)
