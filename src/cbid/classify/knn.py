@@ -13,7 +13,7 @@ from cbid.codes import check_codes, pack
 from cbid.search import CodeIndex
 from cbid.search.checks import as_count
 
-__all__ = ["CodeKNeighborsClassifier"]
+__all__ = ["CodeKNeighborsClassifier", "count_votes"]
 
 
 class CodeKNeighborsClassifier(ClassifierMixin, BaseEstimator):
@@ -124,7 +124,7 @@ class CodeKNeighborsClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"n_neighbors is {k}; the model was fitted on {len(self.index_)} samples")
         found = self.index_.search(self._encoded(self._validated(X)), k)
         assert found.labels is not None
-        votes = _votes(found.distances.astype(np.float64), found.labels, len(self.classes_), self.weights)
+        votes = count_votes(found.distances.astype(np.float64), found.labels, len(self.classes_), self.weights)
         return votes / votes.sum(axis=1, keepdims=True)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
@@ -165,7 +165,7 @@ class CodeKNeighborsClassifier(ClassifierMixin, BaseEstimator):
         return self.bit_weights
 
 
-def _votes(
+def count_votes(
     distances: NDArray[np.float64], labels: NDArray[np.int64], n_classes: int, weights: str
 ) -> NDArray[np.float64]:
     """Votes of each class (n, n_classes), from neighbours (n, k) ordered nearest first."""

@@ -1,0 +1,249 @@
+"""A source read into a project: only what is new, in batches that are each kept whole."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import NDArray
+
+from cbid.data.decode import ImageError, reason_of
+from cbid.data.describing import describe
+from cbid.data.image_sets import ImageSet, Problems, content_digest
+from cbid.data.names import printable
+from cbid.data.parallel import ordered_map
+from cbid.data.tables import VectorTable
+from cbid.descriptors import Descriptor
+from cbid.progress import image_progress
+from cbid.project.table import ImageRow, ImageTable
+from cbid.project.thumbnails import thumbnail
+from cbid.project.vectors import write_vectors
+
+__all__ = ["Taken", "described_batches", "take_in"]
+
+_BATCH = 64  # images that a kill may lose
+
+
+@dataclass
+class Taken:
+    """The images of a source as a project holds them, in the order of the source."""
+
+    ids: NDArray[np.int64]
+    names: list[str]
+    labels: list[str | None]
+    n_read: int  # as against those that were known
+    failures: Problems = field(default_factory=list)
+
+
+class _Item(NamedTuple):
+    """One image or vector of the source, before it is read."""
+
+    place: int
+    name: str
+    path: bytes
+    label: str | None
+    stamp: str
+
+    @property
+    def key(self) -> bytes:
+        return self.path or self.name.encode()
+
+
+class Batch(NamedTuple):
+    """Images that were described: their places in the source, vectors (n, d), and thumbnails."""
+
+    places: list[int]
+    vectors: NDArray[np.float32]
+    thumbnails: list[bytes | None]
+    failures: Problems
+
+
+def take_in(
+    source: ImageSet | VectorTable,
+    descriptor: Descriptor | None,
+    table: ImageTable,
+    vectors: Path,
+    *,
+    known: dict[bytes, ImageRow] | None,
+    width: int | None,
+    part: str,
+    origin: str,
+    n_jobs: int | None = None,
+    progress: bool = False,
+) -> tuple[Taken, int]:
+    """Read what of the source is not ``known``, and put it into the table and the file of vectors.
+
+    Returns all of the source's images, and the width of their vectors. Each batch is committed: a run that was killed
+    finds it again. An image counts as known if its file (or its name, without one) has not changed since. With
+    ``known=None`` all are new, also those that come twice.
+    """
+    items, failures = _items(source, distinct=known is not None)
+    ids = np.full(len(items), -1, dtype=np.int64)
+    for i, item in enumerate(items):
+        row = None if known is None else known.get(item.key)
+        if row is not None and row.stamp == item.stamp:
+            ids[i] = row.id
+    new = [i for i in range(len(items)) if ids[i] < 0]
+    where = {items[i].place: i for i in new}
+    with image_progress(len(new), "reading images", shown=progress and bool(new)) as tell:
+        places = [items[i].place for i in new]
+        for count, batch in described_batches(source, descriptor, places, n_jobs=n_jobs):
+            failures += batch.failures
+            if batch.places:
+                width = _same_width(batch.vectors, width, items[where[batch.places[0]]].name)
+                first = table.next_id()
+                fresh = np.arange(first, first + len(batch.places), dtype=np.int64)
+                write_vectors(vectors, fresh, batch.vectors)
+                taken = [items[where[place]] for place in batch.places]
+                rows = [
+                    ImageRow(int(id), item.name, item.path, item.label, part, origin, item.stamp)
+                    for id, item in zip(fresh, taken)
+                ]
+                table.insert(rows, batch.thumbnails)
+                ids[[where[place] for place in batch.places]] = fresh
+            tell(count)
+    kept = np.flatnonzero(ids >= 0)
+    if width is None or not len(kept):
+        name, reason = failures[0] if failures else ("the source", "it is empty")
+        raise ImageError(f"none of {len(items)} images could be read; {printable(name)}: {reason}")
+    done = Taken(
+        ids[kept],
+        [items[i].name for i in kept],
+        [items[i].label for i in kept],
+        n_read=int(np.isin(kept, new).sum()),
+        failures=failures,
+    )
+    return done, width
+
+
+def described_batches(
+    source: ImageSet | VectorTable, descriptor: Descriptor | None, places: list[int], *, n_jobs: int | None = None
+) -> Iterator[tuple[int, Batch]]:
+    """The images at these places (ascending), described a batch at a time, each with the number that it tried."""
+    if isinstance(source, VectorTable):
+        yield from _vector_batches(source, places)
+        return
+    if descriptor is None:
+        raise ValueError("the project holds vectors, without a descriptor; give vectors (.npy, .npz, parquet)")
+    for start in range(0, len(places), _BATCH):
+        part = places[start : start + _BATCH]
+        images = source.take(part)
+        try:
+            found = describe(images, descriptor, on_error="skip", n_jobs=n_jobs)
+        except ImageError:
+            failures = [(images.names[i], _why(images, descriptor, i)) for i in range(len(images))]
+            yield len(part), Batch([], np.empty((0, 0), np.float32), [], failures)
+            continue
+        failures, good = list(found.failures), []
+        pictures: list[bytes | None] = []
+        for row, picture, error in _thumbnails(images, found.rows.tolist(), n_jobs):
+            if error is None:
+                good.append(row)
+                pictures.append(picture)
+            else:
+                failures.append((images.names[row], error))
+        values = np.asarray(found.values)[np.isin(found.rows, good)]
+        yield len(part), Batch([part[row] for row in good], values, pictures, failures)
+
+
+def _why(images: ImageSet, descriptor: Descriptor, i: int) -> str:
+    """Why an image of a batch of which none could be described cannot be."""
+    try:
+        descriptor.describe(images.read(i))
+    except (ValueError, OSError) as error:
+        return reason_of(error).removeprefix(f"{printable(images.names[i])}: ")
+    return "it could not be read"
+
+
+def _thumbnails(
+    images: ImageSet, rows: list[int], n_jobs: int | None
+) -> Iterator[tuple[int, bytes | None, str | None]]:
+    """Row, thumbnail and error of each of these images."""
+
+    def make(row: int) -> tuple[bytes | None, str | None]:
+        try:
+            return thumbnail(images.load(row)), None
+        except (ValueError, OSError) as error:
+            return None, reason_of(error)
+
+    tasks = ((row, (row,)) for row in rows)
+    for row, made in ordered_map(make, tasks, effective_n_jobs(n_jobs), threads=True):
+        assert made is not None
+        yield row, *made
+
+
+def _vector_batches(table: VectorTable, places: list[int]) -> Iterator[tuple[int, Batch]]:
+    wanted = np.asarray(places, dtype=np.int64)
+    start = 0
+    for rows in table.batches():
+        here = wanted[(wanted >= start) & (wanted < start + len(rows))]
+        if len(here):
+            values = np.asarray(rows[here - start], dtype=np.float32)
+            finite = np.isfinite(values).all(axis=1)
+            failures = [(_row_name(table, int(i)), "it has values that are not finite") for i in here[~finite]]
+            good = here[finite].tolist()
+            yield len(here), Batch(good, values[finite], [None] * len(good), failures)
+        start += len(rows)
+
+
+def _items(source: ImageSet | VectorTable, *, distinct: bool) -> tuple[list[_Item], Problems]:
+    """What the source lists, and what of it is left out."""
+    if isinstance(source, VectorTable):
+        failures: Problems = []
+        listed = _vector_items(source)
+    else:
+        failures = list(source.problems)
+        listed = _image_items(source, failures)
+    seen: set[bytes] = set()
+    items = []
+    for item in listed:
+        if distinct and item.key in seen:
+            failures.append((item.name, "listed twice"))
+            continue
+        seen.add(item.key)
+        items.append(item)
+    return items, failures
+
+
+def _image_items(images: ImageSet, failures: Problems) -> Iterator[_Item]:
+    for i in range(len(images)):
+        path = images.path(i)
+        try:
+            if path is None:
+                stamp, where = content_digest(images.load(i)).hex(), b""
+            else:
+                info = os.stat(path)
+                stamp, where = f"{info.st_size} {info.st_mtime_ns}", os.fsencode(os.path.abspath(path))
+        except (OSError, ValueError) as error:
+            failures.append((images.names[i], reason_of(error)))
+            continue
+        yield _Item(i, images.names[i], where, _label(images, i), stamp)
+
+
+def _vector_items(table: VectorTable) -> Iterator[_Item]:
+    i = 0
+    for rows in table.batches():
+        for row in np.asarray(rows, dtype=np.float32):
+            yield _Item(i, _row_name(table, i), b"", _label(table, i), content_digest(row).hex())
+            i += 1
+
+
+def _row_name(table: VectorTable, i: int) -> str:
+    return f"row {i}" if table.ids is None else str(table.ids[i])
+
+
+def _label(source: Any, i: int) -> str | None:
+    if source.labels is None or source.labels[i] < 0:
+        return None
+    return str(source.classes[source.labels[i]]) or None
+
+
+def _same_width(vectors: NDArray[np.float32], width: int | None, name: str) -> int:
+    if width is not None and vectors.shape[1] != width:
+        raise ImageError(
+            f"{printable(name)} has {vectors.shape[1]} values; those before it have {width}, and all need as many"
+        )
+    return vectors.shape[1]

@@ -1,0 +1,147 @@
+"""The coder of a project: chosen, and learned so that a killed fit goes on."""
+
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.utils import get_tags
+
+from cbid import coders
+from cbid.coders import CBID, Coder, PatchCBID
+from cbid.coders.state import params_to_json
+from cbid.project.errors import ProjectWarning
+
+__all__ = ["CODERS", "choose_coder", "coder_settings", "learn"]
+
+# Those that take one vector an image.
+CODERS = tuple(
+    name
+    for name in coders.__all__
+    if isinstance(kind := getattr(coders, name), type) and issubclass(kind, Coder) and kind not in (Coder, PatchCBID)
+)
+_SECONDS = 15.0  # of learning that a kill may lose
+
+
+def choose_coder(
+    coder: "str | Coder | None", n_bits: int, labels: list[str | None], *, seed: int, n_jobs: int | None
+) -> Coder:
+    """The coder to learn: that given, by name or made already; else CBID with labels, and ITQ without."""
+    classes = sorted({label for label in labels if label is not None})
+    if coder is None:
+        if not classes:
+            warnings.warn(
+                "the images have no labels: ITQ learns codes without them (class folders let CBID learn better ones)",
+                ProjectWarning,
+                stacklevel=2,
+            )
+        coder = "CBID" if classes else "ITQ"
+    if isinstance(coder, str):
+        if coder not in CODERS:
+            raise ValueError(f"coder={coder!r} is not accepted; choose one of {', '.join(CODERS)}")
+        made: Any = getattr(coders, coder)()
+        accepted = made.get_params()
+        given = {"n_bits": n_bits, "random_state": seed, "n_jobs": n_jobs}
+        made.set_params(**{name: value for name, value in given.items() if name in accepted})
+    elif isinstance(coder, Coder):
+        made = clone(coder)
+    else:
+        raise ValueError(f"coder={coder!r} is not accepted; give a name, or a coder of cbid.coders")
+    if is_supervised(made) and len(classes) < 2:
+        found = f"one label ({classes[0]!r})" if classes else "no labels"
+        raise ValueError(
+            f"the images have {found}; {type(made).__name__} learns from two classes or more: "
+            "give a folder of class folders, or choose a coder that needs no labels, such as ITQ"
+        )
+    chosen: Coder = made
+    return chosen
+
+
+def is_supervised(coder: Coder) -> bool:
+    """Whether it learns from labels."""
+    return bool(get_tags(coder).target_tags.required)
+
+
+def coder_settings(coder: Coder) -> dict[str, Any]:
+    """What the codes depend on besides the images, as JSON values."""
+    return {
+        "kind": type(coder).__name__,
+        **{k: v for k, v in params_to_json(coder).items() if k not in _NOT_SETTINGS},
+    }
+
+
+_NOT_SETTINGS = ("n_jobs", "verbose", "warm_start", "callback")
+
+
+def learn(
+    coder: Coder, X: NDArray[np.float32], y: NDArray[np.str_] | None, *, checkpoint: Path, verbose: bool
+) -> Coder:
+    """Fit the coder on vectors X (n, d) and labels y (n,).
+
+    Coders that learn bit by bit are kept in the file ``checkpoint`` while they do, and go on from there if it belongs
+    to the same data and settings; the others start from the beginning.
+    """
+    params = coder.get_params()
+    if "verbose" in params:
+        coder.set_params(verbose=int(verbose))
+    if isinstance(coder, CBID):
+        coder = _learn_on(coder, X, y, checkpoint)
+    else:
+        coder.fit(X, y)
+    weights = getattr(coder, "weights_", None)
+    if weights is not None and np.ndim(weights) != 1:
+        raise ValueError("coder has one weight vector for each class; a project takes one for all (margin='shared')")
+    return coder
+
+
+def _learn_on(coder: CBID, X: NDArray[np.float32], y: NDArray[np.str_] | None, checkpoint: Path) -> CBID:
+    saved = _saved(coder, checkpoint)
+    if saved is not None:
+        try:
+            return _with_checkpoints(saved, X, y, checkpoint)
+        except ValueError as error:
+            if "warm_start" not in str(error):
+                raise
+            # It was learned from other images: to begin anew is all that can be done.
+    return _with_checkpoints(coder, X, y, checkpoint)
+
+
+def _saved(coder: CBID, checkpoint: Path) -> CBID | None:
+    """The coder of the checkpoint, ready to go on, if it has the same settings."""
+    try:
+        saved = coders.load(checkpoint)
+    except (ValueError, OSError):
+        return None  # none, or one that a disk has damaged: it is worth no more than the time it took
+    if not isinstance(saved, CBID) or coder_settings(saved) != coder_settings(coder):
+        return None
+    saved.set_params(warm_start=True, verbose=coder.verbose, n_jobs=coder.n_jobs)
+    return saved
+
+
+def _with_checkpoints(coder: CBID, X: Any, y: Any, checkpoint: Path) -> CBID:
+    last = time.monotonic()
+
+    def keep(learned: CBID) -> None:
+        nonlocal last
+        if time.monotonic() - last > _SECONDS:
+            learned.save(checkpoint)
+            last = time.monotonic()
+
+    coder.set_params(callback=keep)
+    try:
+        with warnings.catch_warnings():
+            # Ctrl-C ends learning with the bits there are; a project is whole or not at all, and goes on later.
+            warnings.filterwarnings("error", message="interrupted: the coder keeps")
+            coder.fit(X, y)
+    except UserWarning as interrupted:
+        if "interrupted" not in str(interrupted):
+            raise
+        coder.save(checkpoint)
+        raise KeyboardInterrupt from None
+    finally:
+        coder.set_params(callback=None)
+    coder.set_params(warm_start=False)
+    return coder
