@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.codes import check_codes
-from cbid.data import decode_image
+from cbid.data.decode import decode_image
 from cbid.project import Project
 from cbid.web.library import Library
 from cbid.web.models import Asked, ByCode, ById, Found, Match, SearchOptions, shown

@@ -29,7 +29,7 @@ function route() {
   if (name === "main") return; // the skip link
   view(known);
   if (known === "search" && number !== null) search.byId(number);
-  if (known === "search" && number === null && !location.hash.includes("keep")) search.byNothing();
+  if (known === "search" && number === null) search.keepFile();
   if (known === "bits") bits.open(number ?? 0);
   if (known === "classes") classes.open();
 }
@@ -70,6 +70,11 @@ async function start() {
   for (const part of [search, explain, bits, add, drag]) part.start();
   window.addEventListener("view", (event) => view(event.detail));
   window.addEventListener("hashchange", route);
+  for (const link of document.querySelectorAll(".brand, [data-view=search]")) {
+    link.addEventListener("click", () => {
+      if (link.matches(".brand") || link.hasAttribute("aria-current")) search.byNothing();
+    });
+  }
   route();
 }
 

@@ -14,6 +14,7 @@ let query = null; // {ask: {id} or {vector}, name, label, source: image or file}
 let predicted = null;
 let latest = null; // the answer that is shown
 let running = null; // AbortController of what was asked last
+const emptyPicture = [...$("query-picture").children];
 
 const how = () => document.querySelector("input[name=how]:checked").value;
 const length = () => state.project.lengths[Number($("bits-slider").value)];
@@ -66,9 +67,17 @@ async function showSamples() {
   }
 }
 
+/** Coming back to #search: an uploaded image has no address of its own and stays, a stored one has. */
+export function keepFile() {
+  if (query && !(query.source instanceof Blob)) byNothing();
+}
+
+/** The empty state. */
 export function byNothing() {
   running?.abort();
   query = latest = predicted = null;
+  document.querySelector("[data-view=search]").href = "#search";
+  $("query-picture").replaceChildren(...emptyPicture);
   $("search").dataset.state = "empty";
   for (const id of ["asked", "ways", "length", "found"]) $(id).hidden = true;
   tell($("search-error"));
@@ -92,6 +101,11 @@ export async function byFile(file) {
   if (location.hash !== "#search") history.pushState(null, "", "#search");
   window.dispatchEvent(new CustomEvent("view", { detail: "search" }));
   const name = file.name || "pasted image";
+  if (file.type && !file.type.startsWith("image/")) {
+    if (!query) byNothing();
+    tell($("search-error"), `${name} cannot be searched with.`, `It is no image, but ${file.type}.`);
+    return;
+  }
   const before = query;
   const waiting = { ask: null, name, label: null, source: file };
   begin(waiting);
@@ -99,7 +113,7 @@ export async function byFile(file) {
   running = new AbortController();
   const { signal } = running;
   try {
-    const answer = await api.searchImage(file, options(how() === "raw" ? "raw" : how()), signal);
+    const answer = await api.searchImage(file, options(how()), signal);
     waiting.ask = { vector: answer.vector };
     await guess(signal);
     show(answer);
@@ -120,6 +134,7 @@ function begin(next) {
   predicted = null;
   tell($("search-error"));
   $("search").dataset.state = "asked";
+  document.querySelector("[data-view=search]").href = next.source instanceof Blob ? "#search" : `#search/${next.source.id}`;
   $("samples").hidden = true;
   for (const id of ["asked", "ways", "length", "found"]) $(id).hidden = false;
   const file = query.source instanceof Blob;
@@ -191,6 +206,7 @@ function show(answer) {
   });
   $("results").classList.remove("stale");
   $("results").replaceChildren(...shown);
+  $("results").dataset.how = answer.how;
   $("legend").hidden = !others;
   const with_what = answer.how === "raw" ? "raw vectors" : `${answer.n_bits} bits`;
   $("search-status").textContent = answer.matches.length

@@ -4,7 +4,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, File, Form, Path, Query, Request, Response, UploadFile
 
-from cbid.data import ImageError, decode_image
+from cbid.data import ImageError
+from cbid.data.decode import decode_image
 from cbid.web.models import LARGEST_ID, Added, Image, Images, Label, Removed, shown
 from cbid.web.problems import documented, refuse
 from cbid.web.routes import library_of
