@@ -1,4 +1,4 @@
-"""Progress bars for learning and describing, shown only when asked for."""
+"""Progress bars for learning and describing, shown only when asked for, on stderr: the output stays clean."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +12,7 @@ def bit_progress(total: int, done: int, *, shown: bool) -> Iterator[Callable[[fl
     if not shown:
         yield lambda objective, gap: None
         return
+    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     # At most 80 characters, so that nothing is cut in a plain terminal.
@@ -23,7 +24,7 @@ def bit_progress(total: int, done: int, *, shown: bool) -> Iterator[Callable[[fl
         TimeRemainingColumn(compact=True),
         TextColumn("left"),
     )
-    with Progress(*columns) as progress:
+    with Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task("bits", total=total, completed=done, state="")
 
         def update(objective: float, gap: float) -> None:
@@ -40,6 +41,7 @@ def image_progress(total: int, doing: str, *, shown: bool) -> Iterator[Callable[
     if not shown:
         yield lambda done: None
         return
+    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (
@@ -49,6 +51,6 @@ def image_progress(total: int, doing: str, *, shown: bool) -> Iterator[Callable[
         TimeRemainingColumn(compact=True),
         TextColumn("left"),
     )
-    with Progress(*columns) as progress:
+    with Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task(doing, total=total)
         yield lambda done: progress.update(task, advance=done)

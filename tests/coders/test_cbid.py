@@ -203,9 +203,9 @@ def test_the_callback_sees_a_usable_coder_after_every_bit(digits):
 
 def test_progress_is_shown_only_when_asked_for(digits, capsys):
     CBID(n_bits=2).fit(*digits)
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr().err == ""
     CBID(n_bits=2, verbose=1).fit(*digits)
-    assert "learning bits" in capsys.readouterr().out
+    assert "learning bits" in capsys.readouterr().err
 
 
 def test_no_bit_is_emitted_twice(digits):

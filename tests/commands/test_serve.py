@@ -17,7 +17,9 @@ from tests.web.conftest import fitted  # noqa: F401
 def test_serves_until_it_is_told_to_end(fitted):  # noqa: F811
     environment = {**os.environ, "CBID_API_KEY": "a key of many letters", "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, "-m", "cbid", "serve", str(fitted), "--port", "0", "--read-only"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
         try:
             line = process.stdout.readline()
             address = re.search(r"\(48 images\) at (http://127\.0\.0\.1:\d+) ", line)[1]

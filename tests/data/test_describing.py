@@ -145,9 +145,9 @@ def test_problems_of_the_folder_are_failures_too(root):
 
 def test_progress_is_shown_when_asked_for(root, capsys):
     describe(root, Means())
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr().err == ""
     describe(root, Means(), verbose=1)
-    assert "Means" in capsys.readouterr().out
+    assert "Means" in capsys.readouterr().err
 
 
 MEASURE = """

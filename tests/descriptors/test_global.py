@@ -82,9 +82,9 @@ def test_files_as_arrays(descriptor, tmp_path):
 @each
 def test_progress_is_shown_when_asked_for(descriptor, capsys):
     clone(descriptor).set_params(verbose=1).transform(photographs.gray())
-    assert type(descriptor).__name__ in capsys.readouterr().out
+    assert type(descriptor).__name__ in capsys.readouterr().err
     descriptor.transform(photographs.gray())
-    assert not capsys.readouterr().out
+    assert not capsys.readouterr().err
 
 
 @each

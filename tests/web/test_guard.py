@@ -32,7 +32,9 @@ def test_own_names_are_answered(client, host):
     assert client.get("/health", headers={"host": host}).status_code == 200
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1:9999", "http://127.0.0.1.evil.example"])
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "http://127.0.0.1:9999", "http://127.0.0.1.evil.example"]
+)
 def test_pages_of_other_sites_cannot_change_anything(client, origin):
     answer = client.post("/api/images", headers={"origin": origin}, files={"images": b"x"})
     assert answer.status_code == 403

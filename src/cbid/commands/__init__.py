@@ -5,7 +5,16 @@ from typing import Annotated
 import typer
 
 import cbid
+from cbid.commands.classify import classify
 from cbid.commands.data import show_data
+from cbid.commands.demo import demo
+from cbid.commands.encode import encode
+from cbid.commands.evaluate import evaluate
+from cbid.commands.export import export
+from cbid.commands.fit import fit
+from cbid.commands.index import index
+from cbid.commands.report import report
+from cbid.commands.search import search
 from cbid.commands.serve import serve
 
 __all__ = ["app"]
@@ -13,7 +22,6 @@ __all__ = ["app"]
 app = typer.Typer(
     help="Compact binary codes for images and embeddings.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
@@ -33,5 +41,15 @@ def options(
     """Compact binary codes for images and embeddings."""
 
 
+# In the order in which data flows.
 app.command("data")(show_data)
+app.command("fit")(fit)
+app.command("encode")(encode)
+app.command("index")(index)
+app.command("search")(search)
+app.command("classify")(classify)
+app.command("evaluate")(evaluate)
+app.command("report")(report)
 app.command("serve")(serve)
+app.command("export")(export)
+app.command("demo")(demo)

@@ -109,7 +109,7 @@ class _Fit:
             begun = time.perf_counter()
             taken, kept, width = self._take_in(table)
             self.seconds["reading"] = time.perf_counter() - begun
-            made = choose_coder(coder, n_bits, taken.labels, seed=seed, n_jobs=self.n_jobs)
+            made = choose_coder(coder, n_bits, taken.labels, self.describer, seed=seed, n_jobs=self.n_jobs)
             settings = {"coder": coder_settings(made), "held_out": held_out, "seed": seed}
             parts = split(taken.names, taken.labels, held_out, seed, supervised=is_supervised(made))
             if self._up_to_date(taken, kept, settings, table):

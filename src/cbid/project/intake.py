@@ -22,7 +22,7 @@ from cbid.project.table import ImageRow, ImageTable
 from cbid.project.thumbnails import thumbnail
 from cbid.project.vectors import write_vectors
 
-__all__ = ["Taken", "described_batches", "take_in"]
+__all__ = ["Batch", "Taken", "described_batches", "label_of", "name_of", "take_in"]
 
 _BATCH = 64  # images that a kill may lose
 
@@ -183,7 +183,7 @@ def _vector_batches(table: VectorTable, places: list[int]) -> Iterator[tuple[int
         if len(here):
             values = np.asarray(rows[here - start], dtype=np.float32)
             finite = np.isfinite(values).all(axis=1)
-            failures = [(_row_name(table, int(i)), "it has values that are not finite") for i in here[~finite]]
+            failures = [(name_of(table, int(i)), "it has values that are not finite") for i in here[~finite]]
             good = here[finite].tolist()
             yield len(here), Batch(good, values[finite], [None] * len(good), failures)
         start += len(rows)
@@ -220,22 +220,26 @@ def _image_items(images: ImageSet, failures: Problems) -> Iterator[_Item]:
         except (OSError, ValueError) as error:
             failures.append((images.names[i], reason_of(error)))
             continue
-        yield _Item(i, images.names[i], where, _label(images, i), stamp)
+        yield _Item(i, images.names[i], where, label_of(images, i), stamp)
 
 
 def _vector_items(table: VectorTable) -> Iterator[_Item]:
     i = 0
     for rows in table.batches():
         for row in np.asarray(rows, dtype=np.float32):
-            yield _Item(i, _row_name(table, i), b"", _label(table, i), content_digest(row).hex())
+            yield _Item(i, name_of(table, i), b"", label_of(table, i), content_digest(row).hex())
             i += 1
 
 
-def _row_name(table: VectorTable, i: int) -> str:
-    return f"row {i}" if table.ids is None else str(table.ids[i])
+def name_of(source: ImageSet | VectorTable, i: int) -> str:
+    """The name of an image; of a vector its id, or its row."""
+    if isinstance(source, VectorTable):
+        return f"row {i}" if source.ids is None else str(source.ids[i])
+    return source.names[i]
 
 
-def _label(source: Any, i: int) -> str | None:
+def label_of(source: Any, i: int) -> str | None:
+    """The label of an image or a vector as text, or None."""
     if source.labels is None or source.labels[i] < 0:
         return None
     return str(source.classes[source.labels[i]]) or None

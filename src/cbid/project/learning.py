@@ -13,6 +13,7 @@ from sklearn.utils import get_tags
 from cbid import coders
 from cbid.coders import CBID, Coder, PatchCBID
 from cbid.coders.state import params_to_json
+from cbid.descriptors import Descriptor, ONNXEmbedding
 from cbid.project.errors import ProjectWarning
 
 __all__ = ["CODERS", "choose_coder", "coder_settings", "learn"]
@@ -27,9 +28,20 @@ _SECONDS = 15.0  # of learning that a kill may lose
 
 
 def choose_coder(
-    coder: "str | Coder | None", n_bits: int, labels: list[str | None], *, seed: int, n_jobs: int | None
+    coder: "str | Coder | None",
+    n_bits: int,
+    labels: list[str | None],
+    descriptor: Descriptor | None,
+    *,
+    seed: int,
+    n_jobs: int | None,
 ) -> Coder:
-    """The coder to learn: that given, by name or made already; else CBID with labels, and ITQ without."""
+    """The coder to learn: that given, by name or made already; else CBID with labels, and ITQ without.
+
+    CBID is then taken in its kernel form over hand-made descriptors, whose classes no hyperplane parts well; over
+    vectors and the embeddings of networks it is linear.
+    """
+    given: dict[str, Any] = {"n_bits": n_bits, "random_state": seed, "n_jobs": n_jobs}
     classes = sorted({label for label in labels if label is not None})
     if coder is None:
         if not classes:
@@ -39,12 +51,13 @@ def choose_coder(
                 stacklevel=2,
             )
         coder = "CBID" if classes else "ITQ"
+        if descriptor is not None and not isinstance(descriptor, ONNXEmbedding):
+            given["kernel"] = "rbf"
     if isinstance(coder, str):
         if coder not in CODERS:
             raise ValueError(f"coder={coder!r} is not accepted; choose one of {', '.join(CODERS)}")
         made: Any = getattr(coders, coder)()
         accepted = made.get_params()
-        given = {"n_bits": n_bits, "random_state": seed, "n_jobs": n_jobs}
         made.set_params(**{name: value for name, value in given.items() if name in accepted})
     elif isinstance(coder, Coder):
         made = clone(coder)

@@ -36,6 +36,7 @@ CREATE TABLE images (
     origin TEXT NOT NULL,                  -- "fit" or "add": a fit removes only what a fit has brought
     stamp TEXT NOT NULL                    -- changes when the content does
 );
+CREATE INDEX by_path ON images (path);
 CREATE TABLE thumbnails (id INTEGER PRIMARY KEY, jpeg BLOB NOT NULL);
 PRAGMA user_version = 1;
 """
@@ -125,6 +126,12 @@ class ImageTable:
         """A JPEG, or None where the image has none."""
         found = self._of_ids("SELECT jpeg FROM thumbnails WHERE id IN", [id])
         return found[0][0] if found else None
+
+    def ids_of(self, path: bytes) -> list[int]:
+        """The ids of images of this file."""
+        with self._mutex, self._told():
+            found = self._connection.execute("SELECT id FROM images WHERE path = ?", (path,)).fetchall()
+        return [int(row[0]) for row in found]
 
     def rows(self) -> Iterator[ImageRow]:
         """All rows by id, those of unfinished work included."""

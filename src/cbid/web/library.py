@@ -68,7 +68,7 @@ class Library:
         for id in ids.tolist():
             try:
                 found.append(self.project.record(id))
-            except UnknownIdError:  # removed since it was found  # noqa: PERF203
+            except UnknownIdError:  # removed since it was found
                 continue
         return found
 

@@ -61,7 +61,9 @@ def add_handlers(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"][1:] if isinstance(part, str) and not part.startswith("By"))
+        where = ".".join(
+            str(part) for part in first["loc"][1:] if isinstance(part, str) and not part.startswith("By")
+        )
         return problem(422, f"{where}: {first['msg']}" if where else str(first["msg"]))
 
     @app.exception_handler(UnknownIdError)

@@ -154,12 +154,18 @@ def test_many_read_while_one_writes(writing):
                 return
             counts.append((how, found.json()["searched"]))
 
-    readers = [threading.Thread(target=read, args=(kind, how)) for kind, how in zip(KINDS, ["weighted", "plain", "raw", "raw"])]
+    readers = [
+        threading.Thread(target=read, args=(kind, how))
+        for kind, how in zip(KINDS, ["weighted", "plain", "raw", "raw"])
+    ]
     for reader in readers:
         reader.start()
     try:
         for i in range(6):
-            assert writing.post("/api/images", **upload((f"{i}.png", png("spots", 400 + i)), label="spots")).status_code == 201
+            assert (
+                writing.post("/api/images", **upload((f"{i}.png", png("spots", 400 + i)), label="spots")).status_code
+                == 201
+            )
         assert writing.delete("/api/images/5").status_code == 200
     finally:
         stop.set()

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Path, Query, Request
 import cbid
 from cbid.codes import unpack
 from cbid.web.models import (
-    BitSides,
     Bits,
+    BitSides,
     Confusion,
     Explain,
     Explained,

@@ -1,0 +1,57 @@
+"""Query images (or vectors) of a command: described and encoded a batch at a time."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from cbid.data.names import printable
+from cbid.data.tables import VectorTable
+
+__all__ = ["Query", "queries"]
+
+
+class Query(NamedTuple):
+    """One image that is asked about."""
+
+    name: str
+    label: str | None
+    path: Path | None
+    vector: NDArray[np.float32]
+
+
+def queries(project: Any, sources: list[Path], *, jobs: int | None = None) -> Iterator[list[Query]]:
+    """The images of these sources (files, folders, lists, arrays) in batches; an image that cannot be read is told on
+    stderr, and is an error if it is all there is."""
+    from cbid.data.decode import ImageError
+    from cbid.project.fitting import open_images
+    from cbid.project.intake import described_batches, label_of, name_of
+
+    found, failures = 0, []
+    for given in sources:
+        source, _ = open_images(given)
+        if isinstance(source, VectorTable) != (project.descriptor is None):
+            holds = "vectors" if project.descriptor is None else "images"
+            raise ValueError(f"{printable(given)} does not hold {holds}, which the project was made from")
+        failures += list(getattr(source, "problems", []))
+        for _, batch in described_batches(source, project.descriptor, list(range(len(source))), n_jobs=jobs):
+            failures += batch.failures
+            found += len(batch.places)
+            if batch.places:
+                yield [
+                    Query(
+                        name_of(source, i) if len(source) > 1 else str(given),
+                        label_of(source, i),
+                        None if isinstance(source, VectorTable) else source.path(i),
+                        vector,
+                    )
+                    for i, vector in zip(batch.places, batch.vectors)
+                ]
+    if failures and not found:
+        name, reason = failures[0]
+        raise ImageError(f"{printable(name)}: {reason}")
+    for name, reason in failures:
+        typer.echo(f"cbid: left out {printable(name)}: {reason}", err=True)
