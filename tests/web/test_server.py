@@ -89,7 +89,7 @@ def test_shutdown_ends_what_has_begun_and_takes_nothing_new(fitted):
         serving = make_server(app)
         thread = threading.Thread(target=serving.run, kwargs={"sockets": [sock]}, daemon=True)
         thread.start()
-        address = "http://127.0.0.1:%d" % sock.getsockname()[1]
+        address = f"http://127.0.0.1:{sock.getsockname()[1]}"
         assert httpx.get(f"{address}/health", timeout=60).status_code == 200
         body = json.dumps({"query": {"id": 1}}).encode()
         with connect(address) as client:

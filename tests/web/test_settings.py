@@ -34,5 +34,5 @@ def test_what_is_not_accepted(name, value):
 
 @pytest.mark.parametrize("key", ["", "short", "ünïcödé but long enough"])
 def test_keys_that_are_not_accepted(key):
-    with pytest.raises(ValueError, match="api_key has .* give at least 16"):
+    with pytest.raises(ValueError, match=r"api_key has .* give at least 16"):
         Settings(api_key=key)

@@ -60,10 +60,11 @@ def add_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
-        first = error.errors()[0]
-        where = ".".join(
-            str(part) for part in first["loc"][1:] if isinstance(part, str) and not part.startswith("By")
-        )
+        # Of what could have been meant (an id, a vector, a code), the one that came nearest tells what is wrong.
+        errors = error.errors()
+        first = next((e for e in errors if e["type"] not in ("missing", "extra_forbidden")), errors[0])
+        names = [part for part in first["loc"][1:] if isinstance(part, str) and not part.startswith("By")]
+        where = ".".join(names)
         return problem(422, f"{where}: {first['msg']}" if where else str(first["msg"]))
 
     @app.exception_handler(UnknownIdError)

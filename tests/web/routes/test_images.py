@@ -162,10 +162,8 @@ def test_many_read_while_one_writes(writing):
         reader.start()
     try:
         for i in range(6):
-            assert (
-                writing.post("/api/images", **upload((f"{i}.png", png("spots", 400 + i)), label="spots")).status_code
-                == 201
-            )
+            picture = (f"{i}.png", png("spots", 400 + i))
+            assert writing.post("/api/images", **upload(picture, label="spots")).status_code == 201
         assert writing.delete("/api/images/5").status_code == 200
     finally:
         stop.set()
