@@ -17,6 +17,7 @@ from cbid.commands.index import index
 from cbid.commands.report import report
 from cbid.commands.reproduce import reproduce_paper
 from cbid.commands.search import search
+from cbid.commands.serve import serve
 
 __all__ = ["app"]
 
@@ -53,5 +54,6 @@ app.command("detect")(detect)
 app.command("evaluate")(evaluate)
 app.command("report")(report)
 app.command("reproduce")(reproduce_paper)
+app.command("serve")(serve)
 app.command("export")(export)
 app.command("demo")(demo)

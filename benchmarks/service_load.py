@@ -1,0 +1,280 @@
+"""The service under load, beside the bare index: 50 clients for 30 seconds against 1 million codes.
+
+    python -m benchmarks.service_load [--images 1000000] [--clients 50] [--seconds 30]
+
+Claims: no error; memory stays flat; a client that sends slowly, huge uploads and decompression bombs do not disturb
+the others. Reported: requests a second and the times of requests (p50, p99), beside one query at a time on the bare
+index in the same run, before and after.
+
+The project holds vectors around 10 centres; CBID learns 64 bits from 2,000 of them, the rest is added. The server is
+a process of its own (``cbid serve``), the clients are another: on few cores they take processor time from each other,
+so that what is told of the service is a lower bound. Each client keeps one connection and asks by code for the 10
+nearest, one request after the other.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import zlib
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.results import store
+from cbid.data.tables import VectorTable
+from cbid.project import Project
+
+N_BITS, N_VALUES, N_CLASSES, N_LEARNED = 64, 32, 10, 2_000
+K = 10
+CHUNK = 100_000
+
+
+def vectors(rng, n):
+    labels = rng.integers(0, N_CLASSES, n)
+    centres = np.random.default_rng(1).normal(0, 2, (N_CLASSES, N_VALUES))
+    return (centres[labels] + rng.normal(size=(n, N_VALUES))).astype(np.float32), labels
+
+
+def build(path, n):
+    """A project of n vectors."""
+    rng = np.random.default_rng(0)
+    names = np.array([f"class {c}" for c in range(N_CLASSES)])
+    values, labels = vectors(rng, N_LEARNED)
+    table = VectorTable(values, np.array([f"learned {i}" for i in range(N_LEARNED)]), labels, names)
+    Project.fit(path, table, n_bits=N_BITS).close()
+    with Project.open(path, write=True) as project:
+        while len(project) < n:
+            first, size = len(project), min(CHUNK, n - len(project))
+            values, labels = vectors(rng, size)
+            project.add(values, names[labels].tolist(), [f"row {first + i}" for i in range(size)])
+
+
+def bare(path, queries):
+    """Seconds of each query alone on the index, in one thread, as the service searches."""
+    with Project.open(path) as project:
+        project.search(queries[:1], K)
+        times = []
+        for query in queries:
+            begun = time.perf_counter()
+            project.index.search(query, K, weights=project.weights(N_BITS))
+            times.append(time.perf_counter() - begun)
+    return times
+
+
+def request(path, body, kind="application/json"):
+    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head.encode() + body
+
+
+async def answered(reader):
+    """Status and body of one answer."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = int(re.search(rb"content-length: (\d+)", head.lower())[1])
+    return int(head.split()[1]), await reader.readexactly(length)
+
+
+async def client(port, requests, until, times, errors):
+    """One connection, one request after the other."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    i = 0
+    while time.perf_counter() < until:
+        begun = time.perf_counter()
+        writer.write(requests[i % len(requests)])
+        try:
+            status, body = await answered(reader)
+        except (OSError, asyncio.IncompleteReadError) as error:
+            errors[type(error).__name__] += 1
+            break
+        if status != 200 or len(json.loads(body)["matches"]) != K:
+            errors[status] += 1
+        times.append((begun, time.perf_counter() - begun))
+        i += 1
+    writer.close()
+
+
+async def slow_client(port, until, ended):
+    """Sends a byte now and then, until it is shown the door; then again."""
+    while time.perf_counter() < until:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"POST /api/search HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9000\r\n")
+        writer.write(b"Content-Type: application/json\r\n\r\n")
+        told = asyncio.create_task(answered(reader))
+        while not told.done() and time.perf_counter() < until:
+            try:
+                writer.write(b" ")
+                await writer.drain()
+            except OSError:
+                break
+            await asyncio.sleep(0.2)
+        ended[await _status(told)] += 1
+        writer.close()
+
+
+async def huge_upload(port, until, ended):
+    """A body without end, that does not tell its length."""
+    head = "POST /api/search/image HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n"
+    head += "Content-Type: multipart/form-data; boundary=x\r\n\r\n"
+    part = b'--x\r\nContent-Disposition: form-data; name="image"; filename="a"\r\n\r\n'
+    block = bytes(2**18)
+    while time.perf_counter() < until:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        told = asyncio.create_task(answered(reader))
+        writer.write(head.encode() + b"%x\r\n%s\r\n" % (len(part), part))
+        try:
+            while not told.done() and time.perf_counter() < until:
+                writer.write(b"%x\r\n%s\r\n" % (len(block), block))
+                await writer.drain()
+        except OSError:
+            pass
+        ended[await _status(told)] += 1
+        writer.close()
+        await asyncio.sleep(0.2)
+
+
+async def bombs(port, until, ended):
+    """A PNG of 60,000 x 60,000 pixels in 400 bytes, again and again."""
+    body = b'--x\r\nContent-Disposition: form-data; name="image"; filename="bomb.png"\r\n\r\n'
+    body += bomb() + b"\r\n--x--\r\n"
+    while time.perf_counter() < until:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(request("/api/search/image", body, "multipart/form-data; boundary=x"))
+        ended[await _status(asyncio.create_task(answered(reader)))] += 1
+        writer.close()
+        await asyncio.sleep(0.1)
+
+
+def bomb():
+    def chunk(kind, content):
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    header = struct.pack(">IIBBBBB", 60_000, 60_000, 1, 0, 0, 0, 0)
+    data = zlib.compress(bytes(200_000), 9)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
+
+
+async def _status(told):
+    try:
+        return (await asyncio.wait_for(told, 5))[0]
+    except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.CancelledError) as error:
+        return type(error).__name__
+
+
+async def watched_memory(pid, until, sizes):
+    """Resident MiB of the server, twice a second."""
+    while time.perf_counter() < until:
+        with open(f"/proc/{pid}/statm", encoding="ascii") as file:
+            sizes.append(int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20)
+        await asyncio.sleep(0.5)
+
+
+async def load(port, pid, requests, n_clients, seconds, *, abused):
+    """All clients at once, with or without those who mean harm."""
+    until = time.perf_counter() + seconds
+    times, errors, sizes = [], Counter(), []
+    ended = {"slow client": Counter(), "huge upload": Counter(), "bomb": Counter()}
+    tasks = [client(port, requests[i::n_clients], until, times, errors) for i in range(n_clients)]
+    tasks.append(watched_memory(pid, until, sizes))
+    if abused:
+        tasks += [slow_client(port, until, ended["slow client"]) for _ in range(5)]
+        tasks += [huge_upload(port, until, ended["huge upload"]), bombs(port, until, ended["bomb"])]
+    begun = time.perf_counter()
+    await asyncio.gather(*tasks)
+    lasted = time.perf_counter() - begun
+    spent = np.array([t for _, t in times]) * 1000
+    return {
+        "abused": abused,
+        "clients": n_clients,
+        "seconds": lasted,
+        "requests": len(times),
+        "per_second": len(times) / lasted,
+        "milliseconds": {f"p{q}": float(np.percentile(spent, q)) for q in (50, 90, 99, 100)},
+        "errors": dict(errors),
+        "abusers_were_told": {name: {str(k): n for k, n in told.items()} for name, told in ended.items()},
+        "resident_mib": [round(size, 1) for size in sizes],
+    }
+
+
+def serve(path):
+    """The server as a process, and its port; it accepts uploads only as far as 2 MiB, and waits 2 s for them."""
+    command = [sys.executable, "-m", "cbid", "serve", str(path), "--port", "0", "--rate", "0", "--read-only"]
+    command += ["--upload-seconds", "2", "--max-upload", "2"]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+    )
+    line = process.stdout.readline()
+    return process, int(re.search(r":(\d+) ", line)[1])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--images", type=int, default=1_000_000)
+    parser.add_argument("--clients", type=int, default=50)
+    parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--project", type=Path, help="made before; made if it is not there")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        path = arguments.project or Path(folder) / "load.cbid"
+        if not path.exists():
+            build(path, arguments.images)
+        rng = np.random.default_rng(2)
+        with Project.open(path) as project:
+            n = len(project)
+            codes = project.encode(vectors(rng, 500)[0])
+        requests = [
+            request("/api/search", json.dumps({"query": {"code": code.tobytes().hex()}, "k": K}).encode())
+            for code in codes
+        ]
+        alone = {"before": bare(path, codes[:200])}
+        process, port = serve(path)
+        try:
+            asyncio.run(load(port, process.pid, requests, arguments.clients, 2, abused=False))  # warm
+            runs = [
+                asyncio.run(load(port, process.pid, requests, arguments.clients, arguments.seconds, abused=abused))
+                for abused in (False, True)
+            ]
+        finally:
+            process.terminate()
+            process.wait()
+        alone["after"] = bare(path, codes[:200])
+    milliseconds = {when: 1000 * float(np.median(times)) for when, times in alone.items()}
+    results = {
+        "images": n,
+        "n_bits": N_BITS,
+        "exit_status": process.returncode,
+        "load_average": os.getloadavg(),
+        "bare_index_milliseconds": milliseconds,
+        "bare_index_per_second": 1000 / np.mean(list(milliseconds.values())),
+        "runs": runs,
+    }
+    store("service_load", results)
+    print(summary(results))
+
+
+def summary(results):
+    lines = [
+        f"{results['images']:,} codes of {results['n_bits']} bits; the bare index, one thread: "
+        f"{results['bare_index_per_second']:.0f} queries a second"
+    ]
+    for run in results["runs"]:
+        sizes, ms = run["resident_mib"], run["milliseconds"]
+        tenth = max(1, len(sizes) // 10)
+        lines.append(
+            f"{'with abusers' if run['abused'] else 'alone'}: {run['per_second']:.0f} requests a second, "
+            f"p50 {ms['p50']:.1f} ms, p99 {ms['p99']:.1f} ms, errors {run['errors'] or 'none'}, "
+            f"resident {np.mean(sizes[:tenth]):.0f} to {np.mean(sizes[-tenth:]):.0f} MiB"
+        )
+        if run["abused"]:
+            lines.append(f"  abusers were told: {run['abusers_were_told']}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,14 @@
+"""The service and its page: ``cbid serve``, or ``create_app`` for an ASGI server of your own."""
+
+try:
+    import fastapi as _fastapi  # noqa: F401
+    import python_multipart as _multipart  # noqa: F401
+    import uvicorn as _uvicorn  # noqa: F401
+except ImportError as error:
+    raise ImportError("the service needs the extra 'serve': pip install 'cbid[serve]'") from error
+
+from cbid.web.app import create_app
+from cbid.web.server import listen, make_server, run
+from cbid.web.settings import Settings, is_loopback
+
+__all__ = ["Settings", "create_app", "is_loopback", "listen", "make_server", "run"]

@@ -1,0 +1,95 @@
+// The view that adds images: as many as are dropped, in requests of a few.
+
+import * as api from "./api.js";
+import { $, h, plural, tell } from "./dom.js";
+import { frame } from "./parts.js";
+import { changed, state } from "./state.js";
+
+const AT_A_TIME = 8;
+
+export function start() {
+  const { writable, classes, descriptor } = state.project;
+  $("adding").hidden = !writable;
+  if (!writable) {
+    $("add-lead").textContent = descriptor
+      ? "This service is read-only: images cannot be added here."
+      : "This project holds vectors without a descriptor: images cannot be added.";
+  }
+  $("known-classes").replaceChildren(...classes.map((name) => h("option", { value: name })));
+  $("add-pick").addEventListener("change", (event) => {
+    add([...event.target.files]);
+    event.target.value = "";
+  });
+}
+
+export async function add(files) {
+  if (!files.length) return;
+  if (!state.project.writable) {
+    tell($("add-error"), "Images cannot be added here.");
+    return;
+  }
+  tell($("add-error"));
+  const label = $("add-label").value.trim();
+  let good = 0;
+  for (const batch of batches(files)) {
+    $("add-status").textContent = `Adding ${good + 1} to ${good + batch.length} of ${files.length}…`;
+    good += await send(batch, label);
+  }
+  const failed = files.length - good;
+  $("add-status").textContent =
+    `${plural(good, "image")} added` + (failed ? `, ${failed} could not be read.` : `; the project now holds ${plural(state.project.total, "image")}.`);
+}
+
+/** So many files that neither their number nor their size is more than the service takes. */
+function* batches(files) {
+  let batch = [];
+  let size = 0;
+  for (const file of files) {
+    const most = Math.min(AT_A_TIME, state.project.max_files);
+    if (batch.length && (batch.length >= most || size + file.size > 0.9 * state.project.max_upload)) {
+      yield batch;
+      batch = [];
+      size = 0;
+    }
+    batch.push(file);
+    size += file.size;
+  }
+  yield batch;
+}
+
+/** Add some files; if one of several cannot be read, each alone. Returns how many were added. */
+async function send(batch, label) {
+  try {
+    const done = await api.add(batch, label);
+    $("added").prepend(...done.images.map(row));
+    changed(done.total);
+    return done.images.length;
+  } catch (error) {
+    if (batch.length > 1 && error.status === 415) {
+      let good = 0;
+      for (const file of batch) good += await send([file], label);
+      return good;
+    }
+    $("added").prepend(...batch.map((file) => failure(file, error.message)));
+    return 0;
+  }
+}
+
+function row(image) {
+  return h(
+    "li",
+    {},
+    frame(image),
+    h("p", { class: "told" }, image.name, h("span", {}, `${image.label ?? "no label"}, image ${image.id}`)),
+    h("a", { class: "button", href: `#search/${image.id}`, "aria-label": `Find what is near ${image.name}` }, "Find similar"),
+  );
+}
+
+function failure(file, message) {
+  return h(
+    "li",
+    { class: "failed" },
+    h("span", { class: "blank" }),
+    h("p", { class: "told" }, file.name || "pasted image", h("span", {}, message)),
+  );
+}

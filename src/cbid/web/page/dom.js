@@ -1,0 +1,63 @@
+// Small helpers: elements, numbers as people read them, messages.
+
+export const $ = (id) => document.getElementById(id);
+
+/** An element: h("a", {class: "x", href: "#", onclick: f, style: {"--share": .5}}, "text", other). */
+export function h(tag, attributes = {}, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "style") for (const [key, v] of Object.entries(value)) element.style.setProperty(key, v);
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+export const count = (n) => n.toLocaleString("en");
+export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
+
+/** Three digits that matter. */
+export const figure = (x) => (Number.isInteger(x) ? count(x) : x.toLocaleString("en", { maximumSignificantDigits: 3 }));
+
+export const percent = (x) => `${(100 * x).toFixed(1)}%`;
+
+export function duration(seconds) {
+  const ms = 1000 * seconds;
+  return ms < 0.095 ? `${Math.max(1, Math.round(1000 * ms))} µs` : `${ms.toLocaleString("en", { maximumSignificantDigits: 2 })} ms`;
+}
+
+export const bytes = (n) => (n < 10000 ? plural(n, "byte") : `${figure(n / 1024)} KiB`);
+
+/** Show what went wrong in an element with role alert, which can be dismissed; nothing hides it. */
+export function tell(box, title = "", text = "") {
+  box.hidden = !title;
+  box.replaceChildren();
+  if (!title) return;
+  box.append(
+    h("div", {}, h("strong", {}, title), text),
+    h("button", { type: "button", "aria-label": "Dismiss", onclick: () => tell(box) }, "✕"),
+  );
+}
+
+/** Arrow keys move within a row of buttons, of which one takes part in tabbing. */
+export function roving(container) {
+  const buttons = () => [...container.querySelectorAll("button")];
+  container.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    const all = buttons();
+    const at = all.indexOf(document.activeElement);
+    if (at < 0) return;
+    let to = null;
+    if (step) to = at + step;
+    if (event.key === "Home") to = 0;
+    if (event.key === "End") to = all.length - 1;
+    if (to === null || !all[to]) return;
+    event.preventDefault();
+    all[to].focus();
+  });
+  container.addEventListener("focusin", (event) => {
+    for (const button of buttons()) button.tabIndex = button === event.target ? 0 : -1;
+  });
+}

@@ -1,0 +1,48 @@
+// Files that are dragged over the page may be searched with or added; pasted ones are searched with.
+
+import { add } from "./add.js";
+import { $ } from "./dom.js";
+import { byFile } from "./search.js";
+import { state } from "./state.js";
+
+export function start() {
+  const overlay = $("overlay");
+  const halves = { search: $("overlay-search"), add: $("overlay-add") };
+  let depth = 0; // how many nested elements the pointer has entered
+  const carries = (event) => [...(event.dataTransfer?.types ?? [])].includes("Files");
+  const hide = () => {
+    depth = 0;
+    overlay.hidden = true;
+    for (const half of Object.values(halves)) half.classList.remove("over");
+  };
+  document.addEventListener("dragenter", (event) => {
+    if (!carries(event)) return;
+    depth += 1;
+    halves.add.hidden = !state.project.writable;
+    overlay.hidden = false;
+  });
+  document.addEventListener("dragleave", (event) => {
+    if (carries(event) && --depth <= 0) hide();
+  });
+  document.addEventListener("dragover", (event) => {
+    if (!carries(event)) return;
+    event.preventDefault();
+    for (const half of Object.values(halves)) half.classList.toggle("over", half === event.target);
+  });
+  document.addEventListener("drop", (event) => {
+    if (!carries(event)) return;
+    event.preventDefault();
+    const files = [...event.dataTransfer.files];
+    const adding = halves.add === event.target || event.target.closest?.("#view-add");
+    hide();
+    if (!files.length) return;
+    if (adding) {
+      location.hash = "#add";
+      add(files);
+    } else byFile(files[0]);
+  });
+  document.addEventListener("paste", (event) => {
+    const file = event.clipboardData?.files[0];
+    if (file) byFile(file);
+  });
+}

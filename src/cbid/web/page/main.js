@@ -1,0 +1,81 @@
+// The page: which view is shown, and the start.
+
+import * as add from "./add.js";
+import * as api from "./api.js";
+import * as bits from "./bits.js";
+import * as classes from "./classes.js";
+import { $, count, plural, tell } from "./dom.js";
+import * as drag from "./drag.js";
+import * as explain from "./explain.js";
+import * as search from "./search.js";
+import { state } from "./state.js";
+
+const TITLES = { search: "Search", bits: "Bits", classes: "Classes", add: "Add images" };
+
+function view(name) {
+  for (const section of document.querySelectorAll(".view")) section.hidden = section.id !== `view-${name}`;
+  for (const link of document.querySelectorAll(".views a")) {
+    if (link.dataset.view === name) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  document.title = `${TITLES[name]} – ${state.project.name} – cbid`;
+}
+
+/** #search, #search/12, #bits/3, #classes, #add */
+function route() {
+  const [name, rest] = location.hash.slice(1).split("/");
+  const known = name in TITLES ? name : "search";
+  const number = /^\d{1,15}$/.test(rest ?? "") ? Number(rest) : null;
+  if (name === "main") return; // the skip link
+  view(known);
+  if (known === "search" && number !== null) search.byId(number);
+  if (known === "search" && number === null) search.keepFile();
+  if (known === "bits") bits.open(number ?? 0);
+  if (known === "classes") classes.open();
+}
+
+function about() {
+  const { name, total, classes: known, n_bits: n } = state.project;
+  const parts = [name, plural(total, "image"), known.length ? plural(known.length, "class", "classes") : "", `${count(n)} bits each`];
+  $("about").textContent = parts.filter(Boolean).join(" · ");
+}
+
+function askForKey() {
+  const dialog = $("key");
+  dialog.showModal();
+  dialog.addEventListener("cancel", (event) => event.preventDefault());
+  $("key-form").addEventListener("submit", async (event) => {
+    event.preventDefault();
+    try {
+      await api.session($("key-value").value);
+      location.reload();
+    } catch (error) {
+      tell($("key-error"), "That is not it.", error.message);
+    }
+  });
+}
+
+async function start() {
+  try {
+    state.project = await api.project();
+  } catch (error) {
+    if (error.status === 401) return askForKey();
+    $("view-search").hidden = false;
+    $("drop").hidden = true;
+    tell($("search-error"), "The project cannot be opened.", error.message);
+    return;
+  }
+  about();
+  state.changed.add(about);
+  for (const part of [search, explain, bits, add, drag]) part.start();
+  window.addEventListener("view", (event) => view(event.detail));
+  window.addEventListener("hashchange", route);
+  for (const link of document.querySelectorAll(".brand, [data-view=search]")) {
+    link.addEventListener("click", () => {
+      if (link.matches(".brand") || link.hasAttribute("aria-current")) search.byNothing();
+    });
+  }
+  route();
+}
+
+start();

@@ -1,0 +1,59 @@
+"""``cbid serve``: from the program to an answer, an end in order, and what it refuses."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import httpx2 as httpx
+import pytest
+
+from cbid.cli import run
+from cbid.web import listen
+from tests.web.conftest import fitted  # noqa: F401
+
+
+def test_serves_until_it_is_told_to_end(fitted):  # noqa: F811
+    environment = {**os.environ, "CBID_API_KEY": "a key of many letters", "PYTHONUNBUFFERED": "1"}
+    command = [sys.executable, "-m", "cbid", "serve", str(fitted), "--port", "0", "--read-only"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        try:
+            line = process.stdout.readline()
+            address = re.search(r"\(48 images\) at (http://127\.0\.0\.1:\d+) ", line)[1]
+            assert httpx.get(f"{address}/health", timeout=60).json() == {"status": "ok", "images": 48}
+            assert httpx.get(f"{address}/api/project").status_code == 401
+            headers = {"x-api-key": environment["CBID_API_KEY"]}
+            assert httpx.get(f"{address}/api/project", headers=headers).json()["writable"] is False
+        finally:
+            process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "told"),
+    [
+        (["--host", "0.0.0.0"], 2, "host='0.0.0.0' can be reached from other machines; give --api-key"),
+        (["--host", "::"], 2, "can be reached from other machines"),
+        (["--api-key", "short"], 1, "api_key has 5 characters; give at least 16"),
+        (["--rate", "-1"], 1, "rate=-1.0 is not accepted"),
+        (["--port", "99999"], 2, "--port"),
+        (["--port", "0"], 1, "is not there"),
+    ],
+)
+def test_failures_in_one_line(tmp_path, capsys, monkeypatch, arguments, status, told):
+    monkeypatch.delenv("CBID_API_KEY", raising=False)
+    assert run(["serve", str(tmp_path / "none"), *arguments]) == status
+    shown = capsys.readouterr()
+    assert told in shown.err
+    assert shown.err.count("\n") == 1
+    assert shown.out == ""
+
+
+def test_a_port_that_is_taken(tmp_path, capsys):
+    with listen("127.0.0.1", 0) as sock:
+        assert run(["serve", str(tmp_path), "--port", str(sock.getsockname()[1])]) == 1
+    assert "cannot listen on 127.0.0.1 port" in capsys.readouterr().err

@@ -1,0 +1,174 @@
+"""Stored images: look, add, remove; many read while one writes."""
+
+import io
+import threading
+
+import pytest
+from PIL import Image
+
+from cbid.project import Project
+from tests.data.pictures import png_of_claimed_size
+from tests.web.conftest import client_of
+from tests.web.shapes import KINDS, png
+
+
+def upload(*pictures, **data):
+    files = [("images", (name, content, "image/png")) for name, content in pictures]
+    return {"files": files, "data": data}
+
+
+def test_pages_of_images(client, project):
+    first = client.get("/api/images", params={"count": 5}).json()
+    assert first["total"] == len(project)
+    assert [image["id"] for image in first["images"]] == project.ids[:5].tolist()
+    spread = client.get("/api/images", params={"first": 1, "every": 7, "count": 3}).json()
+    assert [image["id"] for image in spread["images"]] == project.ids[1::7][:3].tolist()
+    assert client.get("/api/images", params={"first": 10**6}).json()["images"] == []
+
+
+def test_one_image_and_its_picture(client, project):
+    id = int(project.ids[2])
+    told = client.get(f"/api/images/{id}").json()
+    record = project.record(id)
+    assert told == {"id": id, "name": record.name, "label": record.label, "part": record.part}
+    picture = client.get(f"/api/images/{id}/thumbnail")
+    assert picture.headers["content-type"] == "image/jpeg"
+    assert Image.open(io.BytesIO(picture.content)).size == (64, 64)
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/api/images/999999", 404),
+        ("/api/images/999999/thumbnail", 404),
+        ("/api/images/-1", 422),
+        ("/api/images/1e3/thumbnail", 422),
+        ("/api/images/99999999999999999999999", 422),
+        ("/api/images/..%2f..%2fmanifest.json", 404),
+        ("/..%2f..%2fsettings.py", 404),
+        ("/../settings.py", 404),
+        ("/%2e%2e/settings.py", 404),
+        ("//etc/passwd", 404),
+        ("/page%00.js", 404),
+    ],
+)
+def test_paths_that_lead_nowhere(client, path, status):
+    answer = client.get(path)
+    assert answer.status_code == status
+    assert answer.json()["error"]
+
+
+def test_add_find_and_remove(writing, copied):
+    before = writing.get("/health").json()["images"]
+    answer = writing.post("/api/images", **upload(("new.png", png("rings", 700)), label="rings"))
+    assert answer.status_code == 201, answer.text
+    (image,) = answer.json()["images"]
+    assert answer.json()["total"] == before + 1
+    assert (image["name"], image["label"], image["part"]) == ("new.png", "rings", "added")
+
+    found = writing.post("/api/search/image", files={"image": png("rings", 700)}).json()["matches"]
+    assert found[0]["distance"] == 0
+    assert image["id"] in [match["id"] for match in found if match["distance"] == 0]
+    assert writing.get(f"/api/images/{image['id']}/thumbnail").status_code == 200
+    with Project.open(copied) as other:  # committed, so other processes see it
+        assert other.record(image["id"]).name == "new.png"
+
+    assert writing.delete(f"/api/images/{image['id']}").json() == {"id": image["id"], "total": before}
+    assert writing.delete(f"/api/images/{image['id']}").status_code == 404
+    found = writing.post("/api/search/image", files={"image": png("rings", 700)}).json()["matches"]
+    assert image["id"] not in [match["id"] for match in found]
+
+
+def test_all_or_none(writing):
+    before = writing.get("/health").json()["images"]
+    answer = writing.post("/api/images", **upload(("a.png", png("rings", 1)), ("notes.txt", b"no image")))
+    assert answer.status_code == 415
+    assert answer.json()["error"].startswith("notes.txt: ")
+    assert writing.get("/health").json()["images"] == before
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("../../../etc/passwd", "passwd"),
+        ("C:\\pictures\\cat.png", "cat.png"),
+        ("a\u202eb\x07c", "abc"),
+        ("/", "image"),
+        ("x" * 5000, "x" * 200),
+    ],
+)
+def test_names_of_uploads_are_only_names(given, kept):
+    from cbid.web.routes.images import _name
+
+    assert _name(given) == kept
+
+
+def test_limits(copied):
+    with client_of(copied, rate=0, max_files=2, max_pixels=5000, max_upload=100_000) as client:
+        three = upload(*[(f"{i}.png", png("rings", i)) for i in range(3)])
+        assert client.post("/api/images", **three).status_code == 413
+        one = upload(("large.png", png("rings", 1, size=72)))
+        assert "at most 5000" in client.post("/api/images", **one).json()["error"]
+        bomb = upload(("bomb.png", png_of_claimed_size(50_000, 50_000)))
+        assert client.post("/api/images", **bomb).status_code == 415
+        told = client.post("/api/images", **upload(("big.png", bytes(200_000))))
+        assert told.status_code == 413
+        assert told.headers["connection"] == "close"
+
+        def trickle():
+            while True:  # says no length, so it is counted while it is read
+                yield bytes(10_000)
+
+        headers = {"content-type": "multipart/form-data; boundary=x"}
+        assert client.post("/api/images", content=trickle(), headers=headers).status_code == 413
+        assert client.get("/health").json()["images"] == 48
+
+
+def test_read_only(client):
+    answer = client.post("/api/images", **upload(("a.png", png("rings", 1))))
+    assert answer.status_code == 403
+    assert answer.json()["error"] == "the service is read-only"
+    assert client.delete("/api/images/1").status_code == 403
+
+
+def test_while_another_program_writes(writing, copied):
+    with Project.open(copied, write=True) as other:
+        answer = writing.post("/api/images", **upload(("a.png", png("rings", 1))))
+        assert answer.status_code == 409
+        assert "open for writing elsewhere" in answer.json()["error"]
+        other.remove([int(other.ids[0])])
+    writing.app.state.library.project.refresh()
+    assert writing.get("/health").json()["images"] == 47
+
+
+def test_many_read_while_one_writes(writing):
+    """Readers never fail, see counts that only grow, and each finds images that have pictures."""
+    failures, counts, stop = [], [], threading.Event()
+
+    def read(kind, how):
+        while not stop.is_set():
+            found = writing.post("/api/search/image", params={"how": how}, files={"image": png(kind, 300)})
+            classified = writing.post("/api/classify", json={"query": {"id": 1}})
+            if found.status_code != 200 or classified.status_code != 200:
+                failures.append((found.text, classified.text))
+                return
+            counts.append((how, found.json()["searched"]))
+
+    readers = [
+        threading.Thread(target=read, args=(kind, how))
+        for kind, how in zip(KINDS, ["weighted", "plain", "raw", "raw"])
+    ]
+    for reader in readers:
+        reader.start()
+    try:
+        for i in range(6):
+            picture = (f"{i}.png", png("spots", 400 + i))
+            assert writing.post("/api/images", **upload(picture, label="spots")).status_code == 201
+        assert writing.delete("/api/images/5").status_code == 200
+    finally:
+        stop.set()
+        for reader in readers:
+            reader.join()
+    assert failures == []
+    assert len(counts) >= 4
+    assert writing.get("/health").json()["images"] == 48 + 6 - 1

@@ -1,0 +1,156 @@
+"""Search and classify through the service, beside distances computed here."""
+
+import numpy as np
+import pytest
+
+from cbid.codes import prefix, weighted_hamming
+from tests.data.pictures import encoded, png_of_claimed_size
+from tests.web.conftest import N_BITS, PER_CLASS
+from tests.web.shapes import png, shape
+
+
+def nearest(project, code, n_bits, how, k=10, without=()):
+    """Ids and distances by brute force: coders' own weights, ties by smaller id."""
+    short = project.coder.truncate(n_bits) if n_bits < project.n_bits else project.coder
+    weights = np.ones(n_bits) if how == "plain" else short.weights_
+    ids = np.setdiff1d(project.ids, without)
+    stored = np.stack([project.code(id) for id in ids])
+    distances = weighted_hamming(prefix(code, n_bits), prefix(stored, n_bits), weights)
+    order = np.lexsort((ids, distances))[:k]
+    return ids[order].tolist(), distances[order]
+
+
+def check(answer, wanted):
+    assert answer.status_code == 200, answer.text
+    ids, distances = wanted
+    matches = answer.json()["matches"]
+    assert [match["id"] for match in matches] == ids
+    np.testing.assert_allclose([match["distance"] for match in matches], distances, rtol=1e-5)
+
+
+@pytest.mark.parametrize("how", ["weighted", "plain"])
+@pytest.mark.parametrize("n_bits", [8, 16, N_BITS])
+def test_by_id(client, project, how, n_bits):
+    id = int(project.ids[5])
+    answer = client.post("/api/search", json={"query": {"id": id}, "how": how, "n_bits": n_bits})
+    check(answer, nearest(project, project.code(id), n_bits, how, without=[id]))
+    told = answer.json()
+    assert told["bytes_per_image"] == n_bits // 8
+    assert told["label"] == project.record(id).label
+    assert told["code"] == project.code(id).tobytes().hex()
+    assert told["searched"] == len(project)
+
+
+def test_by_code(client, project):
+    code = project.code(int(project.ids[7]))
+    answer = client.post("/api/search", json={"query": {"code": code.tobytes().hex()}, "k": 4})
+    check(answer, nearest(project, code, N_BITS, "weighted", k=4))
+
+
+def test_by_vector(client, project):
+    vector = project.vector(int(project.ids[3]))
+    answer = client.post("/api/search", json={"query": {"vector": vector.tolist()}, "how": "plain"})
+    check(answer, nearest(project, project.encode(vector)[0], N_BITS, "plain"))
+
+
+def test_by_raw_vector(client, project):
+    id = int(project.ids[3])
+    stored = np.stack([project.vector(i) for i in project.ids]).astype(np.float64)
+    distances = np.linalg.norm(stored - project.vector(id), axis=1)
+    order = [i for i in np.argsort(distances, kind="stable") if project.ids[i] != id][:10]
+    answer = client.post("/api/search", json={"query": {"id": id}, "how": "raw"})
+    check(answer, (project.ids[order].tolist(), distances[order]))
+    assert answer.json()["n_bits"] is None
+    assert answer.json()["bytes_per_image"] == 4 * project.n_features
+
+
+def test_by_image(client, project):
+    upload = {"image": ("rings.png", png("rings", 500), "image/png")}
+    answer = client.post("/api/search/image", params={"k": 5, "vector": True}, files=upload)
+    vector = project.describe_image(shape("rings", 500))
+    check(answer, nearest(project, project.encode(vector)[0], N_BITS, "weighted", k=5))
+    np.testing.assert_array_equal(np.float32(answer.json()["vector"]), vector)
+    assert answer.json()["matches"][0]["label"] == "rings"
+    assert client.post("/api/search/image", files=upload).json()["vector"] is None
+
+
+def test_only_one_class_and_without_some(client, project):
+    id = int(project.ids[0])
+    wanted = {"query": {"id": id}, "label": "spots", "k": 100}
+    everything = client.post("/api/search", json=wanted).json()["matches"]
+    assert len(everything) == PER_CLASS
+    assert {match["label"] for match in everything} == {"spots"}
+    first = everything[0]["id"]
+    rest = client.post("/api/search", json={**wanted, "exclude": [first]}).json()["matches"]
+    assert [match["id"] for match in rest] == [match["id"] for match in everything[1:]]
+    assert client.post("/api/search", json={**wanted, "label": "unheard"}).json()["matches"] == []
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "told"),
+    [
+        ({"query": {"id": 10**9}}, 404, "is not in the project"),
+        ({"query": {"id": -1}}, 422, "greater than or equal to 0"),
+        ({"query": {}}, 422, "query"),
+        ({"query": {"id": 1, "code": "00"}}, 422, "query"),
+        ({"query": {"code": "0g"}}, 422, "code"),
+        ({"query": {"code": "00"}}, 422, "1 bytes wide"),
+        ({"query": {"code": "000000"}, "how": "raw"}, 422, "raw compares vectors"),
+        ({"query": {"vector": [1.0]}}, 422, "vectors of"),
+        ({"query": {"vector": []}}, 422, "vector"),
+        ({"query": {"id": 1}, "k": 0}, 422, "k: "),
+        ({"query": {"id": 1}, "k": 10**6}, 422, "k: "),
+        ({"query": {"id": 1}, "n_bits": 4000}, 422, "n_bits=4000"),
+        ({"query": {"id": 1}, "how": "raw", "n_bits": 8}, 422, "n_bits"),
+        ({"query": {"id": 1}, "how": "nearly"}, 422, "how"),
+        ({"query": {"id": 1}, "label": "a\x00b"}, 422, "label"),
+        ({"query": {"id": 1}, "more": 1}, 422, "more"),
+    ],
+)
+def test_what_is_not_accepted(client, body, status, told):
+    answer = client.post("/api/search", json=body)
+    assert answer.status_code == status, answer.text
+    assert told in answer.json()["error"]
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[" * 100_000, b'{"query": {"id": NaN}}', b"\xff\xfe", b"1" * 5000])
+def test_bodies_that_are_no_json(client, body):
+    answer = client.post("/api/search", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code in (400, 422)
+    assert answer.json()["error"]
+
+
+@pytest.mark.parametrize("route", ["/api/search/image", "/api/classify/image"])
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"Dear image, I am a letter.", "JPEG"),
+        (b"", "empty"),
+        (png("rings", 1)[:-40], ""),
+        (png_of_claimed_size(60_000, 60_000), "60000 x 60000 pixels"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>", "JPEG"),
+        (b"GIF89a" + b"\xff" * 50, ""),
+    ],
+)
+def test_files_that_are_no_image(client, route, content, told):
+    answer = client.post(route, files={"image": ("../../etc/passwd", content, "image/png")})
+    assert answer.status_code == 415, answer.text
+    assert told in answer.json()["error"]
+
+
+def test_classify(client, project):
+    upload = {"image": ("new.jpg", encoded(shape("stripes", 900), "JPEG", quality=92))}
+    answer = client.post("/api/classify/image", files=upload).json()
+    assert answer["label"] == "stripes"
+    assert answer["votes"][0]["label"] == "stripes"
+    assert sum(vote["votes"] for vote in answer["votes"]) == 5
+    vector = project.describe_image(shape("stripes", 900)).tolist()
+    assert client.post("/api/classify", json={"query": {"vector": vector}, "k": 3}).json()["label"] == "stripes"
+
+
+def test_an_image_does_not_vote_for_itself(client, project):
+    id = int(project.ids[0])
+    votes = client.post("/api/classify", json={"query": {"id": id}, "k": len(project)}).json()["votes"]
+    count = {vote["label"]: vote["votes"] for vote in votes}
+    assert count[project.record(id).label] == PER_CLASS - 1
+    assert sum(count.values()) == len(project) - 1

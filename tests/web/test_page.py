@@ -1,0 +1,330 @@
+"""The page in a real browser, as a person uses it; every state is kept as a picture.
+
+Pictures go to the directory that CBID_SCREENSHOTS names, or to pytest's own temporary one.
+"""
+
+import base64
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.web.conftest import PER_CLASS, running
+from tests.web.shapes import KINDS, png
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed: the page is not tested in a browser"),
+]
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+DESKTOP, PHONE = {"width": 1280, "height": 860}, {"width": 390, "height": 844}
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory):
+    given = os.environ.get("CBID_SCREENSHOTS")
+    folder = Path(given) if given else tmp_path_factory.mktemp("screenshots")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield launched
+        launched.close()
+
+
+class Visit:
+    """A page that is watched: what the console says, and whom it asks."""
+
+    def __init__(self, browser, address, pictures, viewport=DESKTOP, **context):
+        self.address, self.pictures = address, pictures
+        self.context = browser.new_context(viewport=viewport, reduced_motion="reduce", **context)
+        self.context.set_default_timeout(60_000)
+        self.page = self.context.new_page()
+        self.errors, self.foreign = [], []
+        self.page.on("console", lambda message: message.type == "error" and self.errors.append(message.text))
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("request", lambda request: self._asked(request.url))
+
+    def _asked(self, url):
+        if not url.startswith((self.address, "blob:", "data:")):
+            self.foreign.append(url)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        self.context.close()
+        if kind is None:
+            assert self.errors == []
+            assert self.foreign == []
+
+    def open(self, where=""):
+        self.page.goto(f"{self.address}/{where}")
+        self.page.wait_for_selector("#about:not(:empty)")
+        return self.page
+
+    def keep(self, name):
+        """A picture of this state, once all images in sight are there."""
+        self.page.wait_for_function("[...document.images].every((i) => i.complete || i.loading === 'lazy')")
+        self.page.screenshot(path=self.pictures / f"{name}.png")
+
+    def check_access(self):
+        """No violation of the rules that axe knows."""
+        from axe_playwright_python.sync_playwright import Axe
+
+        results = Axe().run(self.page)
+        assert results.violations_count == 0, results.generate_report()
+
+    def drag(self, name, content, kind, onto):
+        """A file dragged over the page and dropped; returns nothing, as a drop does."""
+        transfer = self.page.evaluate_handle(
+            """([name, content, type]) => {
+                const bytes = Uint8Array.from(atob(content), (c) => c.charCodeAt(0));
+                const transfer = new DataTransfer();
+                transfer.items.add(new File([bytes], name, { type }));
+                return transfer;
+            }""",
+            [name, base64.b64encode(content).decode(), kind],
+        )
+        self.page.dispatch_event("body", "dragenter", {"dataTransfer": transfer})
+        self.page.wait_for_selector("#overlay:not([hidden])")
+        self.page.dispatch_event(onto, "dragover", {"dataTransfer": transfer})
+        yield
+        self.page.dispatch_event(onto, "drop", {"dataTransfer": transfer})
+        yield
+
+
+def shown(page):
+    """Ids of the results, nearest first, once they are not in doubt."""
+    page.wait_for_selector("#results:not(.stale) .card")
+    return page.eval_on_selector_all("#results .card", "cards => cards.map((card) => Number(card.dataset.id))")
+
+
+@pytest.fixture(scope="module")
+def address(fitted):
+    with running(fitted, rate=0, read_only=True) as address:
+        yield address
+
+
+def test_drop_an_image_and_change_what_is_compared(browser, address, pictures, project):
+    with Visit(browser, address, pictures) as visit:
+        page = visit.open()
+        page.wait_for_selector("#sample-list .card")
+        visit.keep("1-empty")
+        visit.check_access()
+
+        drop = visit.drag("my rings.png", png("rings", 800), "image/png", "#overlay-search")
+        next(drop)
+        visit.keep("2-dragging")
+        next(drop)
+        whole = shown(page)
+        vector = project.describe_image(_decoded(png("rings", 800)))
+        assert whole == project.search(vector).ids[0].tolist()
+        assert "Looks like rings" in page.inner_text("#guess")
+        assert page.inner_text("#query-name") == "my rings.png"
+        page.wait_for_function("document.getElementById('cost-raw').textContent")
+        assert "3 bytes" in page.inner_text("#cost-weighted")
+        visit.keep("3-results")
+        visit.check_access()
+
+        page.focus("#bits-slider")
+        page.keyboard.press("Home")
+        page.wait_for_function("document.getElementById('search-status').textContent.includes('by 8 bits')")
+        short = shown(page)
+        assert short == project.search(vector, n_bits=8).ids[0].tolist()
+        assert short != whole
+        visit.keep("4-eight-bits")
+
+        for how in ("plain", "raw"):
+            page.check(f"input[value={how}]")
+            page.wait_for_function(f"document.querySelector('#results').dataset.how === '{how}'")
+            n_bits = None if how == "raw" else 8
+            assert shown(page) == project.search(vector, how=how, n_bits=n_bits).ids[0].tolist()
+        visit.keep("5-raw")
+
+        # A class that the query is said to have frames all others in red.
+        page.select_option("#own-label", "spots")
+        labels = [project.record(id).label for id in shown(page)]
+        others = page.locator("#results .card.other").count()
+        assert others == sum(label != "spots" for label in labels) > 0
+        visit.keep("6-other-classes")
+        visit.check_access()
+
+
+def test_why_by_keyboard(browser, address, pictures, project):
+    id = int(project.ids[0])
+    with Visit(browser, address, pictures) as visit:
+        page = visit.open(f"#search/{id}")
+        first = shown(page)[-1]
+        page.locator("#results .card").last.focus()
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#why-bits button")
+        agree = page.locator("#why-bits .agree").count()
+        told = project.explain(project.code(id), project.code(first))
+        assert agree == int(told.agree.sum())
+        assert f"{agree} of 24 bits agree" in page.inner_text("#why-sum")
+        page.locator("#why-bits button").first.focus()
+        page.keyboard.press("ArrowRight")
+        assert page.inner_text("#why-told").startswith("Bit 1: ")
+        visit.keep("7-why")
+        visit.check_access()
+        page.keyboard.press("Escape")
+        assert page.evaluate("document.activeElement.dataset.id") == str(first)  # the focus comes back
+
+
+def test_one_bit_and_the_classes(browser, address, pictures, project):
+    with Visit(browser, address, pictures) as visit:
+        page = visit.open("#bits/2")
+        page.wait_for_selector(".side .card")
+        sides = project.bit(2, 12)
+        for name, ids in (("not set", sides.negative), ("set", sides.positive)):
+            side = page.locator(".side", has=page.get_by_role("heading", name=f"The bit is {name}"))
+            assert side.locator(".card").count() == len(ids)
+        visit.keep("8-bit")
+        visit.check_access()
+        page.click("#bit-after")
+        page.wait_for_function("document.getElementById('bit-status').textContent.startsWith('Bit 3 ')")
+
+        page.click("text=Classes")
+        page.wait_for_selector(".confusion")
+        matrix = project.confusion["matrix"]
+        cells = page.locator(".confusion tbody td").all_inner_texts()
+        assert [int(cell or 0) for cell in cells] == [n for row in matrix for n in row]
+        visit.keep("9-classes")
+        visit.check_access()
+
+
+def test_add_an_image_and_find_it(browser, copied, pictures):
+    with running(copied, rate=0) as address, Visit(browser, address, pictures) as visit:
+        page = visit.open("#add")
+        page.fill("#add-label", "spots")
+        drop = visit.drag("fresh.png", png("spots", 900), "image/png", "#overlay-add")
+        next(drop)
+        next(drop)
+        page.wait_for_selector("#added li")
+        assert "1 image added; the project now holds 49 images" in page.inner_text("#add-status")
+        visit.keep("10-added")
+        visit.check_access()
+
+        page.click("[data-view=search]")
+        page.set_input_files("#pick", {"name": "again.png", "mimeType": "image/png", "buffer": png("spots", 900)})
+        shown(page)
+        titles = page.eval_on_selector_all("#results .card", "cards => cards.map((card) => card.title)")
+        assert "fresh.png" in titles
+        assert "0" in page.locator("#results .card[title='fresh.png'] .distance").inner_text()
+
+        # And away again, through the dialog.
+        page.click("#results .card[title='fresh.png']")
+        page.click("#why-remove")
+        page.click("#why-remove")
+        page.wait_for_function("document.getElementById('about').textContent.includes('48 images')")
+        page.wait_for_selector("#results:not(.stale) .card")
+        assert page.locator("#results .card[title='fresh.png']").count() == 0
+
+
+def test_errors(browser, address, pictures):
+    visit = Visit(browser, address, pictures)
+    with visit:
+        page = visit.open()
+        drop = visit.drag("notes.txt", b"Dear image, I am a letter.", "text/plain", "#overlay-search")
+        next(drop)
+        next(drop)
+        page.wait_for_selector("#search-error:not([hidden])")
+        assert "notes.txt cannot be searched with." in page.inner_text("#search-error")
+        visit.keep("11-error")
+        visit.check_access()
+        assert page.locator("#sample-list .card").count() > 0  # one may go on from here
+        page.click("#search-error button")
+        assert page.is_hidden("#search-error")
+
+        # A letter that says it is a picture: the service looks at the bytes. The browser notes the refusal itself.
+        page.set_input_files("#pick", {"name": "liar.png", "mimeType": "image/png", "buffer": b"I am a letter too"})
+        page.wait_for_selector("#search-error:not([hidden])")
+        assert "liar.png cannot be searched with." in page.inner_text("#search-error")
+        assert "JPEG" in page.inner_text("#search-error")
+        assert [error for error in visit.errors if "415" not in error] == []
+        visit.errors.clear()
+
+
+def test_phone(browser, address, pictures, project):
+    with Visit(browser, address, pictures, PHONE, has_touch=True, is_mobile=True, device_scale_factor=2) as visit:
+        page = visit.open()
+        page.wait_for_selector("#sample-list .card")
+        visit.keep("12-phone-empty")
+        page.tap("#sample-list .card >> nth=0")
+        shown(page)
+        visit.keep("13-phone-results")
+        visit.check_access()
+        for where in ("#bits/0", "#classes", "#add"):
+            page.goto(f"{address}/{where}")
+            page.wait_for_selector(f"#view-{where[1:].split('/')[0]}:not([hidden])")
+            wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            assert wide == 0, f"{where} is {wide} pixels wider than the screen"
+        page.goto(f"{address}/#bits/0")
+        page.wait_for_selector(".side .card")
+        visit.keep("14-phone-bit")
+
+
+def test_dark_and_loading(browser, address, pictures):
+    with Visit(browser, address, pictures, color_scheme="dark") as visit:
+        page = visit.open("#search/1")
+        shown(page)
+        visit.keep("15-dark")
+        visit.check_access()
+        page.route("**/api/search", lambda route: None)  # an answer that does not come
+        page.goto(f"{address}/#search/2")
+        page.wait_for_selector(".skeleton")
+        visit.keep("16-loading")
+
+
+def test_the_key_is_asked_for(browser, fitted, pictures):
+    key = "a key of many letters"
+    with running(fitted, rate=0, api_key=key, read_only=True) as address:
+        visit = Visit(browser, address, pictures)
+        with visit:
+            visit.page.goto(address)
+            visit.page.fill("#key-value", "a wrong key")
+            visit.keep("17-key")
+            visit.check_access()
+            visit.page.keyboard.press("Enter")
+            visit.page.wait_for_selector("#key-error:not([hidden])")
+            visit.page.fill("#key-value", key)
+            visit.page.keyboard.press("Enter")
+            visit.page.wait_for_selector("#sample-list .card")
+            assert f"{len(KINDS) * PER_CLASS} images" in visit.page.inner_text("#about")
+            assert [error for error in visit.errors if "401" not in error] == []
+            visit.errors.clear()
+
+
+def test_a_service_that_is_gone(browser, fitted, pictures):
+    with running(fitted, rate=0, read_only=True) as address:
+        visit = Visit(browser, address, pictures)
+        page = visit.open("#search/1")
+        shown(page)
+    page.check("input[value=plain]")
+    page.wait_for_selector("#search-error:not([hidden])")
+    assert "does not answer" in page.inner_text("#search-error")
+    visit.keep("18-gone")
+    visit.context.close()
+
+
+def _decoded(content):
+    from cbid.data.decode import decode_image
+
+    return decode_image(content)

@@ -1,0 +1,115 @@
+"""The server itself: slow and greedy clients are let go without harm to others, and it ends in order."""
+
+import json
+import socket
+import threading
+import time
+
+import httpx2 as httpx
+import pytest
+
+from cbid.web import Settings, create_app, listen, make_server, server
+from tests.web.conftest import running
+
+
+def connect(address):
+    host, port = address.removeprefix("http://").split(":")
+    sock = socket.create_connection((host, int(port)), timeout=60)
+    return sock
+
+
+def answer(sock):
+    """All that comes until the other side closes."""
+    parts = []
+    while part := sock.recv(65536):
+        parts.append(part)
+    return b"".join(parts)
+
+
+@pytest.fixture(scope="module")
+def impatient(fitted):
+    """A server that waits only half a second."""
+    before, server.HEADER_SECONDS = server.HEADER_SECONDS, 0.5
+    try:
+        with running(fitted, rate=0, upload_seconds=0.5, read_only=True) as address:
+            yield address
+    finally:
+        server.HEADER_SECONDS = before
+
+
+def test_headers_that_never_end(impatient):
+    with connect(impatient) as sock:
+        sock.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ")
+        assert httpx.get(f"{impatient}/health").status_code == 200  # others are served meanwhile
+        assert answer(sock) == b""
+
+
+def test_a_connection_that_says_nothing(impatient):
+    with connect(impatient) as sock:
+        assert answer(sock) == b""
+
+
+def test_a_body_that_comes_slowly(impatient):
+    with connect(impatient) as sock:
+        sock.sendall(
+            b"POST /api/search HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 1000\r\n\r\n{"
+        )
+        assert httpx.get(f"{impatient}/health").status_code == 200
+        told = answer(sock)
+    assert told.startswith(b"HTTP/1.1 408 ")
+    assert b"did not arrive within 0.5 seconds" in told
+
+
+def test_a_huge_body_is_refused_before_it_is_read(impatient):
+    with connect(impatient) as sock:
+        sock.sendall(
+            b"POST /api/search/image HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+            b"Content-Type: multipart/form-data; boundary=x\r\nContent-Length: 99999999999\r\n\r\n"
+        )
+        assert answer(sock).startswith(b"HTTP/1.1 413 ")
+
+
+def test_headers_without_measure(impatient):
+    with connect(impatient) as sock:
+        sock.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: " + b"x" * 60_000)
+        assert answer(sock)[:12] in (b"HTTP/1.1 400", b"HTTP/1.1 431")
+
+
+def test_one_connection_for_many_requests_outlives_the_deadline_of_headers(impatient):
+    with httpx.Client(base_url=impatient) as client:
+        for _ in range(3):
+            assert client.get("/health").status_code == 200
+            time.sleep(0.3)
+
+
+def test_shutdown_ends_what_has_begun_and_takes_nothing_new(fitted):
+    app = create_app(fitted, Settings(rate=0, read_only=True))
+    with listen("127.0.0.1", 0) as sock:
+        serving = make_server(app)
+        thread = threading.Thread(target=serving.run, kwargs={"sockets": [sock]}, daemon=True)
+        thread.start()
+        address = f"http://127.0.0.1:{sock.getsockname()[1]}"
+        assert httpx.get(f"{address}/health", timeout=60).status_code == 200
+        body = json.dumps({"query": {"id": 1}}).encode()
+        with connect(address) as client:
+            client.sendall(
+                b"POST /api/search HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+                b"Content-Length: %d\r\n\r\n" % len(body) + body[:5]
+            )
+            time.sleep(0.3)
+            serving.should_exit = True
+            time.sleep(0.3)
+            with pytest.raises(OSError):
+                connect(address)
+            client.sendall(body[5:])
+            assert answer(client).startswith(b"HTTP/1.1 200 ")
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+def test_a_port_that_is_taken():
+    with listen("127.0.0.1", 0) as sock:
+        port = sock.getsockname()[1]
+        with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1 port {port}: "):
+            listen("127.0.0.1", port)
