@@ -73,6 +73,14 @@ def test_other_settings_learn_anew_and_read_nothing(copied, made):
         assert again.settings["held_out"] == 0.5
 
 
+def test_a_project_among_its_own_images(tmp_path):
+    images = write_images(tmp_path / "images")
+    for _ in range(2):  # no warning of a folder without images
+        fitted(images / "own.cbid", images, n_bits=4).close()
+    with Project.open(images / "own.cbid") as project:
+        assert len(project) == 24
+
+
 def test_the_same_seed_gives_the_same_project(made, tmp_path, project):
     with fitted(tmp_path / "again.cbid", made[0]) as again:
         assert everything(again) == everything(project)

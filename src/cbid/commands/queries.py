@@ -37,7 +37,9 @@ def queries(project: Any, sources: list[Path], *, jobs: int | None = None) -> It
             holds = "vectors" if project.descriptor is None else "images"
             raise ValueError(f"{printable(given)} does not hold {holds}, which the project was made from")
         failures += list(getattr(source, "problems", []))
-        for _, batch in described_batches(source, project.descriptor, list(range(len(source))), n_jobs=jobs):
+        for _, batch in described_batches(
+            source, project.descriptor, list(range(len(source))), thumbnails=False, n_jobs=jobs
+        ):
             failures += batch.failures
             found += len(batch.places)
             if batch.places:
