@@ -45,7 +45,7 @@ def queries(project: Any, sources: list[Path], *, jobs: int | None = None) -> It
             if batch.places:
                 yield [
                     Query(
-                        name_of(source, i) if len(source) > 1 else str(given),
+                        _shown(given, name_of(source, i), alone=len(source) == 1),
                         label_of(source, i),
                         None if isinstance(source, VectorTable) else source.path(i),
                         vector,
@@ -57,3 +57,10 @@ def queries(project: Any, sources: list[Path], *, jobs: int | None = None) -> It
         raise ImageError(f"{printable(name)}: {reason}")
     for name, reason in failures:
         typer.echo(f"cbid: left out {printable(name)}: {reason}", err=True)
+
+
+def _shown(given: Path, name: str, *, alone: bool) -> str:
+    """What a query is called in an answer: a file as it was given, an image of a folder with that folder."""
+    if given.is_dir():
+        return str(given / name)
+    return str(given) if alone else name

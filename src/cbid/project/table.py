@@ -9,6 +9,7 @@ import errno
 import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -104,10 +105,11 @@ class ImageTable:
             except BaseException:
                 self._connection.close()
                 raise
+        self._close = weakref.finalize(self, self._connection.close)
 
     def close(self) -> None:
         with self._mutex:
-            self._connection.close()
+            self._close()
 
     # Reading
 
