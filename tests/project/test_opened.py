@@ -68,7 +68,10 @@ def test_own_descriptors_are_given_again(tmp_path, made):
 
     path = tmp_path / "own.cbid"
     fitted(path, made[0], descriptor=Means(repeat=3), n_bits=4).close()
-    with Project.open(path) as opened, pytest.raises(ProjectError, match="class Means, which this cbid does not have"):
+    with (
+        Project.open(path) as opened,
+        pytest.raises(ProjectError, match="class Means, which this cbid does not have"),
+    ):
         _ = opened.descriptor
     with Project.open(path, descriptor=Means(repeat=3)) as opened:
         assert opened.describe_image(np.full((4, 4), 255, np.uint8)).tolist() == [1] * 6

@@ -145,7 +145,9 @@ def test_another_evaluation_is_that_of_scikit_learn(project):
     assert told["raw"]["accuracy"] == pytest.approx(raw.score(vectors, labels))
     assert (told["n_queries"], told["n_stored"], told["raw"]["bytes"]) == (15, 36, 300)
     bits = KNeighborsClassifier(1, metric="hamming").fit(project.coder.transform(stored), names)
-    assert told["codes"][-1]["plain"]["accuracy"] == pytest.approx(bits.score(project.coder.transform(vectors), labels))
+    assert told["codes"][-1]["plain"]["accuracy"] == pytest.approx(
+        bits.score(project.coder.transform(vectors), labels)
+    )
     matrix = np.array(told["confusion"]["matrix"])
     assert matrix.sum(axis=1).tolist() == [5, 5, 5]
     assert np.trace(matrix) / 15 == pytest.approx(told["codes"][-1]["weighted"]["accuracy"])
