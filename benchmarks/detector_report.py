@@ -2,12 +2,15 @@
 
 import numpy as np
 
-from benchmarks.detector import BASELINE
+from benchmarks.detector import BASELINE, WORK
 from benchmarks.report import ROOT, raw, table
-from cbid.detection import DetectionCurve
-from cbid.detection.drawing import draw_curves
+from cbid.descriptors.sizes import resize
+from cbid.detection import DetectionCurve, Detections, SlidingWindowDetector
+from cbid.detection.drawing import draw_curves, draw_detections, write_picture
 
-TARGET, PICTURE = ROOT / "docs" / "detection.md", ROOT / "docs" / "pictures" / "detection_curves.png"
+TARGET = ROOT / "docs" / "detection.md"
+PICTURE, EXAMPLE = (ROOT / "docs" / "pictures" / name for name in ("detection_curves.png", "detection.png"))
+SHOWN = "C-BID, 1024 bits"
 MARKS = "<!-- figures: written by python -m benchmarks.detector_report -->\n", "<!-- end of figures -->\n"
 
 
@@ -71,13 +74,26 @@ fast** as calling the descriptor for each window.
 """
 
 
+def example(work):
+    """Boxes in the photograph of a man with a camera that comes with scikit-image, by the detector of seed 0."""
+    from skimage import data
+
+    detector = SlidingWindowDetector.load(work / f"seed0 {SHOWN}.safetensors")
+    image = data.camera()
+    found = detector.detect(image)
+    kept = found.scores >= 0
+    drawn = draw_detections(image, Detections(found.boxes[kept], found.scores[kept]))
+    write_picture(EXAMPLE, resize(drawn, (256, 256)))
+
+
 def main():
     results = raw("detector")["results"]
     first = {method: found[0] for method, found in by_method(results).items()}
     draw_curves({method: curve_of(run, results["photographs"]) for method, run in first.items()}, PICTURE)
+    example(WORK)
     before, rest = TARGET.read_text().split(MARKS[0])
     TARGET.write_text(before + MARKS[0] + figures() + MARKS[1] + rest.split(MARKS[1])[1])
-    print("written: docs/detection.md and docs/pictures/detection_curves.png")
+    print("written: docs/detection.md, docs/pictures/detection_curves.png and detection.png")
 
 
 if __name__ == "__main__":

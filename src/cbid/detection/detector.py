@@ -155,7 +155,7 @@ class SlidingWindowDetector(BaseEstimator):
     def layout(self) -> WindowLayout:
         """The window and what is computed in it."""
         return WindowLayout(
-            tuple(self.window),  # type: ignore[arg-type]
+            self.window,
             self.cell,
             self.block,
             self.orientations,
@@ -183,8 +183,8 @@ class SlidingWindowDetector(BaseEstimator):
     def fit_svm(self, positives: Any, negatives: Any) -> tuple[Floats, NDArray[np.int64]]:
         """The first step alone; returns what a verifier is learned from.
 
-        These are the HOG vectors (n, d) of all windows that were used and of the hard ones that the final SVM still
-        finds, with labels (n,): 1 for objects, 0 for others.
+        These are the HOG vectors (n, d) of all windows that were used, random and hard ones, with labels (n,): 1 for
+        objects, 0 for others.
         """
         self.check_params()
         objects, photographs = as_image_set(positives), as_image_set(negatives)

@@ -16,10 +16,9 @@ def fit_svm(
 ) -> tuple[NDArray[np.float64], float]:
     """coef (d,) and intercept of min |w|^2 / 2 + C sum of hinge losses, in the dual (LIBLINEAR).
 
-    Values of HOG blocks and of codes are of one size already, so that X is taken as it is. Samples of the rarer class
-    count as much more as they are fewer, so that mining does not move the balance.
+    Values of HOG blocks and of codes are of one size already, so that X is taken as it is.
     """
-    svm = LinearSVC(C=C, loss="hinge", dual=True, class_weight="balanced", max_iter=2000, random_state=random_state)
+    svm = LinearSVC(C=C, loss="hinge", dual=True, max_iter=2000, random_state=random_state)
     with warnings.catch_warnings():
         # The last digits of the dual take thousands of passes and change no ranking.
         warnings.simplefilter("ignore", ConvergenceWarning)
