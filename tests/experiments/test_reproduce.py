@@ -115,6 +115,30 @@ def test_a_failure_is_told_and_the_others_go_on(tmp_path, monkeypatch):
     assert (mended.ran, mended.kept, mended.failures) == (4, 4, {})
 
 
+def test_results_that_cannot_be_shown_do_not_cost_the_report(tmp_path, monkeypatch):
+    from dataclasses import replace
+
+    def show(results, page):
+        page.note("so far")
+        raise KeyError("axes")
+
+    monkeypatch.setattr(toy, "EXPERIMENT", replace(toy.EXPERIMENT, show=show))
+    done = reproduce(out=tmp_path)
+    assert done.failures["toy"][0].startswith("the results could not be shown: KeyError: 'axes' (test_reproduce.py")
+    text = done.report.read_text()
+    assert "so far" in text
+    assert text.count("the experiment failed.") == 3
+
+
+def test_a_part_that_is_not_there_is_no_failure(tmp_path, monkeypatch):
+    monkeypatch.setenv("TOY_LACKS", "fair")
+    monkeypatch.setattr(toy, "EXPERIMENT", _without_claims())
+    done = reproduce(out=tmp_path)
+    assert (done.ran, done.failures) == (4, {})
+    assert done.left_out == {"toy": ["the coin is at the mint"]}
+    assert "Left out: the coin is at the mint" in done.report.read_text()
+
+
 def _without_claims():
     from dataclasses import replace
 

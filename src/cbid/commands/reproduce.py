@@ -57,7 +57,7 @@ def reproduce_paper(
 def _tell(state: Any) -> None:
     """One line whenever a task has ended, with the time that is left."""
     what = ", ".join(str(v) for k, v in state.task.cells[0].items() if k in ("set", "features", "method", "repeat"))
-    failed = " failed" if state.error else ""
+    failed = " left out" if state.trouble and state.trouble.lacking else " failed" if state.trouble else ""
     print(
         f"[{state.done}/{state.of}] {state.task.experiment} {what}{failed}"
         f" ({_clock(state.elapsed)} gone, about {_clock(state.left)} left)",

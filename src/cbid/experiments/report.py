@@ -51,6 +51,7 @@ class Section:
     parts: Sequence[Note | Table | Plot]
     claims: Sequence[tuple[Claim, Judgement | None]]
     absent: Mapping[str, str]
+    lacking: Sequence[str]
     failures: Sequence[str]
 
 
@@ -138,6 +139,7 @@ def _section(section: Section, folder: Path) -> list[str]:
         "Cells": f"{len(section.results)} of {section.expected}, {seconds:.0f} seconds",
     }
     parts = [f'<h2 id="{e.name}">{escape(e.title)}</h2>']
+    parts += [f"<p>Left out: {escape(reason)}</p>" for reason in section.lacking]
     parts += [f'<p class="warning">Failed: {escape(error)}</p>' for error in section.failures]
     parts.append("<dl>" + "".join(f"<dt>{k}</dt><dd>{escape(v)}</dd>" for k, v in facts.items() if v) + "</dl>")
     if section.expected:
@@ -196,6 +198,7 @@ def _summary(sections: Sequence[Section], quick: bool, machine: Mapping[str, Any
                 "expected": s.expected,
                 "seconds": round(sum(r.seconds for r in s.results), 1),
                 "absent": list(s.absent),
+                "lacking": list(s.lacking),
                 "failures": list(s.failures),
                 "claims": [
                     {

@@ -97,7 +97,7 @@ def each_set(results: Results) -> Iterator[tuple[str, Results, int]]:
     """Photographs only, each with its greatest length."""
     for name in results.distinct("set"):
         part = results.where(set=name)
-        if name != "digits":
+        if name != "digits" and any(b is not None for b in part.distinct("bits")):
             yield name, part, max(b for b in part.distinct("bits") if b is not None)
 
 
@@ -120,7 +120,7 @@ def comparable(results: Results) -> Judgement | None:
     for name, part, longest in each_set(results):
         ours = part.where(method="C-BID", bits=longest)
         means = {m: part.measured(METRIC, method=m).mean() for m in POOLED if len(part.where(method=m))}
-        if not len(ours) or not means:
+        if not len(ours.measured(METRIC)) or not means:
             continue
         best = max(means, key=lambda m: means[m])
         sizes = ours.rows[0].result.get("bytes", np.inf), part.where(method=best).rows[0]["bytes"]
