@@ -45,6 +45,14 @@ def test_a_run_is_kept_and_gone_on_with(tmp_path):
     assert (more.ran, more.kept) == (4, 4)
 
 
+def test_a_report_of_what_is_there(tmp_path):
+    reproduce(out=tmp_path, quick=True)
+    shown = reproduce(out=tmp_path, run=False)  # of the full run half is there
+    assert (shown.ran, shown.kept) == (0, 4)
+    assert "4 of 8" in shown.report.read_text()
+    assert len(lines(tmp_path)) == 4
+
+
 def test_several_workers_do_the_same(tmp_path):
     reproduce(out=tmp_path / "a", jobs=2)
     reproduce(out=tmp_path / "b", jobs=1)

@@ -47,15 +47,16 @@ def reproduce(
     out: str | os.PathLike[str],
     quick: bool = False,
     jobs: int = 1,
+    run: bool = True,
     root: str | os.PathLike[str] | None = None,
     cache: str | os.PathLike[str] | None = None,
     tell: Callable[[State], None] | None = None,
 ) -> Outcome:
     """Run experiments, all by default, and write the report to ``out``.
 
-    What is in ``out`` from an earlier run, interrupted or not, is not run again. ``root`` is the folder of data sets,
-    by default CBID_DATA; ``cache`` that of descriptors, by default one in ``out``. ``tell`` is called whenever a task
-    has ended.
+    What is in ``out`` from an earlier run, interrupted or not, is not run again; with ``run=False`` nothing is run,
+    and the report shows what is there. ``root`` is the folder of data sets, by default CBID_DATA; ``cache`` that of
+    descriptors, by default one in ``out``. ``tell`` is called whenever a task has ended.
     """
     check_integer("jobs", jobs, 1)
     folder = Path(out)
@@ -69,7 +70,7 @@ def reproduce(
         experiment = get_experiment(name)
         present, absent = present_sets(experiment, context)
         plans.append(Plan(experiment, experiment.cells(present, quick), absent))
-    tasks = tasks_of(plans, folder, quick)
+    tasks = tasks_of(plans, folder, quick) if run else []
     by_name = {plan.experiment.name: plan for plan in plans}
     started, total, done = time.perf_counter(), sum(task.seconds for task in tasks), 0.0
     for count, (task, trouble) in enumerate(run_missing(tasks, context, folder, jobs), 1):
@@ -83,7 +84,7 @@ def reproduce(
             elapsed = time.perf_counter() - started
             tell(State(count, len(tasks), elapsed, elapsed * (total - done) / done, task, trouble))
     report, there = _report(plans, context, folder, quick)
-    kept = sum(len(plan.cells) for plan in plans) - sum(len(task.cells) for task in tasks)
+    kept = sum(len(plan.cells) for plan in plans) - sum(len(task.cells) for task in tasks) if run else there
     return Outcome(
         report,
         there - kept,
