@@ -79,7 +79,7 @@ def _html(sections: Sequence[Section], folder: Path, quick: bool, machine: Mappi
     body = [
         "<h1>C-BID: the paper’s tables and figures, computed again</h1>",
         f"<p>{escape(PAPER)}. Made {now} by <code>cbid reproduce{' --quick' if quick else ''}</code>; every number "
-        "but the published ones was computed in this run, and its raw results lie beside this file.</p>",
+        "but the published ones was computed in this run, from raw results that are kept in its folder.</p>",
     ]
     if quick:
         body.append(f'<p class="warning">{escape(QUICK)}</p>')
@@ -143,7 +143,7 @@ def _section(section: Section, folder: Path) -> list[str]:
     parts += [f'<p class="warning">Failed: {escape(error)}</p>' for error in section.failures]
     parts.append("<dl>" + "".join(f"<dt>{k}</dt><dd>{escape(v)}</dd>" for k, v in facts.items() if v) + "</dl>")
     if section.expected:
-        parts.append(f'<p class="small">Raw results: <a href="raw/{e.name}.jsonl">raw/{e.name}.jsonl</a></p>')
+        parts.append(f'<p class="small">Raw results: <code>raw/{e.name}.jsonl</code> in the folder of the run.</p>')
     parts += [_part(part, folder) for part in section.parts]
     return parts
 

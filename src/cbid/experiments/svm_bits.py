@@ -41,18 +41,19 @@ QUICK = {
 
 
 def cells(present: Sequence[str], quick: bool) -> list[Settings]:
-    """Codes at every length; pooled descriptors of photographs on three repeats, since they take long."""
+    """Codes at every length; pooled descriptors of photographs, which take long, on three repeats (in a quick run on
+    one, and not on Scene-15, whose draw is the largest)."""
     draws = QUICK if quick else FULL
     coded = cells_of(draws, present, CODED, QUICK_LENGTHS if quick else LENGTHS)
     # One length only: it stands at the first.
     coded = [c for c in coded if c["method"] != "MC-bit" or c["bits"] == (QUICK_LENGTHS if quick else LENGTHS)[0]]
     pooled = []
     for name in present:
-        for draw in draws[name] if name != "digits" else ():
+        if name == "digits" or (quick and name == "scene15"):
+            continue
+        for draw in draws[name]:
             for repeat in range(1 if quick else min(3, draw.repeats)):
                 fixed = {"set": name, **draw.settings(), "repeat": repeat, "bits": None}
-                if quick:
-                    fixed |= {"protocol": [8, 4], "classes": 4}
                 pooled += [fixed | {"method": m, "words": 32 if quick else 400} for m in POOLED]
     return coded + pooled
 
