@@ -131,9 +131,10 @@ def _panels(results: Results) -> dict[str, Results]:
     """The results of each panel, by its title."""
     found: dict[str, Results] = {}
     for row in results:
-        same = {k: row.settings.get(k) for k in ("set", "features", "part")}
-        held_out = ", held out" if same["part"] == "validation" else ""
-        found.setdefault(f"{CATALOGUE[same['set']].title}, {same['features']}{held_out}", results.where(**same))
+        name, features, part = (row.settings.get(k) for k in ("set", "features", "part"))
+        title = f"{CATALOGUE[str(name)].title}, {features}{', held out' if part == 'validation' else ''}"
+        if title not in found:
+            found[title] = results.where(set=name, features=features, part=part)
     return found
 
 
