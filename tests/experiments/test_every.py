@@ -1,6 +1,8 @@
 """What holds for every experiment."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -54,3 +56,11 @@ def test_without_its_data_it_has_no_cells_and_judges_nothing(name):
         assert claim.judge(Results([])) is None
         assert claim.text
         assert claim.source
+
+
+def test_the_page_tells_of_every_experiment_and_metric():
+    text = (Path(__file__).parents[2] / "docs" / "reproduce.md").read_text()
+    experiments, metrics = text.split("## Metrics")
+    assert re.findall(r"^\| `(\w+)`", experiments, re.M) == list(EXPERIMENTS)
+    told = re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", metrics, re.M)))
+    assert told == list(METRICS)

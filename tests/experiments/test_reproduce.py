@@ -45,6 +45,14 @@ def test_a_run_is_kept_and_gone_on_with(tmp_path):
     assert (more.ran, more.kept) == (4, 4)
 
 
+def test_a_report_of_what_is_there(tmp_path):
+    reproduce(out=tmp_path, quick=True)
+    shown = reproduce(out=tmp_path, run=False)  # of the full run half is there
+    assert (shown.ran, shown.kept) == (0, 4)
+    assert "4 of 8" in shown.report.read_text()
+    assert len(lines(tmp_path)) == 4
+
+
 def test_several_workers_do_the_same(tmp_path):
     reproduce(out=tmp_path / "a", jobs=2)
     reproduce(out=tmp_path / "b", jobs=1)
@@ -113,6 +121,30 @@ def test_a_failure_is_told_and_the_others_go_on(tmp_path, monkeypatch):
     monkeypatch.delenv("TOY_FAILS")
     mended = reproduce(out=tmp_path)
     assert (mended.ran, mended.kept, mended.failures) == (4, 4, {})
+
+
+def test_results_that_cannot_be_shown_do_not_cost_the_report(tmp_path, monkeypatch):
+    from dataclasses import replace
+
+    def show(results, page):
+        page.note("so far")
+        raise KeyError("axes")
+
+    monkeypatch.setattr(toy, "EXPERIMENT", replace(toy.EXPERIMENT, show=show))
+    done = reproduce(out=tmp_path)
+    assert done.failures["toy"][0].startswith("the results could not be shown: KeyError: 'axes' (test_reproduce.py")
+    text = done.report.read_text()
+    assert "so far" in text
+    assert text.count("the experiment failed.") == 3
+
+
+def test_a_part_that_is_not_there_is_no_failure(tmp_path, monkeypatch):
+    monkeypatch.setenv("TOY_LACKS", "fair")
+    monkeypatch.setattr(toy, "EXPERIMENT", _without_claims())
+    done = reproduce(out=tmp_path)
+    assert (done.ran, done.failures) == (4, {})
+    assert done.left_out == {"toy": ["the coin is at the mint"]}
+    assert "Left out: the coin is at the mint" in done.report.read_text()
 
 
 def _without_claims():

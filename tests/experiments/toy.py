@@ -5,6 +5,7 @@ import time
 
 import numpy as np
 
+from cbid.data import DataAbsent
 from cbid.experiments import Claim, Experiment, Judgement
 from cbid.experiments.drawing import new_figure
 from cbid.experiments.page import spread
@@ -20,6 +21,8 @@ def run(cells, context):
     for settings in cells:
         if os.environ.get("TOY_FAILS") == settings["method"]:
             raise ZeroDivisionError("the coin <rolled> away")
+        if os.environ.get("TOY_LACKS") == settings["method"]:
+            raise DataAbsent("the coin is at the mint")
         time.sleep(float(os.environ.get("TOY_SECONDS", 0)))
         rng = np.random.default_rng([settings["repeat"], len(settings["method"])])
         heads = (rng.random(20) < METHODS[settings["method"]]).astype(int)

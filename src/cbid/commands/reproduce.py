@@ -24,6 +24,7 @@ def reproduce_paper(
         Path | None,
         typer.Option(help="Folder of the report and its raw results: reproduction, or reproduction-quick."),
     ] = None,
+    run: Annotated[bool, typer.Option("--run/--no-run", help="Whether to run what is missing.")] = True,
     root: Annotated[
         Path | None, typer.Option(help=f"The folder that holds data sets; otherwise what {ROOT_VARIABLE} says.")
     ] = None,
@@ -40,7 +41,7 @@ def reproduce_paper(
         raise typer.BadParameter(f"{unknown[0]!r} is not known; choose among {', '.join(EXPERIMENTS)}")
     folder = out or Path("reproduction-quick" if quick else "reproduction")
     try:
-        done = reproduce(names or (), out=folder, quick=quick, jobs=jobs, root=root, cache=cache, tell=_tell)
+        done = reproduce(names or (), out=folder, quick=quick, jobs=jobs, run=run, root=root, cache=cache, tell=_tell)
     except KeyboardInterrupt:
         print(f"what is done is kept in {folder}; the same command goes on from there", file=sys.stderr)
         raise
@@ -57,7 +58,7 @@ def reproduce_paper(
 def _tell(state: Any) -> None:
     """One line whenever a task has ended, with the time that is left."""
     what = ", ".join(str(v) for k, v in state.task.cells[0].items() if k in ("set", "features", "method", "repeat"))
-    failed = " failed" if state.error else ""
+    failed = " left out" if state.trouble and state.trouble.lacking else " failed" if state.trouble else ""
     print(
         f"[{state.done}/{state.of}] {state.task.experiment} {what}{failed}"
         f" ({_clock(state.elapsed)} gone, about {_clock(state.left)} left)",

@@ -75,6 +75,8 @@ def _ranked(settings: Settings, X: Any, y: Any, Xt: Any, yt: Any) -> dict[str, A
             coder = CBID(n_bits=settings["bits"], random_state=settings["repeat"], **_form(settings)).fit(X, y)
         train, test, n_bits = unit_bits(coder.transform(X)), unit_bits(coder.transform(Xt)), coder.n_bits_
     scores = svm_of_bits().fit(train, y).decision_function(test)
+    if scores.ndim == 1:  # two classes share one plane
+        scores = np.column_stack([-scores, scores])
     relevant = np.unique(y)[:, None] == yt
     found = {"distances": -scores.T, "relevant": relevant}
     return {

@@ -8,7 +8,7 @@ __all__ = ["COLOURS", "in_style", "new_figure"]
 # Told apart by people who see few colours as well (Okabe and Ito), C-BID first.
 COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c8c8c", "#7a5195")
 
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.titlesize": 10,
     "axes.spines.top": False,

@@ -84,7 +84,7 @@ def _right(row: Row, labels: Any) -> Any:
 
 
 def _chosen(row: Row, labels: Any) -> list[int]:
-    """Places of the queries that are drawn: by the clock, of classes far apart, not by how well they come out."""
+    """Places of the queries that are drawn: the first of two classes, not those that come out best."""
     classes = labels[np.array(row["queries"])]
     kinds = np.unique(classes)
     return [

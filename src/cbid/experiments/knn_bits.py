@@ -67,11 +67,13 @@ def grows(results: Results) -> Judgement | None:
     """Every length at least as accurate as the one before it, on every set; half a percent is noise."""
     told, holds = [], []
     for name in results.distinct("set"):
-        lengths = [b for b in results.where(set=name).distinct("bits") if b is not None]
-        means = [results.measured(METRIC, set=name, method="C-BID", bits=b).mean() for b in lengths]
-        told.append(f"{CATALOGUE[name].title}: {', '.join(percent(m) for m in means)} %")
-        holds.append(bool(np.all(np.diff(means) > -0.005)))
-    return Judgement(all(holds), "; ".join(told) + f" at {', '.join(map(str, lengths))} bits.") if told else None
+        part = results.where(set=name, method="C-BID")
+        found = {b: values.mean() for b in part.distinct("bits") if len(values := part.measured(METRIC, bits=b))}
+        if len(found) > 1:
+            shown = ", ".join(f"{percent(mean)} % at {bits}" for bits, mean in found.items())
+            told.append(f"{CATALOGUE[name].title}: {shown} bits.")
+            holds.append(bool(np.all(np.diff(list(found.values())) > -0.005)))
+    return Judgement(all(holds), " ".join(told)) if told else None
 
 
 EXPERIMENT = Experiment(

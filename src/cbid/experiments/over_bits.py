@@ -96,6 +96,7 @@ def show_over_bits(results: Results, page: Page, metric: str, *, lines: Sequence
             values = part.measured(metric, method=method)
             if len(values):
                 ax.axhline(100 * values.mean(), color="#444444", linestyle=style, linewidth=1, label=method)
+        _fit_to_means(ax, part, metric)
         ax.set_xscale("log", base=2)
         lengths = [b for b in part.distinct("bits") if b is not None]
         ax.set_xticks(lengths, [str(b) for b in lengths])
@@ -130,10 +131,19 @@ def _panels(results: Results) -> dict[str, Results]:
     """The results of each panel, by its title."""
     found: dict[str, Results] = {}
     for row in results:
-        same = {k: row.settings.get(k) for k in ("set", "features", "part")}
-        held_out = ", held out" if same["part"] == "validation" else ""
-        found.setdefault(f"{CATALOGUE[same['set']].title}, {same['features']}{held_out}", results.where(**same))
+        name, features, part = (row.settings.get(k) for k in ("set", "features", "part"))
+        title = f"{CATALOGUE[str(name)].title}, {features}{', held out' if part == 'validation' else ''}"
+        if title not in found:
+            found[title] = results.where(set=name, features=features, part=part)
     return found
+
+
+def _fit_to_means(ax: Any, part: Results, metric: str) -> None:
+    """Limits that hold all means; intervals of two or three repeats may be far wider than what there is to see."""
+    found = [part.measured(metric, method=m, bits=b) for m in part.distinct("method") for b in part.distinct("bits")]
+    means = [100 * values.mean() for values in found if len(values)]
+    margin = 0.08 * (max(means) - min(means)) + 0.5
+    ax.set_ylim(min(means) - margin, max(means) + margin)
 
 
 def _draw_method(ax: Any, part: Results, method: str, colour: str, metric: str) -> None:

@@ -51,6 +51,7 @@ class Section:
     parts: Sequence[Note | Table | Plot]
     claims: Sequence[tuple[Claim, Judgement | None]]
     absent: Mapping[str, str]
+    lacking: Sequence[str]
     failures: Sequence[str]
 
 
@@ -78,7 +79,7 @@ def _html(sections: Sequence[Section], folder: Path, quick: bool, machine: Mappi
     body = [
         "<h1>C-BID: the paper’s tables and figures, computed again</h1>",
         f"<p>{escape(PAPER)}. Made {now} by <code>cbid reproduce{' --quick' if quick else ''}</code>; every number "
-        "but the published ones was computed in this run, and its raw results lie beside this file.</p>",
+        "but the published ones was computed in this run, from raw results that are kept in its folder.</p>",
     ]
     if quick:
         body.append(f'<p class="warning">{escape(QUICK)}</p>')
@@ -138,10 +139,11 @@ def _section(section: Section, folder: Path) -> list[str]:
         "Cells": f"{len(section.results)} of {section.expected}, {seconds:.0f} seconds",
     }
     parts = [f'<h2 id="{e.name}">{escape(e.title)}</h2>']
+    parts += [f"<p>Left out: {escape(reason)}</p>" for reason in section.lacking]
     parts += [f'<p class="warning">Failed: {escape(error)}</p>' for error in section.failures]
     parts.append("<dl>" + "".join(f"<dt>{k}</dt><dd>{escape(v)}</dd>" for k, v in facts.items() if v) + "</dl>")
     if section.expected:
-        parts.append(f'<p class="small">Raw results: <a href="raw/{e.name}.jsonl">raw/{e.name}.jsonl</a></p>')
+        parts.append(f'<p class="small">Raw results: <code>raw/{e.name}.jsonl</code> in the folder of the run.</p>')
     parts += [_part(part, folder) for part in section.parts]
     return parts
 
@@ -196,6 +198,7 @@ def _summary(sections: Sequence[Section], quick: bool, machine: Mapping[str, Any
                 "expected": s.expected,
                 "seconds": round(sum(r.seconds for r in s.results), 1),
                 "absent": list(s.absent),
+                "lacking": list(s.lacking),
                 "failures": list(s.failures),
                 "claims": [
                     {

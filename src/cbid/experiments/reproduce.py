@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cbid.checks import check_integer
-from cbid.experiments.base import Context
+from cbid.experiments.base import Claim, Context, Judgement
 from cbid.experiments.drawing import in_style
 from cbid.experiments.page import Page
 from cbid.experiments.registry import EXPERIMENTS, get_experiment
 from cbid.experiments.report import Section, write_report
-from cbid.experiments.runner import Plan, Task, present_sets, raw_file, run_missing, tasks_of
+from cbid.experiments.runner import Plan, Task, Trouble, present_sets, raw_file, run_missing, tasks_of, told
 
 __all__ = ["Outcome", "State", "reproduce"]
 
@@ -26,13 +26,13 @@ class State:
     elapsed: float
     left: float
     task: Task
-    error: str | None
+    trouble: Trouble | None
 
 
 @dataclass(frozen=True)
 class Outcome:
     """report: the HTML file. ran, kept: cells of this run and of earlier ones. failures: what went wrong, by
-    experiment. left_out: sets that are absent, likewise."""
+    experiment. left_out: what is not on this machine, likewise."""
 
     report: Path
     ran: int
@@ -47,15 +47,16 @@ def reproduce(
     out: str | os.PathLike[str],
     quick: bool = False,
     jobs: int = 1,
+    run: bool = True,
     root: str | os.PathLike[str] | None = None,
     cache: str | os.PathLike[str] | None = None,
     tell: Callable[[State], None] | None = None,
 ) -> Outcome:
     """Run experiments, all by default, and write the report to ``out``.
 
-    What is in ``out`` from an earlier run, interrupted or not, is not run again. ``root`` is the folder of data sets,
-    by default CBID_DATA; ``cache`` that of descriptors, by default one in ``out``. ``tell`` is called whenever a task
-    has ended.
+    What is in ``out`` from an earlier run, interrupted or not, is not run again; with ``run=False`` nothing is run,
+    and the report shows what is there. ``root`` is the folder of data sets, by default CBID_DATA; ``cache`` that of
+    descriptors, by default one in ``out``. ``tell`` is called whenever a task has ended.
     """
     check_integer("jobs", jobs, 1)
     folder = Path(out)
@@ -69,38 +70,49 @@ def reproduce(
         experiment = get_experiment(name)
         present, absent = present_sets(experiment, context)
         plans.append(Plan(experiment, experiment.cells(present, quick), absent))
-    tasks = tasks_of(plans, folder, quick)
+    tasks = tasks_of(plans, folder, quick) if run else []
     by_name = {plan.experiment.name: plan for plan in plans}
     started, total, done = time.perf_counter(), sum(task.seconds for task in tasks), 0.0
-    for count, (task, error) in enumerate(run_missing(tasks, context, folder, jobs), 1):
-        if error is not None:
-            by_name[task.experiment].failures.append(error)
+    for count, (task, trouble) in enumerate(run_missing(tasks, context, folder, jobs), 1):
+        if trouble is not None:
+            plan = by_name[task.experiment]
+            known = plan.lacking if trouble.lacking else plan.failures
+            if trouble.text not in known:
+                known.append(trouble.text)
         done += task.seconds
         if tell is not None:
             elapsed = time.perf_counter() - started
-            tell(State(count, len(tasks), elapsed, elapsed * (total - done) / done, task, error))
+            tell(State(count, len(tasks), elapsed, elapsed * (total - done) / done, task, trouble))
     report, there = _report(plans, context, folder, quick)
-    kept = sum(len(plan.cells) for plan in plans) - sum(len(task.cells) for task in tasks)
+    kept = sum(len(plan.cells) for plan in plans) - sum(len(task.cells) for task in tasks) if run else there
     return Outcome(
         report,
         there - kept,
         kept,
         {plan.experiment.name: plan.failures for plan in plans if plan.failures},
-        {plan.experiment.name: list(plan.absent) for plan in plans if plan.absent},
+        {p.experiment.name: [*p.absent, *p.lacking] for p in plans if p.absent or p.lacking},
     )
 
 
 def _report(plans: Sequence[Plan], context: Context, folder: Path, quick: bool) -> tuple[Path, int]:
     """Metrics, plots and claims of what is there, in one file; and how many cells are."""
-    sections = []
     with in_style():
-        for plan in plans:
-            results = raw_file(folder, plan.experiment).results(plan.cells)
-            page = Page(plan.experiment.name, folder / "plots", context, quick)
-            if len(results):
-                plan.experiment.show(results, page)
-            judged = [(claim, claim.judge(results) if len(results) else None) for claim in plan.experiment.claims]
-            sections.append(
-                Section(plan.experiment, results, len(plan.cells), page.parts, judged, plan.absent, plan.failures)
-            )
+        sections = [_section(plan, context, folder, quick) for plan in plans]
     return write_report(sections, folder, quick), sum(len(section.results) for section in sections)
+
+
+def _section(plan: Plan, context: Context, folder: Path, quick: bool) -> Section:
+    """What raw results show of one experiment. Where some are missing, what cannot be shown of them is a failure that
+    is told, and the rest of the report is there all the same."""
+    results = raw_file(folder, plan.experiment).results(plan.cells)
+    page = Page(plan.experiment.name, folder / "plots", context, quick)
+    judged: list[tuple[Claim, Judgement | None]] = [(claim, None) for claim in plan.experiment.claims]
+    if len(results):
+        try:
+            plan.experiment.show(results, page)
+            judged = [(claim, claim.judge(results)) for claim in plan.experiment.claims]
+        except Exception as error:
+            plan.failures.append(f"the results could not be shown: {told(error)}")
+    return Section(
+        plan.experiment, results, len(plan.cells), page.parts, judged, plan.absent, plan.lacking, plan.failures
+    )

@@ -15,7 +15,7 @@ from cbid.experiments.raw import RawResults
 from cbid.experiments.registry import EXPERIMENTS, load_experiment
 from cbid.threads import faiss_threads
 
-__all__ = ["Plan", "Task", "present_sets", "raw_file", "run_missing", "tasks_of"]
+__all__ = ["Plan", "Task", "Trouble", "present_sets", "raw_file", "run_missing", "tasks_of", "told"]
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,22 @@ class Task:
 
 @dataclass
 class Plan:
-    """What an experiment has to run. absent: the sets that are not on this machine, with the reason."""
+    """What an experiment has to run. absent: the sets that are not on this machine, with the reason. lacking: parts
+    of sets that turned out not to be there. failures: errors."""
 
     experiment: Experiment
     cells: list[Settings]
     absent: dict[str, str]
+    lacking: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Why a task ended early. lacking: for want of data, not for an error."""
+
+    text: str
+    lacking: bool = False
 
 
 def present_sets(experiment: Experiment, context: Context) -> tuple[list[str], dict[str, str]]:
@@ -66,8 +76,10 @@ def tasks_of(plans: Sequence[Plan], out: Path, quick: bool) -> list[Task]:
     return sorted(tasks, key=lambda task: -task.seconds)
 
 
-def run_missing(tasks: Sequence[Task], context: Context, out: Path, jobs: int) -> Iterator[tuple[Task, str | None]]:
-    """Each task when it has ended, with the error that ended it or None. What it had done by then is kept."""
+def run_missing(
+    tasks: Sequence[Task], context: Context, out: Path, jobs: int
+) -> Iterator[tuple[Task, Trouble | None]]:
+    """Each task when it has ended, with what ended it early or None. What it had done by then is kept."""
     if jobs == 1:
         for task in tasks:
             yield task, _run(task, context, out)
@@ -84,11 +96,11 @@ def run_missing(tasks: Sequence[Task], context: Context, out: Path, jobs: int) -
         raise
 
 
-def _run_in_worker(task: Task, context: Context, out: Path) -> tuple[Task, str | None]:
+def _run_in_worker(task: Task, context: Context, out: Path) -> tuple[Task, Trouble | None]:
     return task, _run(task, context, out)
 
 
-def _run(task: Task, context: Context, out: Path) -> str | None:
+def _run(task: Task, context: Context, out: Path) -> Trouble | None:
     experiment = load_experiment(task.module)
     raw = raw_file(out, experiment)
     started = time.perf_counter()
@@ -97,10 +109,17 @@ def _run(task: Task, context: Context, out: Path) -> str | None:
             for settings, result in experiment.run(task.cells, context):
                 raw.add(settings, result, time.perf_counter() - started)
                 started = time.perf_counter()
+    except DataAbsent as reason:
+        return Trouble(str(reason), lacking=True)
     except Exception as error:  # told in the report; the other experiments go on
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        return f"{type(error).__name__}: {error} ({Path(where.filename).name}, line {where.lineno})"
+        return Trouble(told(error))
     return None
+
+
+def told(error: Exception) -> str:
+    """An error in one line, with the place it came from."""
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({Path(where.filename).name}, line {where.lineno})"
 
 
 @contextmanager

@@ -41,18 +41,19 @@ QUICK = {
 
 
 def cells(present: Sequence[str], quick: bool) -> list[Settings]:
-    """Codes at every length; pooled descriptors of photographs on three repeats, since they take long."""
+    """Codes at every length; pooled descriptors of photographs, which take long, on three repeats (in a quick run on
+    one, and not on Scene-15, whose draw is the largest)."""
     draws = QUICK if quick else FULL
     coded = cells_of(draws, present, CODED, QUICK_LENGTHS if quick else LENGTHS)
     # One length only: it stands at the first.
     coded = [c for c in coded if c["method"] != "MC-bit" or c["bits"] == (QUICK_LENGTHS if quick else LENGTHS)[0]]
     pooled = []
     for name in present:
-        for draw in draws[name] if name != "digits" else ():
+        if name == "digits" or (quick and name == "scene15"):
+            continue
+        for draw in draws[name]:
             for repeat in range(1 if quick else min(3, draw.repeats)):
                 fixed = {"set": name, **draw.settings(), "repeat": repeat, "bits": None}
-                if quick:
-                    fixed |= {"protocol": [8, 4], "classes": 4}
                 pooled += [fixed | {"method": m, "words": 32 if quick else 400} for m in POOLED]
     return coded + pooled
 
@@ -97,7 +98,7 @@ def each_set(results: Results) -> Iterator[tuple[str, Results, int]]:
     """Photographs only, each with its greatest length."""
     for name in results.distinct("set"):
         part = results.where(set=name)
-        if name != "digits":
+        if name != "digits" and any(b is not None for b in part.distinct("bits")):
             yield name, part, max(b for b in part.distinct("bits") if b is not None)
 
 
@@ -120,7 +121,7 @@ def comparable(results: Results) -> Judgement | None:
     for name, part, longest in each_set(results):
         ours = part.where(method="C-BID", bits=longest)
         means = {m: part.measured(METRIC, method=m).mean() for m in POOLED if len(part.where(method=m))}
-        if not len(ours) or not means:
+        if not len(ours.measured(METRIC)) or not means:
             continue
         best = max(means, key=lambda m: means[m])
         sizes = ours.rows[0].result.get("bytes", np.inf), part.where(method=best).rows[0]["bytes"]

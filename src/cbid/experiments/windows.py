@@ -43,13 +43,14 @@ def _beats(results: Results, feature: str) -> Judgement | None:
     lengths = [bits for bits in results.distinct("bits") if bits is not None]
     if not lengths:
         return None
-    found = {m: results.measured(METRIC, features=feature, method=m, bits=lengths[-1]) for m in METHODS}
+    longest = max(lengths)
+    found = {m: results.measured(METRIC, features=feature, method=m, bits=longest) for m in METHODS}
     theirs = {f: results.measured(METRIC, features=f, method=ORIGINAL) for f in ("raw pixels", feature)}
     ours = found[DECIDES]
     if not len(ours) or not all(len(values) for values in theirs.values()):
         return None
     told = "; ".join(f"{f} {compare(ours, values)}" for f, values in theirs.items())
     others = ", ".join(f"{m} {percent(v.mean())} %" for m, v in found.items() if m != DECIDES and len(v))
-    figures = f"{DECIDES} of {feature}, {lengths[-1]} bits, against {told}"
+    figures = f"{DECIDES} of {feature}, {longest} bits, against {told}"
     figures += f" ({others})." if others else "."
     return Judgement(all(bool(ours.mean() > values.mean()) for values in theirs.values()), figures)
