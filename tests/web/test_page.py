@@ -192,7 +192,7 @@ def test_one_bit_and_the_classes(browser, address, pictures, project):
     with Visit(browser, address, pictures) as visit:
         page = visit.open("#bits/2")
         page.wait_for_selector(".side .card")
-        sides = project.bit(2, 12)
+        sides = project.bit(2, 15)
         for name, ids in (("not set", sides.negative), ("set", sides.positive)):
             side = page.locator(".side", has=page.get_by_role("heading", name=f"The bit is {name}"))
             assert side.locator(".card").count() == len(ids)

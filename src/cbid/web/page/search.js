@@ -4,9 +4,10 @@ import * as api from "./api.js";
 import { $, bytes, count, duration, h, percent, plural, tell } from "./dom.js";
 import { explain } from "./explain.js";
 import { card, frame, skeletons } from "./parts.js";
-import { state } from "./state.js";
+import { state, unfit } from "./state.js";
 
 const K = 10;
+const SAMPLES = 18;
 const WAYS = ["weighted", "plain", "raw"];
 const AS_PREDICTED = " predicted";
 
@@ -57,9 +58,9 @@ async function showSamples() {
     return;
   }
   $("samples").hidden = Boolean(query);
-  $("sample-list").replaceChildren(...skeletons(16));
+  $("sample-list").replaceChildren(...skeletons(SAMPLES));
   try {
-    const some = await api.images({ count: 16, every: Math.max(1, Math.floor(total / 16)) });
+    const some = await api.images({ count: SAMPLES, every: Math.max(1, Math.ceil(total / SAMPLES)) });
     $("sample-list").replaceChildren(...some.images.map((image) => card(image, () => (location.hash = `#search/${image.id}`))));
   } catch (error) {
     $("sample-list").replaceChildren();
@@ -101,9 +102,10 @@ export async function byFile(file) {
   if (location.hash !== "#search") history.pushState(null, "", "#search");
   window.dispatchEvent(new CustomEvent("view", { detail: "search" }));
   const name = file.name || "pasted image";
-  if (file.type && !file.type.startsWith("image/")) {
+  const reason = unfit(file);
+  if (reason) {
     if (!query) byNothing();
-    tell($("search-error"), `${name} cannot be searched with.`, `It is no image, but ${file.type}.`);
+    tell($("search-error"), `${name} cannot be searched with.`, reason);
     return;
   }
   const before = query;
