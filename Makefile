@@ -6,23 +6,27 @@ BIN := .venv/bin
 .PHONY: help demo test lint bench clean
 
 help:
-	@echo "make demo    learn codes for handwritten digits and show what they keep (half a minute)"
+	@echo "make demo    from a folder of images to a search and a report, in cbid-demo/ (a minute)"
 	@echo "make test    the whole test suite"
 	@echo "make lint    ruff and mypy"
 	@echo "make bench   the measured claims, side by side with their rivals (long); raw results in benchmarks/results"
 
-# The library alone is enough for the demo; the tests need the rest.
+# The demo needs the program and its plots, the tests all the rest.
 .venv/.library: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
+	@touch $@
+
+.venv/.program: .venv/.library
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[cli,plots]'
 	@touch $@
 
 .venv/.dev: .venv/.library
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	@touch $@
 
-demo: .venv/.library
-	$(BIN)/python examples/digits.py
+demo: .venv/.program
+	$(BIN)/cbid demo
 
 test: .venv/.dev
 	$(BIN)/python -m pytest

@@ -27,7 +27,7 @@ def make_images(folder: Path) -> list[Path]:
         where.mkdir(parents=True, exist_ok=True)
         for i, image in enumerate(images[:-1]):
             _write(where / f"{i:03}.png", image)
-        if name in ("digit 7", "chelsea"):
+        if name in ("digit 7", "gravel"):
             found.append(queries / f"{name.replace(' ', '-')}.png")
             _write(found[-1], images[-1])
     return found

@@ -79,8 +79,8 @@ def _figure(project: Project, record: ImageRecord, below: str, kind: str) -> str
     name = html.escape(record.name)
     if project.has_thumbnails:
         data = base64.b64encode(project.thumbnail(record.id)).decode()
-        picture = f'<img src="data:image/jpeg;base64,{data}" alt="{name}" title="{name}" loading="lazy">'
+        picture = f'<img src="data:image/jpeg;base64,{data}" alt="{name}" title="{name}">'
     else:
         picture = f'<span class="name">{name}</span>'
-    mark = '<span class="mark"> (other class)</span>' if kind == "wrong" else ""
-    return f'<figure class="{kind}">{picture}<figcaption>{label}{mark}<br>{html.escape(below)}</figcaption></figure>'
+    mark = '<span class="mark" title="another class">✗</span> ' if kind == "wrong" else ""
+    return f'<figure class="{kind}">{picture}<figcaption>{mark}{label}<br>{html.escape(below)}</figcaption></figure>'

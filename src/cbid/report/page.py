@@ -23,20 +23,25 @@ body { font: 16px/1.5 system-ui, sans-serif; color: #1a1a1a; background: #fff; }
 body { margin: 0 auto; padding: 1rem; max-width: 60rem; }
 h1 { font-size: 1.6rem; line-height: 1.2; overflow-wrap: anywhere; } h2 { font-size: 1.2rem; margin-top: 2rem; }
 p { max-width: 45rem; }
-.scroll { overflow-x: auto; } svg { max-width: 100%; height: auto; }
+svg { max-width: 100%; height: auto; }
+.scroll { overflow-x: auto; } .scroll svg { max-width: none; }
 table { border-collapse: collapse; } th, td { padding: .25rem .75rem .25rem 0; text-align: right; }
 th { border-bottom: 1px solid #767676; font-weight: 600; } th:first-child, td:first-child { text-align: left; }
 td { border-bottom: 1px solid #e5e5e5; }
 .settings td { text-align: left; vertical-align: top; overflow-wrap: anywhere; }
+.settings td:first-child { white-space: nowrap; }
 .row { display: flex; gap: .75rem; border-top: 1px solid #e5e5e5; padding: .75rem 0; }
 .near { flex: 1; min-width: 0; display: grid; gap: .5rem; }
-.near { grid-template-columns: repeat(auto-fill, minmax(4.6rem, 1fr)); }
+.near { grid-template-columns: repeat(10, minmax(0, 1fr)); }
 figure { margin: 0; font-size: .75rem; line-height: 1.25; overflow-wrap: anywhere; }
 figure img, figure .name { display: block; width: 100%; aspect-ratio: 1; object-fit: contain; background: #f2f2f2; }
 figure img, figure .name { box-sizing: border-box; border: 3px solid transparent; border-radius: 4px; }
 figure.query { flex: 0 0 5.5rem; } figure.query img { border-color: #1f5fa8; }
 figure.wrong img, figure.wrong .name { border-color: #b3261e; } .mark { color: #b3261e; }
-@media (max-width: 36rem) { .row { flex-direction: column; } figure.query { flex: none; width: 5.5rem; } }
+@media (max-width: 48rem) {
+  .row { flex-direction: column; } figure.query { flex: none; width: 5.5rem; }
+  .near { grid-template-columns: repeat(5, minmax(0, 1fr)); }
+}
 """
 
 

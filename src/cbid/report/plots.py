@@ -7,7 +7,7 @@ import numpy as np
 
 __all__ = ["accuracy_plot", "confusion_plot"]
 
-_MOST_NAMES = 40  # classes whose names are still readable beside a matrix
+_MOST_NAMES, _MOST_COUNTS = 40, 30  # classes whose names, and whose counts, are still readable in a matrix
 _INK, _RED, _BLUE, _GREY = "#1a1a1a", "#b3261e", "#1f5fa8", "#767676"
 
 
@@ -16,7 +16,7 @@ def accuracy_plot(evaluation: dict[str, Any]) -> str:
     labelled = evaluation["raw"]["accuracy"] is not None
     measure = "accuracy" if labelled else "overlap"
     bits = [entry["n_bits"] for entry in evaluation["codes"]]
-    figure, axes = _figure(6.4, 3.4)
+    figure, axes = _figure(4.8, 3.2)
     for how, colour, line in (("weighted", _BLUE, "o-"), ("plain", _GREY, "s--")):
         axes.plot(
             bits, [entry[how][measure] for entry in evaluation["codes"]], line, color=colour, label=f"{how} codes"
@@ -48,7 +48,7 @@ def confusion_plot(confusion: dict[str, Any]) -> str:
     if len(names) <= _MOST_NAMES:
         axes.set_xticks(range(len(names)), names, rotation=90)
         axes.set_yticks(range(len(names)), names)
-    if len(names) <= 20:
+    if len(names) <= _MOST_COUNTS:
         for i, j in np.argwhere(counts > 0).tolist():
             colour = "white" if shares[i, j] > 0.5 else _INK
             axes.text(j, i, f"{counts[i, j]:.0f}", ha="center", va="center", fontsize=8, color=colour)

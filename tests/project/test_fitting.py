@@ -1,0 +1,347 @@
+"""Fitting: what is read, what is kept, and what is left when it fails or is killed."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from cbid.coders import CBID, ITQ
+from cbid.data import VectorTable
+from cbid.project import Project, ProjectError, ProjectWarning, learning
+from tests.data.toys import Means
+from tests.project.made import TINY, fitted, picture, write_images
+
+
+def everything(project):
+    """All that two projects have in common if they are the same."""
+    records = [(r.name, r.label, r.part) for r in project.records(0, 1000)]
+    codes = project.index.reconstruct(project.ids)
+    return records, codes.tolist(), [project.vector(int(id)).tolist() for id in project.ids]
+
+
+def files(path):
+    return sorted(entry.name.split("-")[0] for entry in path.iterdir())
+
+
+def counting(log):
+    return Means(repeat=4, log=str(log))
+
+
+def described(log):
+    return log.stat().st_size if log.exists() else 0
+
+
+def test_only_new_images_are_read(tmp_path):
+    images, path, log = write_images(tmp_path / "images"), tmp_path / "p.cbid", tmp_path / "log"
+    fitted(path, images, descriptor=counting(log), n_bits=4).close()
+    assert described(log) == 24
+    fitted(path, images, descriptor=counting(log), n_bits=4).close()
+    assert described(log) == 24
+
+    write_images(images, n=3, first=8)
+    (images / "red" / "000.png").unlink()
+    Image.fromarray(picture("red", 4242)).save(images / "red" / "001.png")
+    os.utime(images / "red" / "001.png", ns=(1, 1))  # a file that was changed has another time
+    with fitted(path, images, descriptor=counting(log), n_bits=4) as grown:
+        assert described(log) == 24 + 9 + 1
+        assert grown.last_fit["read"] == 10
+        assert len(grown) == 24 + 9 - 1
+        names = [record.name for record in grown.records(0, 100)]
+        assert "red/000.png" not in names
+        assert names.count("red/001.png") == 1
+        assert grown.record(0).name == "blue/000.png"  # as before
+    assert files(path) == ["coder", "evaluation", "images.sqlite", "index", "lock", "project.json", "vectors.f32"]
+
+
+def test_nothing_changes_when_nothing_has_changed(copied, made):
+    before = {entry.name: entry.stat().st_mtime_ns for entry in copied.iterdir()}
+    fitted(copied, made[0]).close()
+    after = {entry.name: entry.stat().st_mtime_ns for entry in copied.iterdir()}
+    assert {name for name in after if after[name] != before.get(name)} <= {"lock", "images.sqlite"}
+
+
+def test_other_settings_learn_anew_and_read_nothing(copied, made):
+    with fitted(copied, made[0], n_bits=10, held_out=0.5) as again:
+        assert (again.n_bits, again.last_fit["read"]) == (10, 0)
+        assert again.last_fit["images"] == {"train": 18, "held-out": 18, "added": 0}
+        assert again.settings["held_out"] == 0.5
+
+
+def test_the_same_seed_gives_the_same_project(made, tmp_path, project):
+    with fitted(tmp_path / "again.cbid", made[0]) as again:
+        assert everything(again) == everything(project)
+
+
+def test_another_descriptor_takes_another_project(copied, made):
+    with pytest.raises(ValueError, match=r"was made from RawPixels with .* not from HOG with .*give another name"):
+        fitted(copied, made[0], descriptor="hog")
+    with pytest.raises(ValueError, match=r"was made from RawPixels with .* not from vectors"):
+        fitted(copied, VectorTable(np.eye(8, dtype=np.float32)))
+
+
+def test_images_added_by_hand_outlive_a_fit(copied, made):
+    with Project.open(copied, write=True) as opened:
+        (id,) = opened.add([picture("red", 9)], labels=["red"], names=["by hand"]).tolist()
+    with fitted(copied, made[0], n_bits=8) as again:
+        assert again.record(id).name == "by hand"
+        assert again.record(id).part == "added"
+        assert again.last_fit["images"]["added"] == 1
+        assert again.search(again.vector(id), 1).distances[0, 0] == 0
+
+
+def test_what_cannot_be_read_is_left_out_and_told(tmp_path):
+    images = write_images(tmp_path / "images")
+    (images / "red" / "torn.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    (images / "beside.png").write_bytes(b"")
+    with pytest.warns(ProjectWarning, match=r"left out 2 of the source, such as beside.png: an image beside"):
+        project = fitted(tmp_path / "p.cbid", images)
+    assert [name for name, _ in project.last_fit["failures"]] == ["beside.png", "red/torn.png"]
+    assert len(project) == 24
+
+
+def test_without_labels_the_coder_is_told(tmp_path):
+    images = tmp_path / "flat"
+    images.mkdir()
+    for i in range(20):
+        Image.fromarray(picture(("red", "blue")[i % 2], i)).save(images / f"{i}.png")
+    with pytest.warns(ProjectWarning, match="the images have no labels: ITQ learns codes without them"):
+        project = fitted(tmp_path / "p.cbid", images, n_bits=8)
+    assert isinstance(project.coder, ITQ)
+    assert (project.classes, project.lengths, project.record(0).label) == ([], [8], None)
+    assert project.evaluation["raw"]["accuracy"] is None
+    assert 0 < project.evaluation["codes"][0]["plain"]["overlap"] <= 1
+    assert project.confusion == {"classes": [], "matrix": []}
+    with pytest.raises(ValueError, match="a prefix of ITQ's codes is no code; give 8"):
+        project.search(project.vector(0), n_bits=4)
+    with pytest.raises(ValueError, match="nothing to classify by"):
+        project.classify(project.code(0))
+
+
+@pytest.mark.parametrize("coder", ["LSH", "SDH", CBID(n_bits=6, kernel="rbf", n_anchors=10)])
+def test_any_coder(tmp_path, made, coder):
+    with fitted(tmp_path / "p.cbid", made[0], coder=coder, n_bits=6) as project:
+        assert type(project.coder).__name__ == (coder if isinstance(coder, str) else "CBID")
+        assert project.n_bits == 6
+        assert project.search(project.vector(3), 3).distances[0, 0] == 0
+    with Project.open(tmp_path / "p.cbid") as again:
+        assert again.n_bits == 6
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"descriptor": "sift"}, "descriptor='sift' is not accepted; choose one of 'hog', 'gist'"),
+        ({"descriptor": "onnx:"}, "descriptor='onnx:' is not accepted"),
+        ({"descriptor": "onnx:none.onnx"}, "none.onnx' cannot be read"),
+        ({"coder": "Magic"}, "coder='Magic' is not accepted; choose one of CBID"),
+        ({"coder": CBID(n_bits=8, margin="database")}, "one weight vector for each class"),
+        ({"n_bits": 0}, "n_bits=0 is not accepted"),
+        ({"held_out": 1.0}, "held_out=1.0 is not accepted"),
+        ({"seed": -1}, "seed=-1 is not accepted"),
+    ],
+)
+def test_settings_that_are_not_accepted(tmp_path, made, settings, told):
+    with pytest.raises(ValueError, match=told):
+        fitted(tmp_path / "p.cbid", made[0], **settings)
+    with pytest.raises((ProjectError, FileNotFoundError)):
+        Project.open(tmp_path / "p.cbid")
+
+
+def test_one_class_alone(tmp_path):
+    images = write_images(tmp_path / "images", colours=("red",))
+    with pytest.raises(ValueError, match=r"one label \('red'\); CBID learns from two classes or more.* such as ITQ"):
+        fitted(tmp_path / "p.cbid", images)
+    with fitted(tmp_path / "p.cbid", images, coder="ITQ", n_bits=4) as project:  # reads nothing twice
+        assert project.last_fit["read"] == 0
+        assert project.classes == ["red"]
+
+
+def test_images_that_cannot_be_learned_from_are_indexed(tmp_path):
+    images = write_images(tmp_path / "images", colours=("red", "green"))
+    write_images(images, n=1, colours=("blue",))
+    with pytest.warns(ProjectWarning, match="1 images without a label, or alone in their class, are indexed but not"):
+        project = fitted(tmp_path / "p.cbid", images, n_bits=8)
+    assert [r.part for r in project.records(0, 100) if r.label == "blue"] == ["added"]
+    assert project.classes == ["blue", "green", "red"]
+
+
+def test_vectors_need_no_descriptor(tmp_path):
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1], 20)
+    X = rng.normal(size=(40, 6)) + 3 * y[:, None]
+    np.savez(tmp_path / "v.npz", X=X, y=y)
+    with fitted(tmp_path / "p.cbid", tmp_path / "v.npz", n_bits=8) as project:
+        assert (project.descriptor, project.classes, project.n_features) == (None, ["0", "1"], 6)
+        assert project.record(3) == project.records(3, 1)[0]
+        assert (project.record(3).name, project.record(3).path) == ("row 3", "")
+        np.testing.assert_array_equal(project.vector(3), X[3].astype(np.float32))
+        assert project.search(X[3], 1).ids[0, 0] in range(20)
+        with pytest.raises(ValueError, match="has no thumbnail"):
+            project.thumbnail(3)
+        with pytest.raises(ValueError, match="has no descriptor"):
+            project.describe_image(np.zeros((8, 8), np.uint8))
+    X[5] += 0.1
+    np.savez(tmp_path / "v.npz", X=np.vstack([X, X[:2] + 1]), y=np.r_[y, 0, 0])
+    with fitted(tmp_path / "p.cbid", tmp_path / "v.npz", n_bits=8) as grown:
+        assert grown.last_fit["read"] == 3
+
+
+def test_vectors_that_are_not_finite_are_left_out(tmp_path):
+    X = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
+    X[7, 2] = np.nan
+    np.save(tmp_path / "v.npy", X)
+    with pytest.warns(ProjectWarning) as told:
+        project = fitted(tmp_path / "p.cbid", tmp_path / "v.npy", n_bits=2)
+    assert "row 7: it has values that are not finite" in " ".join(str(w.message) for w in told)
+    assert len(project) == 19
+
+
+def test_a_failure_leaves_the_project_as_it_was(copied, made, monkeypatch, project):
+    def fail(*arguments, **options):
+        raise OSError(28, "No space left on device")
+
+    before = sorted(entry.name for entry in copied.iterdir())
+    for place in ("evaluate", "learn", "encode_rows"):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"cbid.project.fitting.{place}", fail)
+            with pytest.raises(OSError, match="No space left"):
+                fitted(copied, made[0], n_bits=12)
+        assert sorted(entry.name for entry in copied.iterdir()) == before
+        with Project.open(copied) as opened:
+            assert everything(opened) == everything(project)
+
+
+def test_a_directory_with_other_files(tmp_path, made):
+    (tmp_path / "p.cbid").mkdir()
+    (tmp_path / "p.cbid" / "thesis.txt").write_text("precious")
+    with pytest.raises(ProjectError, match=r"holds other files \(thesis.txt\)"):
+        fitted(tmp_path / "p.cbid", made[0])
+    (tmp_path / "file").write_text("precious")
+    with pytest.raises(FileExistsError, match="is a file; a project is a directory"):
+        fitted(tmp_path / "file", made[0])
+    assert (tmp_path / "file").read_text() == (tmp_path / "p.cbid" / "thesis.txt").read_text() == "precious"
+
+
+def test_two_fits_at_once(copied, made):
+    with Project.open(copied, write=True), pytest.raises(OSError, match="open for writing elsewhere"):
+        fitted(copied, made[0], n_bits=8)
+
+
+# Interruptions
+
+
+FIT = """
+import sys
+from tests.data.toys import Means
+from tests.project.made import fitted
+images, path, log, pause = sys.argv[1:]
+fitted(path, images, descriptor=Means(repeat=4, log=log, pause=float(pause)), n_bits=4)
+"""
+
+
+def test_a_killed_fit_goes_on(tmp_path):
+    """A batch is 64 images: those of the batches that were committed are never described again."""
+    images, path, log = write_images(tmp_path / "images", n=60), tmp_path / "p.cbid", tmp_path / "log"
+    process = subprocess.Popen([sys.executable, "-c", FIT, str(images), str(path), str(log), "0.02"])
+    deadline = time.monotonic() + 120
+    while described(log) < 80 and time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.01)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    with pytest.raises(ProjectError, match="whose first fit has not ended; run the same cbid fit again"):
+        Project.open(path)
+    before = described(log)
+    assert 80 <= before < 180
+    with sqlite3.connect(path / "images.sqlite") as table:
+        (kept,) = table.execute("SELECT count(*) FROM images").fetchone()
+    table.close()
+    assert kept in (64, 128)
+    with fitted(path, images, descriptor=counting(log), n_bits=4) as project:
+        assert described(log) == before + 180 - kept
+        with fitted(tmp_path / "whole.cbid", images, descriptor=Means(repeat=4), n_bits=4) as whole:
+            assert everything(project) == everything(whole)
+
+
+def test_interrupted_learning_goes_on_with_its_bits(tmp_path, made, monkeypatch, project):
+    path = tmp_path / "p.cbid"
+    monkeypatch.setattr(learning, "_SECONDS", 0.0)
+    saved = CBID.save
+
+    def stop(coder, where):
+        saved(coder, where)
+        if coder.n_bits_ == 5:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CBID, "save", stop)
+        with pytest.raises(KeyboardInterrupt):
+            fitted(path, made[0])
+    begun = learning.coders.load(path / "learning.safetensors")
+    assert begun.n_bits_ >= 5
+
+    lengths = []
+    with monkeypatch.context() as patch:
+        patch.setattr(CBID, "save", lambda coder, where: (lengths.append(coder.n_bits_), saved(coder, where)))
+        with fitted(path, made[0]) as whole:
+            assert lengths[0] == begun.n_bits_ + 1
+            assert everything(whole) == everything(project)
+    assert not (path / "learning.safetensors").exists()
+
+
+def test_bits_of_other_images_are_not_gone_on_with(tmp_path, made, project):
+    """A checkpoint of another problem, or a damaged one, is worth nothing and does no harm."""
+    path = tmp_path / "p.cbid"
+    path.mkdir()
+    other = CBID(n_bits=24, random_state=0).fit(np.random.default_rng(0).normal(size=(30, 75)), np.arange(30) % 2)
+    other.save(path / "learning.safetensors")
+    with fitted(path, made[0]) as fresh:
+        assert everything(fresh) == everything(project)
+
+
+def test_an_unfinished_fit_with_another_descriptor_begins_anew(tmp_path, made, monkeypatch):
+    path = tmp_path / "p.cbid"
+    with monkeypatch.context() as patch:
+        patch.setattr("cbid.project.fitting.learn", lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            fitted(path, made[0])
+    with fitted(path, made[0], descriptor=Means(repeat=2), n_bits=2) as project:
+        assert (project.n_features, project.last_fit["read"]) == (4, 36)
+
+
+def test_labels_that_change_are_learned_anew(tmp_path):
+    images = write_images(tmp_path / "images", colours=("red", "blue"))
+    lines = [f"{path},{path.parent.name}" for path in sorted(images.rglob("*.png"))]
+    (tmp_path / "list.csv").write_text("\n".join(lines))
+    fitted(tmp_path / "p.cbid", tmp_path / "list.csv", n_bits=4).close()
+    (tmp_path / "list.csv").write_text("\n".join(line.replace(",red", ",crimson") for line in lines))
+    with fitted(tmp_path / "p.cbid", tmp_path / "list.csv", n_bits=4) as project:
+        assert project.classes == ["blue", "crimson"]
+        assert project.last_fit["read"] == 0
+        assert {r.label for r in project.records()} == {"blue", "crimson"}
+
+
+def test_an_image_that_is_listed_twice(tmp_path, made):
+    some = made[0] / "red" / "000.png"
+    lines = [f"{p},{p.parent.name}" for p in sorted(made[0].rglob("*.png"))]
+    (tmp_path / "list.csv").write_text("\n".join([*lines, f"{some},blue"]))
+    with pytest.warns(ProjectWarning, match="000.png: listed twice"):
+        project = fitted(tmp_path / "p.cbid", tmp_path / "list.csv")
+    assert len(project) == 36
+
+
+def test_images_in_memory(tmp_path):
+    colours = ["red", "blue"] * 8
+    from cbid.data import ImageItems
+    from cbid.data.labels import coded
+
+    source = ImageItems([picture(c, i) for i, c in enumerate(colours)], None, *coded(colours))
+    with fitted(tmp_path / "p.cbid", source, n_bits=4) as project:
+        assert (project.record(2).name, project.record(2).path, project.record(2).label) == ("image 2", "", "red")
+        assert project.settings["source"] == ""
+        np.testing.assert_array_equal(project.vector(1), TINY.describe(picture("blue", 1)))

@@ -1,0 +1,123 @@
+"""What a project holds."""
+
+import io
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from cbid.coders import CBID
+from cbid.data import read_image
+from cbid.project import ImageRecord, Project, ProjectError
+from cbid.search import UnknownIdError
+from tests.project.made import N_BITS, TINY, fitted
+
+
+def test_what_there_is(project, made):
+    assert len(project) == 36
+    assert project.classes == ["blue", "green", "red"]
+    assert isinstance(project.coder, CBID)
+    assert (project.n_bits, project.lengths) == (N_BITS, [8, 16, N_BITS])
+    assert project.ids.tolist() == list(range(36))
+    assert project.descriptor.get_params() == TINY.get_params()
+    assert project.n_features == 75
+    assert project.path == made[1]
+    assert repr(project).endswith("36 images, 24 bits>")
+
+
+def test_records(project, made):
+    """Twelve images a class: round(0.2 * 12) = 2 are held out."""
+    images = made[0]
+    assert project.record(13) == ImageRecord(
+        13, "green/001.png", str(images / "green" / "001.png"), "green", project.record(13).part
+    )
+    records = project.records(0, 100)
+    assert [record.id for record in records] == list(range(36))
+    assert project.records(34, 5) == records[34:]
+    for colour in project.classes:
+        parts = [record.part for record in records if record.label == colour]
+        assert (parts.count("held-out"), parts.count("train")) == (2, 10)
+
+
+def test_vectors_codes_and_thumbnails_are_those_of_the_images(project):
+    for id in (0, 17, 35):
+        image = read_image(project.record(id).path)
+        np.testing.assert_array_equal(project.vector(id), TINY.describe(image))
+        np.testing.assert_array_equal(project.code(id), project.coder.encode(project.vector(id)[None])[0])
+        np.testing.assert_array_equal(project.describe_image(image), project.vector(id))
+        small = Image.open(io.BytesIO(project.thumbnail(id)))
+        assert (small.format, small.size) == ("JPEG", (24, 24))
+
+
+def test_an_unknown_id(project):
+    for ask in (project.record, project.vector, project.thumbnail, project.code):
+        with pytest.raises(UnknownIdError, match="99"):
+            ask(99)
+    with pytest.raises(UnknownIdError):
+        project.record(-1)
+
+
+def test_which_files_it_holds(project, made, tmp_path):
+    assert project.holds(made[0] / "red" / "003.png")
+    assert not project.holds(tmp_path / "red" / "003.png")
+
+
+def test_own_descriptors_are_given_again(tmp_path, made):
+    from tests.data.toys import Means
+
+    path = tmp_path / "own.cbid"
+    fitted(path, made[0], descriptor=Means(repeat=3), n_bits=4).close()
+    with (
+        Project.open(path) as opened,
+        pytest.raises(ProjectError, match="class Means, which this cbid does not have"),
+    ):
+        _ = opened.descriptor
+    with Project.open(path, descriptor=Means(repeat=3)) as opened:
+        assert opened.describe_image(np.full((4, 4), 255, np.uint8)).tolist() == [1] * 6
+    with Project.open(path, descriptor=Means(repeat=2)) as opened, pytest.raises(ProjectError, match="other values"):
+        _ = opened.descriptor
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (lambda p: (p / "project.json").write_text("{"), "project.json is damaged: it is not JSON"),
+        (lambda p: (p / "project.json").write_text("[]"), "is not that of a cbid project"),
+        (lambda p: _change(p, version=2), "version 2 of the format; this cbid reads 1"),
+        (lambda p: _change(p, index="../elsewhere"), "is damaged: index is not as written"),
+        (lambda p: _change(p, n_features="75"), "is damaged: n_features is not as written"),
+        (lambda p: _change(p, n_features=74), "coder, index and vectors do not fit together"),
+        (lambda p: (p / "project.json").unlink(), "is no project: it has no project.json"),
+        (lambda p: next(p.glob("coder-*")).unlink(), "is no whole project"),
+        (lambda p: next(p.glob("coder-*")).write_bytes(b"text"), "too few|no whole model|no model"),
+        (lambda p: (next(p.glob("index-*")) / "manifest.json").write_text("no"), "index|manifest"),
+        (lambda p: next(p.glob("evaluation-*")).write_text("{"), "is damaged: it is not JSON"),
+        (lambda p: (p / "images.sqlite").write_bytes(b"no table" * 1000), "images.sqlite is damaged"),
+        (lambda p: (p / "images.sqlite").unlink(), "images.sqlite is missing"),
+        (lambda p: (p / "vectors.f32").unlink(), "is no whole project"),
+    ],
+)
+def test_damage_is_told(copied, damage, told):
+    damage(copied)
+    with pytest.raises(ValueError, match=told) as error:
+        Project.open(copied).record(0)
+    assert "\n" not in str(error.value)
+
+
+def _change(path, **entries):
+    content = json.loads((path / "project.json").read_text())
+    (path / "project.json").write_text(json.dumps({**content, **entries}))
+
+
+def test_a_file_of_vectors_that_was_cut(copied):
+    (copied / "vectors.f32").write_bytes((copied / "vectors.f32").read_bytes()[: 75 * 4 * 20])
+    with Project.open(copied) as opened:
+        assert opened.vector(19).shape == (75,)
+        with pytest.raises(ProjectError, match="too short: it has no vector for id=20"):
+            opened.vector(20)
+
+
+def test_a_directory_that_is_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError, match="is not there; cbid fit makes a project"):
+        Project.open(tmp_path / "none.cbid")

@@ -1,0 +1,172 @@
+"""Adding and removing: durable, seen by others after refresh, whole or not at all."""
+
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from cbid.data import ImageItems
+from cbid.project import Project
+from cbid.search import CodeIndex, UnknownIdError
+from tests.data.pictures import encoded
+from tests.project.made import TINY, fitted, picture, write_images
+
+
+def test_adding_and_removing(copied, made):
+    reader = Project.open(copied)
+    with Project.open(copied, write=True) as writer:
+        new = [picture("red", 901), encoded(picture("blue", 902), "PNG"), str(made[0] / "green" / "004.png")]
+        ids = writer.add(new, labels=["red", None, "olive"], names=["first", "second", "third"])
+        assert ids.tolist() == [36, 37, 38]
+        assert [writer.record(i).name for i in ids] == ["first", "second", "third"]
+        assert [writer.record(i).label for i in ids] == ["red", None, "olive"]
+        assert {writer.record(i).part for i in ids} == {"added"}
+        assert writer.classes == ["blue", "green", "olive", "red"]
+        np.testing.assert_array_equal(writer.vector(36), TINY.describe(new[0]))
+        np.testing.assert_array_equal(writer.thumbnail(38), writer.thumbnail(16))
+        assert 36 in writer.search(new_vector := TINY.describe(new[0]), 39).ids[0]
+        assert writer.search(new_vector, 1, how="raw").ids[0, 0] == 36
+
+        assert len(reader) == 36
+        with pytest.raises(UnknownIdError):
+            reader.record(36)
+        assert reader.refresh()
+        assert not reader.refresh()
+        assert len(reader) == 39
+        assert reader.vector(38).shape == (75,)
+
+        writer.remove([36, 0])
+        assert len(writer) == 37
+        assert 36 not in writer.search(new_vector, 40).ids[0]
+        with pytest.raises(UnknownIdError):
+            writer.thumbnail(36)
+        with pytest.raises(UnknownIdError, match="36"):
+            writer.remove([36])
+        assert reader.refresh()
+        assert reader.ids.tolist() == [*range(1, 36), 37, 38]
+        (again,) = writer.add([new[0]])
+        assert again == 39  # an id is never given twice
+    reader.close()
+    with Project.open(copied) as opened:
+        assert opened.ids.tolist() == [*range(1, 36), 37, 38, 39]
+        assert opened.record(39).name == "image 0"
+
+
+def test_all_or_none(copied):
+    with Project.open(copied, write=True) as writer:
+        with pytest.raises(ValueError, match=r"torn: .*"):
+            writer.add([picture("red", 1), b"\x89PNG\r\n\x1a\n"], names=["good", "torn"])
+        assert len(writer) == 36
+        assert len(list(writer._table.rows())) == 36
+        (id,) = writer.add([picture("red", 1)])
+        assert writer.record(int(id)).name == "image 0"
+
+
+def test_the_same_image_twice(copied):
+    with Project.open(copied, write=True) as writer:
+        image = picture("red", 1)
+        assert len(writer.add([image, image], names=["a", "a"])) == 2
+        assert len(writer.add([image], names=["a"])) == 1
+        assert len(writer) == 39
+
+
+def test_a_failure_at_the_last_step_adds_nothing(copied, monkeypatch):
+    with Project.open(copied, write=True) as writer:
+        with monkeypatch.context() as patch:
+            patch.setattr(CodeIndex, "save", lambda index: (_ for _ in ()).throw(OSError(28, "No space left")))
+            with pytest.raises(OSError, match="No space left"):
+                writer.add([picture("red", 1)])
+        assert len(writer) == 36
+        assert (writer.search(writer.vector(0), 40).ids < 36).all()
+        (id,) = writer.add([picture("red", 1)])
+        assert id in writer.ids
+
+
+def test_a_kill_between_the_two_stores_adds_nothing(copied):
+    """The table has the image, the index has not: nobody sees it, and the next writer removes it."""
+    killed = (
+        "import os, sys\n"
+        "from cbid.project import Project\n"
+        "from cbid.search import CodeIndex\n"
+        "from tests.project.made import picture\n"
+        "CodeIndex.save = lambda index: os._exit(9)\n"
+        "Project.open(sys.argv[1], write=True).add([picture('red', 1)])\n"
+    )
+    assert subprocess.run([sys.executable, "-c", killed, str(copied)]).returncode == 9
+    with Project.open(copied) as reader:
+        assert len(reader) == 36
+        assert len(list(reader._table.rows())) == 37
+        with pytest.raises(UnknownIdError):
+            reader.record(36)
+    with Project.open(copied, write=True) as writer:
+        assert len(list(writer._table.rows())) == 36
+        assert writer.add([picture("red", 1)]).tolist() == [37]
+
+
+def test_what_of_a_source_is_new(copied, made, tmp_path):
+    more = write_images(tmp_path / "more", n=2, first=50, colours=("red",))
+    (more / "red" / "torn.png").write_bytes(b"no")
+    with Project.open(copied, write=True) as writer:
+        taken = writer.add_new(made[0])
+        assert (taken.n_read, len(taken.ids), len(writer)) == (0, 36, 36)
+        taken = writer.add_new(more)
+        assert (taken.n_read, len(writer)) == (2, 38)
+        assert [name for name, _ in taken.failures] == ["red/torn.png"]
+        assert writer.add_new(more).n_read == 0
+
+
+def test_wrong_additions(copied):
+    with Project.open(copied) as reader, pytest.raises(ValueError, match="add: the project is open for reading"):
+        reader.add([picture("red", 1)])
+    with Project.open(copied) as reader, pytest.raises(ValueError, match="remove: the project is open for reading"):
+        reader.remove([1])
+    with Project.open(copied, write=True) as writer:
+        with pytest.raises(ValueError, match="labels has 2 entries for 1 images"):
+            writer.add([picture("red", 1)], labels=["red", "red"])
+        with pytest.raises(ValueError, match="is one image; give a list"):
+            writer.add("picture.png")
+        with pytest.raises(ValueError, match="labels and names belong to images given one by one"):
+            writer.add(ImageItems([picture("red", 1)]), labels=["red"])
+        with pytest.raises(OSError, match="open for writing elsewhere"):
+            Project.open(copied, write=True)
+
+
+def test_readers_while_one_writes(copied):
+    """Searches of all kinds from threads while images come and go: no error, and whole answers."""
+    with Project.open(copied, write=True) as project:
+        query, errors, stop = project.vector(4).copy(), [], threading.Event()
+
+        def ask(how):
+            try:
+                while not stop.is_set():
+                    found = project.search(query, 5, how=how)
+                    assert found.ids[0, 0] >= 0
+                    assert (found.labels != "").all()
+                    assert project.classes[0] == "blue"
+                    project.bit(3)
+            except Exception as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=ask, args=(how,)) for how in ("weighted", "plain", "raw")]
+        for thread in threads:
+            thread.start()
+        for turn in range(6):
+            ids = project.add([picture("red", turn), picture("blue", turn)], labels=["red", "blue"])
+            project.remove(ids[:1])
+        stop.set()
+        for thread in threads:
+            thread.join()
+        assert errors == []
+        assert len(project) == 42
+
+
+def test_another_fit_is_seen_after_refresh(copied, made):
+    with Project.open(copied) as reader:
+        fitted(copied, made[0], n_bits=8).close()
+        assert reader.n_bits == 24
+        assert reader.search(reader.vector(0), 1).distances[0, 0] == 0  # what it has mapped stays
+        assert reader.refresh()
+        assert (reader.n_bits, reader.lengths) == (8, [8])
+        assert reader.search(reader.vector(0), 1).distances[0, 0] == 0
