@@ -140,7 +140,7 @@ def test_drop_an_image_and_change_what_is_compared(browser, address, pictures, p
         assert whole == project.search(vector).ids[0].tolist()
         assert "Looks like rings" in page.inner_text("#guess")
         assert page.inner_text("#query-name") == "my rings.png"
-        expect(page.locator("#cost-raw")).to_contain_text("bytes")
+        expect(page.locator("#cost-raw")).to_contain_text("12 KiB")
         expect(page.locator("#cost-weighted")).to_contain_text("3 bytes")
         visit.keep("3-results")
         visit.check_access()
@@ -203,7 +203,7 @@ def test_one_bit_and_the_classes(browser, address, pictures, project):
         page.click("#bit-after")
         expect(page.locator("#bit-status")).to_contain_text("Bit 3 weighs")
 
-        page.click("text=Classes")
+        page.click("[data-view=classes]")
         page.wait_for_selector(".confusion")
         matrix = project.confusion["matrix"]
         cells = page.locator(".confusion tbody td").all_inner_texts()

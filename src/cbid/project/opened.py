@@ -42,6 +42,7 @@ class State:
     changes: int = 0  # that this process has seen in the index; what is kept below belongs to one of them
     stored: tuple[int, NDArray[np.int64], NDArray[np.str_]] | None = None
     certain: tuple[int, NDArray[np.int64], NDArray[np.float32]] | None = None
+    named: tuple[NDArray[np.str_], list[str]] | None = None  # the labels of that moment, and the distinct ones
 
     def ids_and_labels(self) -> tuple[NDArray[np.int64], NDArray[np.str_]]:
         """All ids, ascending, and their labels; of one moment, also while another thread adds or removes."""
@@ -145,7 +146,12 @@ class Opened:
     @property
     def classes(self) -> list[str]:
         """The distinct labels, sorted."""
-        return [str(name) for name in np.unique(self._state.ids_and_labels()[1]) if name]
+        state = self._state
+        labels = state.ids_and_labels()[1]
+        kept = state.named
+        if kept is None or kept[0] is not labels:  # to sort a million names takes a second
+            kept = state.named = labels, [str(name) for name in np.unique(labels) if name]
+        return list(kept[1])
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -83,7 +83,10 @@ async def classify_image(
 def _voted(
     project: Project, code: NDArray[np.uint8], k: int, n_bits: int | None, exclude: list[int] | None
 ) -> Classified:
-    classes = project.classes
-    voted = project.classify(code, k, n_bits, exclude=exclude)
-    votes = [Vote(label=name, votes=count) for name, count in zip(classes, voted.votes[0].tolist()) if count]
-    return Classified(label=str(voted.labels[0]), votes=sorted(votes, key=lambda vote: -vote.votes))
+    classes, voted = project.classes, project.classify(code, k, n_bits, exclude=exclude)
+    while classes != project.classes:  # an image of a new class was added in between
+        classes, voted = project.classes, project.classify(code, k, n_bits, exclude=exclude)
+    # Votes carry a little more for the nearer ones, which decides ties; people count in whole ones.
+    order = np.argsort(-voted.votes[0], kind="stable")
+    votes = [Vote(label=classes[i], votes=round(voted.votes[0, i])) for i in order if voted.votes[0, i] > 0]
+    return Classified(label=str(voted.labels[0]), votes=votes)
