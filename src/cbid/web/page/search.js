@@ -33,7 +33,7 @@ export function start() {
     showLength();
     if (query) again();
   });
-  for (const radio of document.querySelectorAll("input[name=how]")) radio.addEventListener("change", () => query && again());
+  for (const radio of document.querySelectorAll("input[name=how]")) radio.addEventListener("change", changeWay);
   $("own-label").replaceChildren(
     h("option", { value: AS_PREDICTED }, "as predicted"),
     ...classes.map((name) => h("option", { value: name }, name)),
@@ -47,6 +47,12 @@ export function start() {
   $("drop").hidden = !descriptor || !pictures;
   state.changed.add(() => (query ? again() : showSamples()));
   showSamples();
+}
+
+/** Raw vectors are compared whole: there is no length to choose. */
+function changeWay() {
+  $("bits-slider").disabled = state.project.lengths.length < 2 || how() === "raw";
+  if (query) again();
 }
 
 /** Pictures to start from, spread over the project. */

@@ -22,7 +22,7 @@ class ImageSearchOptions(SearchOptions):
     vector: bool = False
 
 
-@router.post("/search", responses=documented(404))
+@router.post("/search", responses=documented())
 async def search(asked: Search, request: Request) -> Found:
     """The nearest images of a stored image (which is itself left out), a vector or a code."""
     library = library_of(request)
@@ -49,7 +49,7 @@ async def search_image(image: ImageFile, request: Request, options: Annotated[Im
     return answer.model_copy(update={"vector": vector.tolist() if options.vector else None})
 
 
-@router.post("/classify", responses=documented(404))
+@router.post("/classify", responses=documented())
 async def classify(asked: Classify, request: Request) -> Classified:
     """The class that wins the vote of the nearest labelled images."""
     library = library_of(request)
