@@ -1,6 +1,8 @@
 """The server itself: slow and greedy clients are let go without harm to others, and it ends in order."""
 
+import contextlib
 import json
+import select
 import socket
 import threading
 import time
@@ -68,6 +70,25 @@ def test_a_huge_body_is_refused_before_it_is_read(impatient):
             b"Content-Type: multipart/form-data; boundary=x\r\nContent-Length: 99999999999\r\n\r\n"
         )
         assert answer(sock).startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_body_without_end_is_cut_while_it_is_read(fitted):
+    """It tells no length; the answer comes when the limit is passed, not when the client ends."""
+    with running(fitted, rate=0, max_upload=100_000, read_only=True) as address, connect(address) as sock:
+        sock.sendall(
+            b"POST /api/search/image HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n"
+            b"Content-Type: multipart/form-data; boundary=x\r\n\r\n"
+            b'47\r\n--x\r\nContent-Disposition: form-data; name="image"; filename="a.png"\r\n\r\n\r\n'
+        )
+        sent = 0
+        with contextlib.suppress(ConnectionError):  # it is closed while we send
+            while sent < 10_000_000 and not select.select([sock], [], [], 0)[0]:
+                sock.sendall(b"1000\r\n" + bytes(4096) + b"\r\n")
+                sent += 4096
+        assert sent < 10_000_000
+        told = sock.recv(65536)
+        assert told.startswith(b"HTTP/1.1 413 ")
+        assert httpx.get(f"{address}/health").status_code == 200
 
 
 def test_headers_without_measure(impatient):

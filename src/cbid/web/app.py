@@ -44,7 +44,13 @@ def create_app(path: str | os.PathLike[str], settings: Settings | None = None) -
 
     # The usual pages of documentation load scripts from elsewhere; openapi.json is enough for any client.
     app = FastAPI(
-        title="cbid", description=_ABOUT, version=cbid.__version__, docs_url=None, redoc_url=None, lifespan=lifespan
+        title="cbid",
+        description=_ABOUT,
+        version=cbid.__version__,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
     )
     app.state.library = library
     app.include_router(router())

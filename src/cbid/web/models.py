@@ -154,7 +154,7 @@ class Found(BaseModel):
 
 class Vote(BaseModel):
     label: str
-    votes: float
+    votes: int
 
 
 class Classified(BaseModel):

@@ -40,7 +40,7 @@ class Problem(BaseModel):
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """For the OpenAPI document: what each of these statuses means, besides those that any request may meet."""
-    every = {400, 401, 403, 413, 408, 422, 429, 503}
+    every = {400, 401, 403, 404, 408, 413, 422, 429, 503}
     return {s: {"model": Problem, "description": _TEXTS[s]} for s in sorted(every | set(statuses))}
 
 

@@ -114,13 +114,6 @@ def test_limits(copied):
         told = client.post("/api/images", **upload(("big.png", bytes(200_000))))
         assert told.status_code == 413
         assert told.headers["connection"] == "close"
-
-        def trickle():
-            while True:  # says no length, so it is counted while it is read
-                yield bytes(10_000)
-
-        headers = {"content-type": "multipart/form-data; boundary=x"}
-        assert client.post("/api/images", content=trickle(), headers=headers).status_code == 413
         assert client.get("/health").json()["images"] == 48
 
 

@@ -3,7 +3,7 @@
 import * as api from "./api.js";
 import { $, h, plural, tell } from "./dom.js";
 import { frame } from "./parts.js";
-import { changed, state } from "./state.js";
+import { changed, state, unfit } from "./state.js";
 
 const AT_A_TIME = 8;
 
@@ -30,9 +30,11 @@ export async function add(files) {
   }
   tell($("add-error"));
   const label = $("add-label").value.trim();
+  const fit = files.filter((file) => !unfit(file));
+  $("added").prepend(...files.filter(unfit).map((file) => failure(file, unfit(file))));
   let good = 0;
-  for (const batch of batches(files)) {
-    $("add-status").textContent = `Adding ${good + 1} to ${good + batch.length} of ${files.length}…`;
+  for (const batch of batches(fit)) {
+    $("add-status").textContent = `Adding ${plural(batch.length, "image")} of ${fit.length}…`;
     good += await send(batch, label);
   }
   const failed = files.length - good;
@@ -54,7 +56,7 @@ function* batches(files) {
     batch.push(file);
     size += file.size;
   }
-  yield batch;
+  if (batch.length) yield batch;
 }
 
 /** Add some files; if one of several cannot be read, each alone. Returns how many were added. */

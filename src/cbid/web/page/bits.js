@@ -5,7 +5,7 @@ import { $, figure, h, tell } from "./dom.js";
 import { card, skeletons, strip } from "./parts.js";
 import { state } from "./state.js";
 
-const COUNT = 12;
+const COUNT = 15;
 let weights = null;
 let shown = -1;
 
@@ -44,7 +44,9 @@ export async function open(s) {
     const told = await api.bit(s, COUNT);
     if (s !== shown) return; // another was asked for meanwhile
     const heavier = weights.filter((weight) => weight > told.weight).length;
-    $("bit-status").textContent = `Bit ${s} weighs ${figure(told.weight)}; ${heavier ? `${heavier} of ${weights.length} weigh more` : "none weighs more"}.`;
+    const equal = weights.every((weight) => Math.abs(weight - told.weight) <= 1e-9 * told.weight);
+    const beside = equal ? "all bits weigh the same" : heavier ? `${heavier} of ${weights.length} weigh more` : "none weighs more";
+    $("bit-status").textContent = `Bit ${s} weighs ${figure(told.weight)}; ${beside}.`;
     const cards = (images) => images.map((image) => card(image, () => (location.hash = `#search/${image.id}`)));
     $("sides").replaceChildren(
       side("0", cards(told.negative), summary(told.negative)),
@@ -72,5 +74,5 @@ function summary(images) {
   const counts = new Map();
   for (const { label } of images) if (label !== null) counts.set(label, (counts.get(label) ?? 0) + 1);
   const most = [...counts].sort((a, b) => b[1] - a[1]).slice(0, 3);
-  return most.map(([label, n]) => `${label} ${n}`).join(" · ");
+  return most.map(([label, n]) => `${n} × ${label}`).join(" · ");
 }

@@ -4,7 +4,7 @@ import * as api from "./api.js";
 import { $, bytes, count, h, percent, tell } from "./dom.js";
 import { state } from "./state.js";
 
-const STRONG = 0.55; // share of a row from which a cell is dark enough for light figures
+const HALF = 0.5; // share of a row from which a cell is dark, with light figures; shades between would hide both
 let done = false;
 
 export async function open() {
@@ -63,9 +63,11 @@ function lengths(codes, raw) {
 function confusion(classes, matrix) {
   const cell = (n, i, j, total) => {
     const share = total ? n / total : 0;
-    const kind = [share > STRONG ? "strong" : "", i === j ? "" : "wrong"].join(" ").trim();
+    const right = i === j;
+    const shade = !right ? share : share > HALF ? 0.7 + 0.6 * (share - HALF) : 0.9 * share;
+    const kind = right ? (share > HALF ? "strong" : undefined) : "wrong";
     const title = `${n} of ${total} ${classes[i]} taken for ${classes[j]}`;
-    return h("td", { class: kind || undefined, title, style: { "--share": share } }, n ? String(n) : "");
+    return h("td", { class: kind, title, style: { "--share": shade } }, n ? String(n) : "");
   };
   const rows = matrix.map((line, i) => {
     const total = line.reduce((sum, n) => sum + n, 0);

@@ -36,7 +36,7 @@ function route() {
 
 function about() {
   const { name, total, classes: known, n_bits: n } = state.project;
-  const parts = [name, plural(total, "image"), known.length ? plural(known.length, "class", "classes") : "", `${count(n)} bits each`];
+  const parts = [name.replace(/\.cbid$/, ""), plural(total, "image"), known.length ? plural(known.length, "class", "classes") : "", `${count(n)} bits each`];
   $("about").textContent = parts.filter(Boolean).join(" · ");
 }
 

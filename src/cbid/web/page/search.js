@@ -4,9 +4,10 @@ import * as api from "./api.js";
 import { $, bytes, count, duration, h, percent, plural, tell } from "./dom.js";
 import { explain } from "./explain.js";
 import { card, frame, skeletons } from "./parts.js";
-import { state } from "./state.js";
+import { state, unfit } from "./state.js";
 
 const K = 10;
+const SAMPLES = 18;
 const WAYS = ["weighted", "plain", "raw"];
 const AS_PREDICTED = " predicted";
 
@@ -32,7 +33,7 @@ export function start() {
     showLength();
     if (query) again();
   });
-  for (const radio of document.querySelectorAll("input[name=how]")) radio.addEventListener("change", () => query && again());
+  for (const radio of document.querySelectorAll("input[name=how]")) radio.addEventListener("change", changeWay);
   $("own-label").replaceChildren(
     h("option", { value: AS_PREDICTED }, "as predicted"),
     ...classes.map((name) => h("option", { value: name }, name)),
@@ -48,6 +49,12 @@ export function start() {
   showSamples();
 }
 
+/** Raw vectors are compared whole: there is no length to choose. */
+function changeWay() {
+  $("bits-slider").disabled = state.project.lengths.length < 2 || how() === "raw";
+  if (query) again();
+}
+
 /** Pictures to start from, spread over the project. */
 async function showSamples() {
   const total = state.project.total;
@@ -57,9 +64,9 @@ async function showSamples() {
     return;
   }
   $("samples").hidden = Boolean(query);
-  $("sample-list").replaceChildren(...skeletons(16));
+  $("sample-list").replaceChildren(...skeletons(SAMPLES));
   try {
-    const some = await api.images({ count: 16, every: Math.max(1, Math.floor(total / 16)) });
+    const some = await api.images({ count: SAMPLES, every: Math.max(1, Math.ceil(total / SAMPLES)) });
     $("sample-list").replaceChildren(...some.images.map((image) => card(image, () => (location.hash = `#search/${image.id}`))));
   } catch (error) {
     $("sample-list").replaceChildren();
@@ -101,9 +108,10 @@ export async function byFile(file) {
   if (location.hash !== "#search") history.pushState(null, "", "#search");
   window.dispatchEvent(new CustomEvent("view", { detail: "search" }));
   const name = file.name || "pasted image";
-  if (file.type && !file.type.startsWith("image/")) {
+  const reason = unfit(file);
+  if (reason) {
     if (!query) byNothing();
-    tell($("search-error"), `${name} cannot be searched with.`, `It is no image, but ${file.type}.`);
+    tell($("search-error"), `${name} cannot be searched with.`, reason);
     return;
   }
   const before = query;

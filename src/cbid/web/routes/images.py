@@ -35,7 +35,7 @@ async def images(
     return await library.searching.run(work)
 
 
-@router.get("/{id}", responses=documented(404))
+@router.get("/{id}", responses=documented())
 async def image(id: Id, request: Request) -> Image:
     """What is known of one image."""
     library = library_of(request)
@@ -45,7 +45,7 @@ async def image(id: Id, request: Request) -> Image:
 @router.get(
     "/{id}/thumbnail",
     response_class=Response,
-    responses={**documented(404), 200: {"content": {"image/jpeg": {}}, "description": "A JPEG"}},
+    responses={**documented(), 200: {"content": {"image/jpeg": {}}, "description": "A JPEG"}},
 )
 async def thumbnail(id: Id, request: Request) -> Response:
     """A small picture, its longer side at most 192 pixels."""
@@ -75,7 +75,7 @@ async def add(
     return Added(images=[Image.of(record) for record in records], total=len(project))
 
 
-@router.delete("/{id}", responses=documented(404, 409))
+@router.delete("/{id}", responses=documented(409))
 async def remove(id: Id, request: Request) -> Removed:
     """Remove one image from the project; its file is left alone."""
     library = library_of(request)

@@ -57,7 +57,7 @@ async def project(request: Request) -> ProjectInfo:
     return await library.searching.run(work)
 
 
-@router.post("/explain", responses=documented(404))
+@router.post("/explain", responses=documented())
 async def explain(asked: Explain, request: Request) -> Explained:
     """In which bits two codes agree, and what each bit weighs."""
     library = library_of(request)

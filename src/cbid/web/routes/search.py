@@ -22,7 +22,7 @@ class ImageSearchOptions(SearchOptions):
     vector: bool = False
 
 
-@router.post("/search", responses=documented(404))
+@router.post("/search", responses=documented())
 async def search(asked: Search, request: Request) -> Found:
     """The nearest images of a stored image (which is itself left out), a vector or a code."""
     library = library_of(request)
@@ -49,7 +49,7 @@ async def search_image(image: ImageFile, request: Request, options: Annotated[Im
     return answer.model_copy(update={"vector": vector.tolist() if options.vector else None})
 
 
-@router.post("/classify", responses=documented(404))
+@router.post("/classify", responses=documented())
 async def classify(asked: Classify, request: Request) -> Classified:
     """The class that wins the vote of the nearest labelled images."""
     library = library_of(request)
@@ -83,7 +83,10 @@ async def classify_image(
 def _voted(
     project: Project, code: NDArray[np.uint8], k: int, n_bits: int | None, exclude: list[int] | None
 ) -> Classified:
-    classes = project.classes
-    voted = project.classify(code, k, n_bits, exclude=exclude)
-    votes = [Vote(label=name, votes=count) for name, count in zip(classes, voted.votes[0].tolist()) if count]
-    return Classified(label=str(voted.labels[0]), votes=sorted(votes, key=lambda vote: -vote.votes))
+    classes, voted = project.classes, project.classify(code, k, n_bits, exclude=exclude)
+    while classes != project.classes:  # an image of a new class was added in between
+        classes, voted = project.classes, project.classify(code, k, n_bits, exclude=exclude)
+    # Votes carry a little more for the nearer ones, which decides ties; people count in whole ones.
+    order = np.argsort(-voted.votes[0], kind="stable")
+    votes = [Vote(label=classes[i], votes=round(voted.votes[0, i])) for i in order if voted.votes[0, i] > 0]
+    return Classified(label=str(voted.labels[0]), votes=votes)
