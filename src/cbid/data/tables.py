@@ -112,12 +112,24 @@ class ParquetTable(VectorTable):
             start += len(batch)
         return values
 
-    def batches(self, rows: int = 8192) -> Iterator[NDArray[Any]]:
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the vectors as they are read."""
+        return self._dtype
+
+    @property
+    def group_sizes(self) -> list[int]:
+        """The number of rows of each row group."""
+        metadata = self._open().metadata
+        return [int(metadata.row_group(g).num_rows) for g in range(metadata.num_row_groups)]
+
+    def batches(self, rows: int = 8192, *, groups: list[int] | None = None) -> Iterator[NDArray[Any]]:
+        """The vectors in order, at most ``rows`` at a time; of these row groups alone if they are given."""
         from pyarrow import ArrowException
 
         start, width = 0, None
         try:
-            for batch in self._open().iter_batches(batch_size=rows, columns=[self._column]):
+            for batch in self._open().iter_batches(batch_size=rows, row_groups=groups, columns=[self._column]):
                 values = self._matrix(batch.column(0), start, width)
                 start, width = start + len(values), values.shape[1]
                 if len(values):

@@ -1,0 +1,142 @@
+"""Codes of more vectors than memory holds, streamed to a file; in this process or by the workers of a cluster."""
+
+import hashlib
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cbid import codes_io
+from cbid.checks import check_integer
+from cbid.coders.base import Coder
+from cbid.scale.memory import as_bytes, least_held
+from cbid.scale.parts import IDS, Job, id_file, stored_ids
+from cbid.scale.running import run
+from cbid.scale.sources import HeldRows, RowSource, open_rows
+from cbid.tensorfile import Arrays
+
+__all__ = ["encode_to"]
+
+_ROWS = 1 << 16  # of a part, where memory does not ask for fewer
+_SLICE_BYTES = 4 * 64 * 2**20  # what a coder holds while it projects one slice
+
+
+@dataclass(frozen=True)
+class Encode:
+    """Codes, and ids, of a span of rows."""
+
+    rows: RowSource
+    coder: Coder
+
+    def __call__(self, start: int, stop: int) -> tuple[Arrays, list[Any]]:
+        codes = self.coder.encode(self.rows.read(start, stop))
+        return {"codes": codes, IDS: stored_ids(self.rows.ids_of(start, stop))}, []
+
+
+def encode_to(
+    source: Any,
+    coder: Coder,
+    out: str | os.PathLike[str],
+    *,
+    ids: ArrayLike | None = None,
+    scheduler: Any = None,
+    n_jobs: int | None = None,
+    max_memory: int | str = "2GB",
+    part_rows: int | None = None,
+    timeout: float = 30.0,
+    overwrite: bool = False,
+    verbose: int = 0,
+) -> NDArray[np.uint8]:
+    """Codes of all rows of a source in the ``.npy`` file ``out``; mapped from there.
+
+    The file appears whole. Until then parts are kept in ``OUT.parts``: a run that was killed, or whose cluster went
+    away, goes on from there when it is called again. ``OUT.json`` tells what the codes were made of. The bytes
+    are those of ``coder.encode`` with one thread, whoever computes them.
+
+    Parameters
+    ----------
+    source
+        An array (n, d), mapped or not, a ``.npy`` or ``.npz`` file of one, a parquet file, several, or a folder of
+        them. For a cluster, files that the workers see under the same path.
+    coder
+        A fitted coder.
+    out
+        The file to write, in a folder that the workers see too. Where the source has ids, they go to
+        ``OUT`` with ``.ids.npy`` for ``.npy``.
+    ids
+        (n,) whole numbers or text, where the source has none of its own.
+    scheduler
+        None for this process; the address of a Dask scheduler, or a ``distributed.Client``.
+    n_jobs
+        Threads in this process, each with a part of its own.
+    max_memory
+        For this process, or for each worker beside what it holds at the start.
+    part_rows
+        Rows of a part. None: 65,536, or as many as ``max_memory`` allows.
+    timeout
+        Seconds to wait for the scheduler and its workers.
+    overwrite
+        Whether to replace a result, or parts, of something else.
+    verbose
+        1 shows progress.
+    """
+    rows = open_rows(source, ids=ids)
+    if scheduler is not None and isinstance(rows, HeldRows):
+        raise ValueError(
+            "source is an array in the memory of this process, which the workers cannot read; save it as .npy, and "
+            "give the path or the mapped array"
+        )
+    if part_rows is not None:
+        check_integer("part_rows", part_rows, 1)
+    size = part_rows or _part_rows(rows, coder, as_bytes(max_memory), 1 if scheduler is not None else n_jobs)
+    target = Path(os.path.abspath(out))
+    if target.suffix != ".npy":
+        raise ValueError(f"out={os.fspath(out)!r} is not accepted; give the name of a .npy file")
+    outputs = {"codes": target}
+    if rows.ids is not None:
+        outputs[IDS] = id_file(target)
+    plan = {"what": "codes", "coder": coder_digest(coder), "source": rows.identity()}
+    job = Job(
+        task=Encode(rows.without_labels(), coder),
+        spans=rows.spans(size),
+        outputs=outputs,
+        record=target.with_name(f"{target.name}.json"),
+        plan=plan,
+    )
+    run(job, scheduler=scheduler, n_jobs=n_jobs, timeout=timeout, overwrite=overwrite, verbose=verbose)
+    return codes_io.load(target)
+
+
+def coder_digest(coder: Coder) -> str:
+    """A digest of what codes depend on: the kind of the coder, its settings and what it learned."""
+    state, arrays = coder._parts_to_save()
+    params = {k: v for k, v in state["params"].items() if k not in ("n_jobs", "verbose")}
+    digest = hashlib.blake2b(type(coder).__name__.encode(), digest_size=16)
+    digest.update(json.dumps({**state, "params": params}, sort_keys=True, default=str).encode())
+    for name in sorted(arrays):
+        digest.update(f"{name} {arrays[name].dtype.str} {arrays[name].shape}".encode())
+        digest.update(np.ascontiguousarray(arrays[name]).data)
+    return digest.hexdigest()
+
+
+def _part_rows(rows: RowSource, coder: Coder, budget: int, n_jobs: int | None) -> int:
+    from joblib import effective_n_jobs
+
+    left = (budget - least_held()) // effective_n_jobs(n_jobs) - _SLICE_BYTES
+    # A vector, the same as the coder takes it, and its code.
+    allowed = left // (rows.row_bytes + 8 * rows.shape[1] * (rows.dtype.kind != "f") + coder.n_bits_ + 64)
+    if allowed < 1:
+        raise ValueError(f"max_memory of {budget:,} bytes leaves nothing to encode with; give more")
+    cut = coder._slice_rows()  # at multiples of it a span has the codes that the whole array would give it
+    most = max(min(allowed, _ROWS) // cut * cut, min(allowed, cut))
+    largest = max((stop - start for start, stop in rows.spans(most)), default=0)
+    if largest > allowed:
+        raise ValueError(
+            f"a row group of {largest} rows does not fit max_memory of {budget:,} bytes, which allows {allowed}; "
+            "give more, or write the parquet files with smaller row groups"
+        )
+    return int(most)
