@@ -86,7 +86,7 @@ class SearchOptions(_Given):
     k: int = Field(10, ge=1, le=MOST_MATCHES, description="How many are wanted.")
     n_bits: Bits | None = None
     how: How = "weighted"
-    label: Label | None = Field(None, description="Only images of this class.")
+    label: Label | None = Field(default=None, description="Only images of this class.")
 
 
 class Search(SearchOptions):
@@ -148,8 +148,12 @@ class Found(BaseModel):
     searched: int = Field(description="Images that there are.")
     seconds: float = Field(description="That the search itself took.")
     code: str = Field(description="The code of the query.")
-    label: str | None = Field(None, description="The label of the query, where it is a stored image that has one.")
-    vector: list[float] | None = Field(None, description="The raw vector of an uploaded image, where asked for.")
+    label: str | None = Field(
+        default=None, description="The label of the query, where it is a stored image that has one."
+    )
+    vector: list[float] | None = Field(
+        default=None, description="The raw vector of an uploaded image, where asked for."
+    )
 
 
 class Vote(BaseModel):
