@@ -5,6 +5,7 @@ import threading
 import time
 
 import pytest
+from joblib import Parallel, delayed
 
 from cbid.data.parallel import ordered_map
 
@@ -68,3 +69,8 @@ def test_threads_are_threads_and_processes_are_processes():
 def test_processes_leave_threads_to_us():
     (_, threads), *_ = ordered_map(os.getenv, [(0, ("OMP_NUM_THREADS",)), (1, ("HOME",))], 2, threads=False)
     assert threads == "1"
+
+
+def test_joblib_can_go_on_with_workers_of_its_own():
+    assert [r for _, r in ordered_map(abs, ((i, (-i,)) for i in range(4)), 2, threads=False)] == [0, 1, 2, 3]
+    assert Parallel(2)(delayed(abs)(-i) for i in range(4)) == [0, 1, 2, 3]

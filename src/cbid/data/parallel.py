@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
 __all__ = ["ordered_map"]
@@ -57,7 +57,8 @@ def ordered_map(
 def _executor(n_jobs: int, threads: bool) -> AbstractContextManager[Executor]:
     if threads:
         return ThreadPoolExecutor(n_jobs)
-    # Workers that need no __main__ guard and are not forked from a process with threads; kept for the next call.
-    from joblib.externals.loky import get_reusable_executor
+    # Workers that need no __main__ guard and are not forked from a process with threads. Our own: those of joblib are
+    # shared by the whole process, and its ``Parallel`` cannot go on with workers that it has not made.
+    from joblib.externals.loky import ProcessPoolExecutor
 
-    return nullcontext(get_reusable_executor(max_workers=n_jobs, env=dict.fromkeys(_LIBRARIES, "1")))
+    return ProcessPoolExecutor(n_jobs, env=dict.fromkeys(_LIBRARIES, "1"))
