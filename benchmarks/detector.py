@@ -87,7 +87,8 @@ def learn(seed, methods, n_jobs, work):
             np.savez(rows, X=X, y=y)
             detector.save(paths[BASELINE])
             print(f"  {len(X):,} windows, hard ones in each round: {detector.n_mined_}", flush=True)
-        for method, coder in coders(X, y, seed, [m for m in missing if m != BASELINE]):
+        chosen = CBIDVerifier(random_state=seed).sample(y)
+        for method, coder in coders(X[chosen], y[chosen], seed, [m for m in missing if m != BASELINE]):
             started = time.process_time()
             verifier = CBIDVerifier(random_state=seed)
             verifier.coder_ = coder
