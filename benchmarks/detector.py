@@ -9,14 +9,13 @@ as in the Caltech evaluation. The seed draws the random negatives and is that of
 All settings were chosen on held-out training photographs (benchmarks/detector_study.py), none on the test
 photographs. All verifiers of a seed score the same candidates, whose HOG vectors are computed once.
 
-Learned detectors and the detections of each photograph go to the work folder as they are done; what is there is not
-done again. Scores of hits and of false positives, from which every curve can be drawn anew, go to
+Learned detectors and the candidates of each photograph go to the work folder as they are done (1 GB); what is there
+is not done again. Scores of hits and of false positives, from which every curve can be drawn anew, go to
 benchmarks/results/detector.json. ``python -m benchmarks.detector_report`` makes the tables and pictures of
 docs/detection.md from it.
 """
 
 import argparse
-import json
 import tempfile
 import time
 from pathlib import Path
@@ -28,8 +27,9 @@ from benchmarks.results import store
 from cbid import CBID
 from cbid.coders import LSH, SDH
 from cbid.data.parallel import ordered_map
-from cbid.detection import CBIDVerifier, Detections, SlidingWindowDetector, evaluate, open_annotated, training_images
-from cbid.detection.scan import Scanner
+from cbid.detection import CBIDVerifier, SlidingWindowDetector, evaluate, open_annotated, training_images
+from cbid.detection.scan import Scanner, Windows
+from cbid.files import whole_file
 
 SEEDS = (0, 1, 2)
 WORK = Path(tempfile.gettempdir()) / "cbid-detector"
@@ -54,16 +54,19 @@ def run(*, methods=METHODS, seeds=SEEDS, photographs=None, n_jobs=2, work=WORK):
     rows = np.arange(len(test))
     if photographs is not None:
         rows = np.unique(np.linspace(0, len(test) - 1, photographs).round().astype(int))
-    models = {seed: learn(seed, [m for m in methods if m != BASELINE], n_jobs, work) for seed in seeds}
-    started = time.monotonic()
-    found = search(test, rows, models, n_jobs, work)
-    seconds = time.monotonic() - started
     truth = [test.annotations[i] for i in rows]
-    results = {"photographs": len(rows), "scan_seconds_of_this_run": seconds, "runs": []}
+    detectors = {seed: learn(seed, [], n_jobs, work)[BASELINE] for seed in seeds}
+    started = time.monotonic()
+    search(test, rows, detectors, n_jobs, work)
+    results = {"photographs": len(rows), "search_seconds_of_this_run": time.monotonic() - started, "runs": []}
     for seed in seeds:
-        for method in methods:
-            curve = evaluate([as_detections(found[i][str(seed)][method]) for i in rows], truth, **PROTOCOL)
-            results["runs"].append({"seed": seed, "method": method, **figures(curve)})
+        found = [candidates(work, seed, i) for i in rows]
+        for method, detector in learn(seed, [m for m in methods if m != BASELINE], n_jobs, work).items():
+            verifier = detector.verifier_
+            answers = [part.detections() if verifier is None else verifier.verify(part) for part in found]
+            line = {"seed": seed, "method": method, **figures(evaluate(answers, truth, **PROTOCOL))}
+            results["runs"].append(line)
+            print(f"seed {seed}  {method:20}  {line['log_average_detection_rate']:.4f}", flush=True)
     return results
 
 
@@ -84,7 +87,8 @@ def learn(seed, methods, n_jobs, work):
             np.savez(rows, X=X, y=y)
             detector.save(paths[BASELINE])
             print(f"  {len(X):,} windows, hard ones in each round: {detector.n_mined_}", flush=True)
-        for method, coder in coders(X, y, seed, [m for m in missing if m != BASELINE]):
+        chosen = CBIDVerifier(random_state=seed).sample(y)
+        for method, coder in coders(X[chosen], y[chosen], seed, [m for m in missing if m != BASELINE]):
             started = time.process_time()
             verifier = CBIDVerifier(random_state=seed)
             verifier.coder_ = coder
@@ -111,54 +115,33 @@ def coders(X, y, seed, methods):
             yield method, coder
 
 
-def search(test, rows, models, n_jobs, work):
-    """Detections {photograph: {seed: {method: rows}}}; the pyramid of a photograph is computed once for all seeds."""
-    path = work / "detections.jsonl"
-    found = {i: {} for i in rows.tolist()}
-    for line in path.read_text().splitlines() if path.exists() else ():
-        entry = json.loads(line)
-        if entry["photograph"] in found:
-            found[entry["photograph"]].setdefault(entry["seed"], {}).update(entry["found"])
-    todo = [
-        i
-        for i in rows.tolist()
-        if any(method not in found[i].get(str(seed), {}) for seed, methods in models.items() for method in methods)
-    ]
+def search(test, rows, detectors, n_jobs, work):
+    """Candidates of all detectors in these photographs go to the work folder; those that are there are not sought."""
+    todo = [i for i in rows.tolist() if not all(place(work, seed, i).exists() for seed in detectors)]
     print(f"{len(rows) - len(todo)} of {len(rows)} photographs were searched before", flush=True)
 
     def one(i):
         image = test.read(i)
-        pyramid = list(next(iter(models.values()))[BASELINE].scanner().pyramid(image))
-        answers = {}
-        for seed, methods in models.items():
-            candidates = methods[BASELINE].candidates_in(pyramid, image.shape)
-            answers[str(seed)] = {
-                method: as_rows(
-                    candidates.detections() if model.verifier_ is None else model.verifier_.verify(candidates)
-                )
-                for method, model in methods.items()
-            }
-        return answers
+        pyramid = list(next(iter(detectors.values())).scanner().pyramid(image))  # once for all seeds
+        for seed, detector in detectors.items():
+            found = detector.candidates_in(pyramid, image.shape)
+            with whole_file(place(work, seed, i)) as temporary, open(temporary, "wb") as file:
+                np.savez(file, boxes=found.boxes, scores=found.scores, features=found.features)
 
     started = time.monotonic()
-    with threadpool_limits(1), open(path, "a") as file:
-        for done, (i, answers) in enumerate(ordered_map(one, ((i, (i,)) for i in todo), n_jobs, threads=True), 1):
-            for seed, methods in answers.items():
-                file.write(json.dumps({"photograph": i, "seed": seed, "found": methods}) + "\n")
-                found[i].setdefault(seed, {}).update(methods)
-            file.flush()
+    with threadpool_limits(1):
+        for done, _ in enumerate(ordered_map(one, ((i, (i,)) for i in todo), n_jobs, threads=True), 1):
             if done % 20 == 0:
                 print(f"  {done} of {len(todo)}, {time.monotonic() - started:.0f} s", flush=True)
-    return found
 
 
-def as_rows(found):
-    return np.column_stack([np.round(found.boxes, 1), np.round(found.scores, 4)]).tolist()
+def place(work, seed, i):
+    return work / f"seed{seed} photograph{i:03d}.npz"
 
 
-def as_detections(rows):
-    values = np.array(rows, float).reshape(-1, 5)
-    return Detections(values[:, :4], values[:, 4])
+def candidates(work, seed, i):
+    with np.load(place(work, seed, i)) as stored:
+        return Windows(stored["boxes"], stored["scores"], stored["features"])
 
 
 def figures(curve):
@@ -232,8 +215,6 @@ def main():
         n_jobs=arguments.jobs,
         work=arguments.work,
     )
-    for line in results["runs"]:
-        print(f"seed {line['seed']}  {line['method']:20}  {line['log_average_detection_rate']:.4f}")
     if arguments.photographs is None:
         store("detector", {**results, "speed": speed()})
 

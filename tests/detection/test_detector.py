@@ -58,7 +58,7 @@ def test_a_verifier_of_any_coder():
     model = SlidingWindowDetector(**SETTINGS)
     X, y = model.fit_svm(*training())
     assert X.shape == (len(y), 9 * 36)
-    assert y.sum() == 60
+    assert y.sum() == 2 * 60  # each ring and a copy of it
     for coder in (None, ITQ(n_bits=32), CBID(n_bits=32)):
         verifier = CBIDVerifier(coder=coder, n_bits=16).fit(X, y)
         codes_alone = verifier.decision_function(X)
@@ -66,6 +66,16 @@ def test_a_verifier_of_any_coder():
         found = verifier.verify(Windows(np.tile([0.0, 0, 1, 1], (5, 1)), np.arange(5), X[:5]))
         np.testing.assert_allclose(found.scores, np.sort(0.5 * codes_alone[:5] + 0.5 * np.arange(5))[::-1])
     assert isinstance(CBIDVerifier(n_bits=16).fit(X, y).coder_, CBID)
+
+
+def test_a_coder_is_learned_from_some_windows_and_the_svm_from_all():
+    y = np.repeat([1, 0], [30, 100])
+    for most, expected in [(1000, (30, 100)), (100, (30, 70)), (40, (20, 20))]:
+        chosen = CBIDVerifier(max_windows=most).sample(y)
+        assert (int(y[chosen].sum()), int(np.sum(y[chosen] == 0))) == expected
+        assert np.all(np.diff(chosen) > 0)
+    with pytest.raises(ValueError, match="give 1 for objects and 0"):
+        CBIDVerifier().fit(np.zeros((4, 3)), [1, 2, 1, 2])
 
 
 def test_the_verifier_decides_alone_or_not_at_all():
@@ -134,6 +144,7 @@ def test_files_that_are_no_detectors(tmp_path):
         ({"upsample": 0}, "upsample=0"),
         ({"C": -1}, "C=-1"),
         ({"n_random": 0}, "n_random=0"),
+        ({"n_jitter": -1}, "n_jitter=-1"),
         ({"threshold": "low"}, "threshold='low'"),
         ({"measure": "union"}, "measure='union'"),
         ({"verifier": 5}, "verifier=5 is not accepted; give a CBIDVerifier"),

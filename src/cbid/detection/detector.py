@@ -17,6 +17,7 @@ from cbid.data.image_sets import as_image_set
 from cbid.data.images import check_image
 from cbid.data.parallel import ordered_map
 from cbid.detection.boxes import Boxes, Detections
+from cbid.detection.jitter import jittered_windows
 from cbid.detection.layout import WindowLayout
 from cbid.detection.mining import NegativeWindows
 from cbid.detection.scan import Grid, Scanner, Windows
@@ -55,6 +56,9 @@ class SlidingWindowDetector(BaseEstimator):
         How often the negative photographs are scanned for windows that the detector takes for objects.
     n_hard : int
         How many of them each photograph gives in a round, the worst ones.
+    n_jitter : int
+        Copies of each object, moved and resized by up to one step of the scan, that the verifier learns from besides:
+        it will see objects where a scan meets them, not where they were annotated.
     threshold : float
         Least score of the SVM for a window to be looked at, in mining and in detection; -1 is the far margin.
     n_candidates : int
@@ -98,6 +102,7 @@ class SlidingWindowDetector(BaseEstimator):
         n_random: int = 20,
         n_rounds: int = 2,
         n_hard: int = 60,
+        n_jitter: int = 1,
         threshold: float = -1.0,
         n_candidates: int = 1000,
         overlap: float = 0.65,
@@ -123,6 +128,7 @@ class SlidingWindowDetector(BaseEstimator):
         self.n_random = n_random
         self.n_rounds = n_rounds
         self.n_hard = n_hard
+        self.n_jitter = n_jitter
         self.threshold = threshold
         self.n_candidates = n_candidates
         self.overlap = overlap
@@ -143,6 +149,7 @@ class SlidingWindowDetector(BaseEstimator):
         check_integer("n_random", self.n_random, 1)
         check_integer("n_rounds", self.n_rounds, 0)
         check_integer("n_hard", self.n_hard, 1)
+        check_integer("n_jitter", self.n_jitter, 0)
         check_real("threshold", self.threshold, -float("inf"))
         check_integer("n_candidates", self.n_candidates, 1)
         check_real("overlap", self.overlap, 0, 1.0000001)
@@ -183,32 +190,40 @@ class SlidingWindowDetector(BaseEstimator):
     def fit_svm(self, positives: Any, negatives: Any) -> tuple[Floats, NDArray[np.int64]]:
         """The first step alone; returns what a verifier is learned from.
 
-        These are the HOG vectors (n, d) of all windows that were used, random and hard ones, with labels (n,): 1 for
-        objects, 0 for others.
+        These are the HOG vectors (n, d) of all windows that were used, random and hard ones, and of ``n_jitter``
+        copies of each object; with labels (n,): 1 for objects, 0 for others.
         """
         self.check_params()
         objects, photographs = as_image_set(positives), as_image_set(negatives)
         for name, given in (("positives", objects), ("negatives", photographs)):
             if len(given) == 0:
                 raise ValueError(f"{name} is empty; at least one picture is needed")
-        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
         n_jobs = effective_n_jobs(self.n_jobs)
         layout = self.layout()
+
+        def describe(i: int) -> Floats:
+            """Object i as it is, then its copies."""
+            image, rng = objects[i], np.random.default_rng([seed, i])
+            octaves = 1 / self.scales_per_octave
+            copies = jittered_windows(layout, image, self.n_jitter, rng, shift=self.step, octaves=octaves)
+            return np.concatenate([layout.describe(image)[None], copies])
+
         tasks = ((i, (i,)) for i in range(len(objects)))
         with threadpool_limits(1, user_api="blas"):
-            described = ordered_map(lambda i: layout.describe(objects[i]), tasks, n_jobs, threads=True)
-            P = np.array([values for _, values in described])
+            described = np.array([values for _, values in ordered_map(describe, tasks, n_jobs, threads=True)])
+            P, copies = described[:, 0], described[:, 1:].reshape(-1, layout.n_features)
             mined = NegativeWindows(self.scanner(), photographs, self.n_hard, n_jobs, self.verbose)
-            mined.add_random(self.n_random, rng)
+            mined.add_random(self.n_random, np.random.default_rng(seed))
             self.verifier_ = None
             self.n_mined_: list[int] = []
             self.coef_, self.intercept_ = self._svm(P, mined.rows())
             for _ in range(self.n_rounds):
                 self.n_mined_.append(mined.add_hard(self.coef_, self.intercept_, self.threshold))
                 self.coef_, self.intercept_ = self._svm(P, mined.rows())
-        negative_rows = mined.rows()
-        labels = np.repeat([1, 0], [len(P), len(negative_rows)])
-        return np.concatenate([P, negative_rows]), labels
+        others = mined.rows()
+        labels = np.repeat([1, 0], [len(P) + len(copies), len(others)])
+        return np.concatenate([P, copies, others]), labels
 
     def _svm(self, positive: Floats, negative: Floats) -> tuple[NDArray[np.float64], float]:
         X = np.concatenate([positive, negative])

@@ -5,6 +5,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, check_X_y
 
 from cbid.checks import check_integer, check_real
@@ -29,10 +30,14 @@ class CBIDVerifier(BaseEstimator):
     Parameters
     ----------
     coder : Coder or None
-        Any coder of cbid; a copy of it is learned by ``fit``. None is C-BID as in the paper: 5 nearest hits and
-        misses, 25 triplets a sample.
+        Any coder of cbid; a copy of it is learned by ``fit``. None is C-BID with its default settings, which compare
+        with whole classes; ``CBID(hits="nearest", triplets="all")`` are the paper's 25 triplets of 5 neighbours, at
+        many times the cost.
     n_bits : int
         Length of the codes where ``coder`` is None.
+    max_windows : int
+        Windows that the coder is learned from, at most: half of them objects if there are as many, the others drawn
+        at random. The SVM is learned from all.
     C : float > 0
         Weight of the losses in the SVM on codes, whose values are -1/+1 over the root of their number.
     weight : float in [0, 1]
@@ -51,13 +56,15 @@ class CBIDVerifier(BaseEstimator):
         self,
         *,
         coder: Coder | None = None,
-        n_bits: int = 1024,
-        C: float = 0.1,
+        n_bits: int = 256,
+        max_windows: int = 10_000,
+        C: float = 0.03,
         weight: float = 0.5,
         random_state: Any = 0,
     ) -> None:
         self.coder = coder
         self.n_bits = n_bits
+        self.max_windows = max_windows
         self.C = C
         self.weight = weight
         self.random_state = random_state
@@ -67,6 +74,7 @@ class CBIDVerifier(BaseEstimator):
         if self.coder is not None and not isinstance(self.coder, Coder):
             raise ValueError(f"coder={self.coder!r} is not accepted; give a coder of cbid.coders, or None")
         check_integer("n_bits", self.n_bits, 1)
+        check_integer("max_windows", self.max_windows, 4)
         check_real("C", self.C, 0, open_below=True)
         check_real("weight", self.weight, 0, 1.0000001)
 
@@ -74,8 +82,27 @@ class CBIDVerifier(BaseEstimator):
         """Learn from HOG vectors X (n, d) and labels y (n,): 1 for objects, 0 for everything else."""
         self.check_params()
         samples, labels = check_X_y(X, y, dtype=[np.float32, np.float64])
-        self.coder_ = (self._default() if self.coder is None else clone(self.coder)).fit(samples, labels)
+        if set(np.unique(labels).tolist()) != {0, 1}:
+            raise ValueError(
+                f"y holds {np.unique(labels).tolist()[:5]}; give 1 for objects and 0 for everything else"
+            )
+        chosen = self.sample(labels)
+        coder = self._default() if self.coder is None else clone(self.coder)
+        self.coder_ = coder.fit(samples[chosen], labels[chosen])
         return self.fit_svm(samples, labels)
+
+    def sample(self, y: ArrayLike) -> NDArray[np.int64]:
+        """The rows that the coder is learned from: at most ``max_windows``, ascending."""
+        labels = np.asarray(y)
+        objects, others = np.flatnonzero(labels == 1), np.flatnonzero(labels != 1)
+        n_others = max(self.max_windows - len(objects), self.max_windows // 2)
+        n_objects = max(self.max_windows - len(others), self.max_windows // 2)
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        parts = [
+            rng.choice(rows, size=most, replace=False) if len(rows) > most else rows
+            for rows, most in ((objects, n_objects), (others, n_others))
+        ]
+        return np.sort(np.concatenate(parts))
 
     def fit_svm(self, X: ArrayLike, y: ArrayLike) -> Self:
         """The second half of ``fit``: the SVM alone, on codes of the coder that was learned."""
@@ -86,14 +113,7 @@ class CBIDVerifier(BaseEstimator):
         return self
 
     def _default(self) -> CBID:
-        return CBID(
-            n_bits=self.n_bits,
-            hits="nearest",
-            triplets="all",
-            n_hits=5,
-            n_misses=5,
-            random_state=self.random_state,
-        )
+        return CBID(n_bits=self.n_bits, random_state=self.random_state)
 
     def _codes(self, X: ArrayLike) -> NDArray[np.float32]:
         """Bits as values of unit mean squared length, whatever their number."""
