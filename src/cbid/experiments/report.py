@@ -18,7 +18,7 @@ from cbid.files import whole_file
 
 __all__ = ["Section", "verdict_of", "write_report"]
 
-HOLDS, FAILS, UNTESTED = "holds", "does not hold", "not testable here"
+HOLDS, FAILS, UNTESTED, UNRUN = "holds", "does not hold", "not testable here", "not run"
 PAPER = "Paisitkriangkrai, Shen and van den Hengel, “Large-margin learning of compact binary image encodings”"
 QUICK = (
     "This is a quick run on reduced sizes: it shows that everything works, and its figures are no evidence. "
@@ -69,9 +69,10 @@ def write_report(sections: Sequence[Section], folder: Path, quick: bool) -> Path
     return folder / "report.html"
 
 
-def verdict_of(judged: Judgement | None) -> str:
+def verdict_of(judged: Judgement | None, section: Section) -> str:
+    """Without a judgement: not run, if cells are missing that could be run here."""
     if judged is None:
-        return UNTESTED
+        return UNRUN if len(section.results) < section.expected and not section.failures else UNTESTED
     return HOLDS if judged.holds else FAILS
 
 
@@ -83,9 +84,7 @@ def _html(sections: Sequence[Section], folder: Path, quick: bool, machine: Mappi
     ]
     if quick:
         body.append(f'<p class="warning">{escape(QUICK)}</p>')
-    left_out = [s.experiment.title for s in sections if not s.expected]
-    if left_out:
-        body.append(f"<p>Left out, for want of data: {escape(', '.join(left_out))}.</p>")
+    body += [f"<p>{escape(line)}</p>" for line in _coverage(sections)]
     body += ["<h2>Claims of the paper</h2>", _claims_table(sections)]
     for section in sections:
         body += _section(section, folder)
@@ -100,11 +99,11 @@ def _html(sections: Sequence[Section], folder: Path, quick: bool, machine: Mappi
 
 
 def _claims_table(sections: Sequence[Section]) -> str:
-    css = {HOLDS: "holds", FAILS: "fails", UNTESTED: "untested"}
+    css = {HOLDS: "holds", FAILS: "fails", UNTESTED: "untested", UNRUN: "untested"}
     rows = []
     for section in sections:
         for claim, judged in section.claims:
-            verdict = verdict_of(judged)
+            verdict = verdict_of(judged, section)
             figures = judged.figures if judged else _why_not(section)
             rows.append(
                 f'<tr><td>{escape(claim.text)} <span class="small">({escape(claim.source)})</span></td>'
@@ -120,7 +119,28 @@ def _why_not(section: Section) -> str:
         return "the experiment failed."
     if not section.expected:
         return f"needs {', '.join(CATALOGUE[name].title for name in section.absent)}."
-    return "this run has no figures for it."
+    return f"{len(section.results)} of {section.expected} cells are there."
+
+
+def _coverage(sections: Sequence[Section]) -> list[str]:
+    """What was run in full, in part and not at all."""
+    groups: dict[str, list[str]] = {
+        "Run in full": [],
+        "Run in part": [],
+        "Not run": [],
+        "Left out, for want of data": [],
+    }
+    for section in sections:
+        title, there, expected = section.experiment.title, len(section.results), section.expected
+        if not expected:
+            groups["Left out, for want of data"].append(title)
+        elif there == expected:
+            groups["Run in full"].append(title)
+        elif there:
+            groups["Run in part"].append(f"{title} ({there} of {expected} cells)")
+        else:
+            groups["Not run"].append(title)
+    return [f"{what}: {', '.join(titles)}." for what, titles in groups.items() if titles]
 
 
 def _section(section: Section, folder: Path) -> list[str]:
@@ -177,11 +197,17 @@ def _markdown(sections: Sequence[Section], quick: bool, machine: Mapping[str, An
     lines = [f"# Claims of the paper\n\nMade {now} by `cbid reproduce{' --quick' if quick else ''}`."]
     lines.append(f"{machine['processor']}, {machine['cores']} cores, Python {machine['python']}.")
     lines += [f"\n**{QUICK}**"] if quick else []
+    lines += [f"\n{line}" for line in _coverage(sections)]
     lines.append("\n| claim | here | by which figures | experiment |\n|---|---|---|---|")
     for section in sections:
         for claim, judged in section.claims:
             figures = judged.figures if judged else _why_not(section)
-            cells = (f"{claim.text} ({claim.source})", f"**{verdict_of(judged)}**", figures, section.experiment.name)
+            cells = (
+                f"{claim.text} ({claim.source})",
+                f"**{verdict_of(judged, section)}**",
+                figures,
+                section.experiment.name,
+            )
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
 
@@ -204,7 +230,7 @@ def _summary(sections: Sequence[Section], quick: bool, machine: Mapping[str, Any
                     {
                         "claim": claim.text,
                         "source": claim.source,
-                        "verdict": verdict_of(judged),
+                        "verdict": verdict_of(judged, s),
                         "figures": judged.figures if judged else None,
                     }
                     for claim, judged in s.claims
