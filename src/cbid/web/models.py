@@ -83,20 +83,22 @@ Asked = ById | ByVector | ByCode
 class SearchOptions(_Given):
     """How to search."""
 
-    k: int = Field(10, ge=1, le=MOST_MATCHES, description="How many are wanted.")
+    k: int = Field(default=10, ge=1, le=MOST_MATCHES, description="How many are wanted.")
     n_bits: Bits | None = None
     how: How = "weighted"
-    label: Label | None = Field(None, description="Only images of this class.")
+    label: Label | None = Field(default=None, description="Only images of this class.")
 
 
 class Search(SearchOptions):
     query: Asked
-    exclude: list[ImageId] = Field([], max_length=MOST_MATCHES, description="Images that are not to be found.")
+    exclude: list[ImageId] = Field(
+        default=[], max_length=MOST_MATCHES, description="Images that are not to be found."
+    )
 
 
 class Classify(_Given):
     query: Asked
-    k: int = Field(5, ge=1, le=MOST_MATCHES, description="How many of the nearest vote.")
+    k: int = Field(default=5, ge=1, le=MOST_MATCHES, description="How many of the nearest vote.")
     n_bits: Bits | None = None
 
 
@@ -148,8 +150,12 @@ class Found(BaseModel):
     searched: int = Field(description="Images that there are.")
     seconds: float = Field(description="That the search itself took.")
     code: str = Field(description="The code of the query.")
-    label: str | None = Field(None, description="The label of the query, where it is a stored image that has one.")
-    vector: list[float] | None = Field(None, description="The raw vector of an uploaded image, where asked for.")
+    label: str | None = Field(
+        default=None, description="The label of the query, where it is a stored image that has one."
+    )
+    vector: list[float] | None = Field(
+        default=None, description="The raw vector of an uploaded image, where asked for."
+    )
 
 
 class Vote(BaseModel):
