@@ -17,6 +17,7 @@ NAMES = [
     "descriptor_speed",
     "descriptor_study",
     "scene15_descriptors",
+    "program_demo",
     "report",
 ]
 

@@ -1,6 +1,6 @@
 """Learn binary codes for handwritten digits and see what they keep of the raw pixels.
 
-Run by ``make demo``; needs nothing but the package (the digits come with scikit-learn).
+Needs nothing but the package (the digits come with scikit-learn).
 """
 
 import time

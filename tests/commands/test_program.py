@@ -3,12 +3,14 @@
 import csv
 import json
 import os
+import re
 import resource
 import signal
 import sqlite3
 import subprocess
 import sys
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -118,7 +120,7 @@ def test_encode(here, capsys, tmp_path):
     with Project.open("images.cbid") as project:
         expected = project.encode(project.describe_image((here / "query.png").read_bytes()))
     assert call(capsys, "encode", "query.png") == (0, f"query.png\t{expected.tobytes().hex()}\n", "")
-    status, out, _ = call(capsys, "encode", "query.png", "--bits", "8", "--json")
+    _, out, _ = call(capsys, "encode", "query.png", "--bits", "8", "--json")
     assert json.loads(out) == {"n_bits": 8, "codes": [{"name": "query.png", "code": expected.tobytes().hex()[:2]}]}
     assert call(capsys, "encode", "query.png", "images/red", "-o", tmp_path / "c.npy", "-q") == (0, "", "")
     codes = np.load(tmp_path / "c.npy")
@@ -200,7 +202,7 @@ def test_a_project_of_vectors(capsys, tmp_path, monkeypatch):
     status, out, _ = call(capsys, "search", "queries.npy", "-k", "1", "--how", "raw", "--json")
     assert [a["matches"][0]["name"] for a in json.loads(out)] == ["item 0", "item 1", "item 2"]
     assert call(capsys, "report", "-q") == (0, "", "")
-    assert "item 7" in (tmp_path / "items.html").read_text() or "item" in (tmp_path / "items.html").read_text()
+    assert re.search(r'<span class="name">item \d+</span>', (tmp_path / "items.html").read_text())
     Image.fromarray(picture("red", 1)).save("query.png")
     assert "query.png does not hold vectors" in fails(capsys, "search", "query.png")
 
@@ -210,7 +212,9 @@ def test_a_flat_folder_says_which_coder_it_takes(capsys, tmp_path):
     for i in range(30):
         Image.fromarray(picture(("red", "blue")[i % 2], i)).save(tmp_path / "flat" / f"{i}.png")
     arguments = ("fit", tmp_path / "flat", "-d", "pixels", "-b", "8", "-o", tmp_path / "p.cbid", "-q")
-    status, out, err = call(capsys, *arguments)
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        status, out, err = call(capsys, *arguments)
     assert (status, out) == (0, "")
     assert err.startswith("cbid: warning: the images have no labels: ITQ learns codes without them")
     assert call(capsys, *arguments, "--coder", "LSH") == (0, "", "")

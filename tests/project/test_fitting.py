@@ -1,5 +1,6 @@
 """Fitting: what is read, what is kept, and what is left when it fails or is killed."""
 
+import importlib
 import os
 import signal
 import sqlite3
@@ -71,6 +72,14 @@ def test_other_settings_learn_anew_and_read_nothing(copied, made):
         assert (again.n_bits, again.last_fit["read"]) == (10, 0)
         assert again.last_fit["images"] == {"train": 18, "held-out": 18, "added": 0}
         assert again.settings["held_out"] == 0.5
+
+
+def test_a_project_among_its_own_images(tmp_path):
+    images = write_images(tmp_path / "images")
+    for _ in range(2):  # no warning of a folder without images
+        fitted(images / "own.cbid", images, n_bits=4).close()
+    with Project.open(images / "own.cbid") as project:
+        assert len(project) == 24
 
 
 def test_the_same_seed_gives_the_same_project(made, tmp_path, project):
@@ -215,6 +224,45 @@ def test_a_failure_leaves_the_project_as_it_was(copied, made, monkeypatch, proje
         assert sorted(entry.name for entry in copied.iterdir()) == before
         with Project.open(copied) as opened:
             assert everything(opened) == everything(project)
+
+
+class Killed(BaseException):
+    """The end of the process, as far as can be had without one."""
+
+
+@pytest.mark.parametrize(
+    ("last", "committed"),
+    [
+        ("cbid.coders.CBID.save", False),
+        ("cbid.search.CodeIndex.save", False),
+        ("cbid.project.fitting.evaluate", False),
+        ("cbid.project.table.ImageTable.settle", False),
+        ("cbid.project.manifest.Manifest.write", True),
+    ],
+)
+def test_a_kill_at_any_step_leaves_the_old_project_or_the_new_one(copied, made, monkeypatch, last, committed):
+    """Nothing is cleaned up after a kill: what was written lies there, and the next fit removes it."""
+    *module, owner, name = last.split(".")
+    place = importlib.import_module(".".join(module))
+    place = getattr(place, owner) if hasattr(place, owner) else importlib.import_module(".".join([*module, owner]))
+    done = getattr(place, name)
+
+    def last_step(*arguments, **options):
+        done(*arguments, **options)
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(place, name, last_step)
+        patch.setattr("cbid.project.fitting._delete", lambda path: None)
+        with pytest.raises(Killed):
+            fitted(copied, made[0], n_bits=12)
+    with Project.open(copied) as opened:
+        assert opened.n_bits == (12 if committed else 24)
+        assert opened.search(opened.vector(7), 1).distances[0, 0] == 0
+        assert len(opened) == 36
+    with fitted(copied, made[0], n_bits=10) as again:
+        assert (again.n_bits, again.last_fit["read"]) == (10, 0)
+    assert files(copied) == ["coder", "evaluation", "images.sqlite", "index", "lock", "project.json", "vectors.f32"]
 
 
 def test_a_directory_with_other_files(tmp_path, made):

@@ -105,6 +105,27 @@ def test_a_kill_between_the_two_stores_adds_nothing(copied):
         assert writer.add([picture("red", 1)]).tolist() == [37]
 
 
+def test_what_a_killed_writer_had_begun_is_undone_by_a_reader(copied):
+    """Pages of an open transaction are in the file already, and the journal that takes them back beside it."""
+    killed = (
+        "import os, sqlite3, sys\n"
+        "table = sqlite3.connect(sys.argv[1], isolation_level=None)\n"
+        "table.execute('PRAGMA cache_size = 1')\n"
+        "table.execute('BEGIN IMMEDIATE')\n"
+        "table.execute(\"UPDATE images SET name = name || 'x'\")\n"
+        "table.execute('DELETE FROM thumbnails')\n"
+        "os._exit(9)\n"
+    )
+    table = copied / "images.sqlite"
+    before = table.read_bytes()
+    assert subprocess.run([sys.executable, "-c", killed, str(table)]).returncode == 9
+    assert table.read_bytes() != before
+    assert (copied / "images.sqlite-journal").exists()
+    with Project.open(copied) as reader:
+        assert reader.record(0).name == "blue/000.png"
+        assert reader.thumbnail(35)
+
+
 def test_what_of_a_source_is_new(copied, made, tmp_path):
     more = write_images(tmp_path / "more", n=2, first=50, colours=("red",))
     (more / "red" / "torn.png").write_bytes(b"no")

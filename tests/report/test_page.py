@@ -53,7 +53,9 @@ def test_it_is_well_formed_and_needs_nothing_else(page):
     reader = Reader()
     reader.feed(page)
     assert reader.open == []
-    assert all(where.startswith(("data:image/jpeg;base64,", "#")) for where in reader.fetched)
+    assert all(
+        where.startswith(("data:image/jpeg;base64,", "data:image/png;base64,", "#")) for where in reader.fetched
+    )
     assert not re.search(r"url\((?!#)|@import|<script", page)
     assert "viewport" in page
     assert page.count("<svg") == 2

@@ -37,13 +37,15 @@ def queries(project: Any, sources: list[Path], *, jobs: int | None = None) -> It
             holds = "vectors" if project.descriptor is None else "images"
             raise ValueError(f"{printable(given)} does not hold {holds}, which the project was made from")
         failures += list(getattr(source, "problems", []))
-        for _, batch in described_batches(source, project.descriptor, list(range(len(source))), n_jobs=jobs):
+        for _, batch in described_batches(
+            source, project.descriptor, list(range(len(source))), thumbnails=False, n_jobs=jobs
+        ):
             failures += batch.failures
             found += len(batch.places)
             if batch.places:
                 yield [
                     Query(
-                        name_of(source, i) if len(source) > 1 else str(given),
+                        _shown(given, name_of(source, i), alone=len(source) == 1),
                         label_of(source, i),
                         None if isinstance(source, VectorTable) else source.path(i),
                         vector,
@@ -55,3 +57,10 @@ def queries(project: Any, sources: list[Path], *, jobs: int | None = None) -> It
         raise ImageError(f"{printable(name)}: {reason}")
     for name, reason in failures:
         typer.echo(f"cbid: left out {printable(name)}: {reason}", err=True)
+
+
+def _shown(given: Path, name: str, *, alone: bool) -> str:
+    """What a query is called in an answer: a file as it was given, an image of a folder with that folder."""
+    if given.is_dir():
+        return str(given / name)
+    return str(given) if alone else name

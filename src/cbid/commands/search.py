@@ -1,5 +1,6 @@
 """``cbid search``: the images most like one."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -58,8 +59,14 @@ def search(
 
 def matches_table(project: Any, found: Any) -> str:
     """What was found for one query, as text."""
-    rows = [(f"{d:.3f}", r.label or "", r.id, r.path or r.name) for r, d in _matches(project, found)]
+    rows = [(f"{d:.3f}", r.label or "", r.id, _shown(r)) for r, d in _matches(project, found)]
     return table(["distance", "label", "id", "image"], rows, right=["distance", "id"])
+
+
+def _shown(record: Any) -> str:
+    """The image's file, from the current folder if it lies in there; its name without a file."""
+    here = os.path.join(os.getcwd(), "")
+    return record.path.removeprefix(here) or record.name
 
 
 def _matches(project: Any, found: Any) -> list[tuple[Any, float]]:

@@ -166,6 +166,9 @@ class _Fit:
             n_jobs=self.n_jobs,
             progress=self.progress,
         )
+        # The project may lie within the folder of its own images.
+        here = os.path.abspath(self.directory)
+        taken.failures = [f for f in taken.failures if os.path.abspath(os.path.join(self.where, f[0])) != here]
         ours = set(taken.ids.tolist())
         return taken, [row for row in added if row.id not in ours], width
 

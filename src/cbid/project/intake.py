@@ -120,7 +120,12 @@ def take_in(
 
 
 def described_batches(
-    source: ImageSet | VectorTable, descriptor: Descriptor | None, places: list[int], *, n_jobs: int | None = None
+    source: ImageSet | VectorTable,
+    descriptor: Descriptor | None,
+    places: list[int],
+    *,
+    thumbnails: bool = True,
+    n_jobs: int | None = None,
 ) -> Iterator[tuple[int, Batch]]:
     """The images at these places (ascending), described a batch at a time, each with the number that it tried."""
     if isinstance(source, VectorTable):
@@ -136,6 +141,10 @@ def described_batches(
         except ImageError:
             failures = [(images.names[i], _why(images, descriptor, i)) for i in range(len(images))]
             yield len(part), Batch([], np.empty((0, 0), np.float32), [], failures)
+            continue
+        if not thumbnails:
+            taken = [part[row] for row in found.rows]
+            yield len(part), Batch(taken, np.asarray(found.values), [None] * len(taken), list(found.failures))
             continue
         failures, good = list(found.failures), []
         pictures: list[bytes | None] = []

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ from cbid.project.vectors import map_vectors
 from cbid.search import CodeIndex, IndexCorruptError, UnknownIdError
 from cbid.search.lock import WriterLock
 
-__all__ = ["Opened", "State"]
+__all__ = ["Opened", "State", "Stored"]
 
 
 @dataclass
@@ -40,20 +40,30 @@ class State:
     lengths: list[int]
     weights: dict[tuple[int, str], NDArray[np.float64]] = field(default_factory=dict)
     changes: int = 0  # that this process has seen in the index; what is kept below belongs to one of them
-    stored: tuple[int, NDArray[np.int64], NDArray[np.str_]] | None = None
+    stored: "tuple[int, Stored] | None" = None
     certain: tuple[int, NDArray[np.int64], NDArray[np.float32]] | None = None
-    named: tuple[NDArray[np.str_], list[str]] | None = None  # the labels of that moment, and the distinct ones
 
-    def ids_and_labels(self) -> tuple[NDArray[np.int64], NDArray[np.str_]]:
-        """All ids, ascending, and their labels; of one moment, also while another thread adds or removes."""
+    def ids_and_labels(self) -> "Stored":
+        """What is stored at one moment, also while another thread adds or removes."""
         kept = self.stored
         if kept is None or kept[0] != self.changes:
             changes, ids = self.changes, self.index.ids
             labels = self.index.labels
             while not np.array_equal(ids, now := self.index.ids):
                 ids, labels = now, self.index.labels
-            kept = self.stored = changes, ids, np.empty(0, "<U1") if labels is None else labels
-        return kept[1], kept[2]
+            labels = np.empty(0, "<U1") if labels is None else labels
+            names = set(labels.tolist())
+            kept = self.stored = changes, Stored(ids, labels, sorted(names - {""}), "" not in names)
+        return kept[1]
+
+
+class Stored(NamedTuple):
+    """All ids, ascending; their labels; the distinct ones, sorted; whether every image has one."""
+
+    ids: NDArray[np.int64]
+    labels: NDArray[np.str_]
+    classes: list[str]
+    labelled: bool
 
 
 class Opened:
@@ -141,17 +151,12 @@ class Opened:
     @property
     def ids(self) -> NDArray[np.int64]:
         """All ids, ascending."""
-        return self._state.ids_and_labels()[0]
+        return self._state.ids_and_labels().ids
 
     @property
     def classes(self) -> list[str]:
         """The distinct labels, sorted."""
-        state = self._state
-        labels = state.ids_and_labels()[1]
-        kept = state.named
-        if kept is None or kept[0] is not labels:  # to sort a million names takes a second
-            kept = state.named = labels, [str(name) for name in np.unique(labels) if name]
-        return list(kept[1])
+        return list(self._state.ids_and_labels().classes)
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -113,7 +113,7 @@ class Searchable(Opened):
         label: str | None,
         begun: float,
     ) -> ProjectMatches:
-        ids, labels = state.ids_and_labels()
+        ids, labels = state.ids_and_labels()[:2]
         keep = ~np.isin(ids, left_out) if len(left_out) else np.ones(len(ids), dtype=bool)
         keep &= ids < len(state.vectors)
         if label is not None:
@@ -145,13 +145,18 @@ class Searchable(Opened):
         self, codes: ArrayLike, k: int = 5, n_bits: int | None = None, *, exclude: int | Sequence[int] | None = None
     ) -> Votes:
         """The class that wins the vote of the k nearest labelled images, and all votes; codes may be vectors."""
-        classes = self.classes
+        stored = self._state.ids_and_labels()
+        classes = stored.classes
         if not classes:
             raise ValueError("the images have no labels; there is nothing to classify by")
         check_integer("k", k, 1)
         length = self.n_bits if n_bits is None else n_bits
         ids, distances, labels = self._nearest(
-            self._as_codes(np.asarray(codes)), k, self.weights(length), _as_ids(exclude), classes
+            self._as_codes(np.asarray(codes)),
+            k,
+            self.weights(length),
+            _as_ids(exclude),
+            None if stored.labelled else classes,
         )
         names = np.array(classes)
         numbers = np.where(ids < 0, len(names), np.searchsorted(names, labels) % len(names))
@@ -197,7 +202,7 @@ class Searchable(Opened):
         if len(labels) != len(queries):
             raise ValueError(f"labels has {len(labels)} entries for {len(queries)} vectors; each takes one")
         state = self._state
-        ids, names = state.ids_and_labels()
+        ids, names = state.ids_and_labels()[:2]
         return evaluate(
             (queries, self.encode(queries), np.array([label or "" for label in labels])),
             (state.vectors[ids], state.index.reconstruct(ids), names),

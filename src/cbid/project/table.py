@@ -9,6 +9,7 @@ import errno
 import os
 import sqlite3
 import threading
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -82,7 +83,9 @@ class ImageTable:
         if not write and not path.is_file():
             raise ProjectError(f"{path} is missing: {path.parent} is no whole project")
         with self._told():
-            mode = "rwc" if write else "ro"
+            # A reader may have to undo what a killed writer had begun; it can if the place allows it.
+            own = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+            mode = "rwc" if write else "rw" if own else "ro"
             self._connection = sqlite3.connect(
                 f"file:{quote(os.fspath(path.absolute()))}?mode={mode}",
                 uri=True,
@@ -91,8 +94,7 @@ class ImageTable:
                 isolation_level=None,
             )
             try:
-                if write:
-                    self._connection.execute("PRAGMA synchronous = FULL")
+                self._connection.execute("PRAGMA synchronous = FULL" if write else "PRAGMA query_only = ON")
                 version = self._connection.execute("PRAGMA user_version").fetchone()[0]
                 if version == 0 and write:
                     with self._transaction():
@@ -103,10 +105,11 @@ class ImageTable:
             except BaseException:
                 self._connection.close()
                 raise
+        self._close = weakref.finalize(self, self._connection.close)
 
     def close(self) -> None:
         with self._mutex:
-            self._connection.close()
+            self._close()
 
     # Reading
 

@@ -1,0 +1,44 @@
+"""What ``cbid demo`` measures: the figures of docs/program.md.
+
+The images come with scikit-learn and scikit-image. Run as ``python -m benchmarks.program_demo``.
+"""
+
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.results import store
+from cbid.commands.demo import DESCRIPTOR
+from cbid.commands.demo_images import make_images
+from cbid.commands.fit import summary
+from cbid.project import Project
+
+N_BITS = 64
+
+
+def main():
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        make_images(folder)
+        begun = time.perf_counter(), time.process_time()
+        with Project.fit(folder / "images.cbid", folder / "images", descriptor=DESCRIPTOR, n_bits=N_BITS) as project:
+            seconds = {"wall": time.perf_counter() - begun[0], "processor": time.process_time() - begun[1]}
+            told = summary(project)
+            size = sum(file.stat().st_size for file in (folder / "images.cbid").rglob("*") if file.is_file())
+            store(
+                "program_demo",
+                {
+                    "descriptor": DESCRIPTOR,
+                    "images": told["images"],
+                    "classes": len(told["classes"]),
+                    "parts": told["fit"]["images"],
+                    "seconds": seconds,
+                    "bytes of the project": size,
+                    "evaluation": told["evaluation"],
+                    "confusion": project.confusion,
+                },
+            )
+
+
+if __name__ == "__main__":
+    main()
