@@ -196,6 +196,10 @@ class Opened:
         check_integer("count", count, 0)
         return self._table.records(self.ids[first : first + count])
 
+    def records_of(self, ids: Sequence[int] | NDArray[np.int64]) -> list[ImageRecord]:
+        """The records of ids that a search has found, in their order, read at once."""
+        return self._table.records(ids)
+
     def thumbnail(self, id: int) -> bytes:
         """A JPEG whose longer side has at most 192 pixels."""
         self._check_ids([id])

@@ -64,13 +64,10 @@ class Library:
 
     def records(self, ids: NDArray[np.int64]) -> list[ImageRecord]:
         """The records of those ids that are still there."""
-        found = []
-        for id in ids.tolist():
-            try:
-                found.append(self.project.record(id))
-            except UnknownIdError:  # removed since it was found
-                continue
-        return found
+        try:
+            return self.project.records_of(ids)
+        except UnknownIdError:  # one was removed since it was found: all that are left, one by one
+            return [] if len(ids) == 1 else [record for id in ids for record in self.records(np.array([id]))]
 
     async def add(self, images: Sequence[bytes], labels: list[str | None], names: list[str]) -> NDArray[np.int64]:
         return await self._change(lambda writer: writer.add(list(images), labels, names))

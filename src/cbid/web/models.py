@@ -83,7 +83,7 @@ Asked = ById | ByVector | ByCode
 class SearchOptions(_Given):
     """How to search."""
 
-    k: int = Field(10, ge=1, le=MOST_MATCHES, description="How many are wanted.")
+    k: int = Field(default=10, ge=1, le=MOST_MATCHES, description="How many are wanted.")
     n_bits: Bits | None = None
     how: How = "weighted"
     label: Label | None = Field(default=None, description="Only images of this class.")
@@ -91,12 +91,14 @@ class SearchOptions(_Given):
 
 class Search(SearchOptions):
     query: Asked
-    exclude: list[ImageId] = Field([], max_length=MOST_MATCHES, description="Images that are not to be found.")
+    exclude: list[ImageId] = Field(
+        default=[], max_length=MOST_MATCHES, description="Images that are not to be found."
+    )
 
 
 class Classify(_Given):
     query: Asked
-    k: int = Field(5, ge=1, le=MOST_MATCHES, description="How many of the nearest vote.")
+    k: int = Field(default=5, ge=1, le=MOST_MATCHES, description="How many of the nearest vote.")
     n_bits: Bits | None = None
 
 

@@ -11,10 +11,9 @@ import pytest
 
 from cbid.cli import run
 from cbid.web import listen
-from tests.web.conftest import fitted  # noqa: F401
 
 
-def test_serves_until_it_is_told_to_end(fitted):  # noqa: F811
+def test_serves_until_it_is_told_to_end(fitted):
     environment = {**os.environ, "CBID_API_KEY": "a key of many letters", "PYTHONUNBUFFERED": "1"}
     command = [sys.executable, "-m", "cbid", "serve", str(fitted), "--port", "0", "--read-only"]
     with subprocess.Popen(
