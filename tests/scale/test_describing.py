@@ -49,7 +49,7 @@ def found_before(folder):
 
 
 def test_bad_arguments(tmp_path, images):
-    with pytest.raises(ValueError, match="give the name of a .npy file"):
+    with pytest.raises(ValueError, match=r"give the name of a \.npy file"):
         describe_to(images, HOG(), tmp_path / "hog")
     with pytest.raises(ValueError, match="on_error='ignore' is not accepted"):
         describe_to(images, HOG(), tmp_path / "hog.npy", on_error="ignore")

@@ -101,7 +101,7 @@ def test_ids_are_kept(vectors, coder, tmp_path, kind):
 
 
 def test_bad_arguments(npy, coder, tmp_path):
-    with pytest.raises(ValueError, match="give the name of a .npy file"):
+    with pytest.raises(ValueError, match=r"give the name of a \.npy file"):
         encode_to(npy, coder, tmp_path / "codes.bin")
     with pytest.raises(ValueError, match="part_rows=0 is not accepted"):
         encode_to(npy, coder, tmp_path / "codes.npy", part_rows=0)
