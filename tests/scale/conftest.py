@@ -25,7 +25,7 @@ def coder(vectors):
 def client():
     distributed = pytest.importorskip("distributed", reason="dask is absent: pip install 'cbid[scale]'")
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as cluster,
         distributed.Client(cluster) as client,
     ):
         yield client
