@@ -19,7 +19,7 @@ from cbid.data.names import Names, printable
 from cbid.data.parallel import ordered_map
 from cbid.progress import image_progress
 
-__all__ = ["Described", "describe"]
+__all__ = ["Described", "NothingDescribed", "describe", "opened_images"]
 
 _UNIT = 8  # images that a worker gets at a time, at most
 
@@ -54,6 +54,18 @@ class Described:
     labels: NDArray[np.int64] | None
     classes: NDArray[Any] | None
     failures: Problems = field(default_factory=list)
+
+
+class NothingDescribed(ImageError):
+    """Not one image could be described; ``failures`` tells (name, reason) of each."""
+
+    def __init__(self, failures: Problems) -> None:
+        name, reason = failures[0]
+        super().__init__(f"none of {len(failures)} images could be described; {printable(name)}: {reason}")
+        self.failures = failures
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.failures,)
 
 
 def describe(
@@ -96,7 +108,7 @@ def describe(
     """
     check_choice("on_error", on_error, ("raise", "skip"))
     descriptor._check_params()
-    images = _opened(source, on_error)
+    images = opened_images(source, on_error)
     if not len(images):
         raise ValueError("the source holds no images; give at least one")
     shelf = None
@@ -132,14 +144,14 @@ def describe(
         if shelf is not None:
             shelf.commit()
     if values is None:
-        name, reason = failures[0]
-        raise ImageError(f"none of {len(images)} images could be described; {printable(name)}: {reason}")
+        raise NothingDescribed(failures)
     taken = images if len(rows) == len(images) else images.take(rows)
     everything = [*images.problems, *failures]
     return Described(values, np.array(rows, np.int64), taken.names, taken.labels, taken.classes, everything)
 
 
-def _opened(source: Any, on_error: str) -> ImageSet:
+def opened_images(source: Any, on_error: str) -> ImageSet:
+    """The images of a source as ``describe`` takes it."""
     if isinstance(source, (str, os.PathLike)):
         from cbid.data.sources import open_source
 

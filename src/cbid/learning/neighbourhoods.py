@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from cbid.threads import faiss_threads
 
-__all__ = ["Neighbourhoods", "find_neighbourhoods", "nearest_members", "of_unit_size"]
+__all__ = ["Neighbourhoods", "find_neighbourhoods", "nearest_members", "of_unit_size", "squared_distances"]
 
 Indices = NDArray[np.int32]
 
@@ -118,7 +118,7 @@ def nearest_members(
     ask = min(2 * count + inside, len(members))
     # faiss keeps the smaller number among equal distances, and members are in ascending order.
     found = members[faiss.knn(X[anchors] - centre, X[members] - centre, ask)[1]]
-    distances = _distances(X, anchors, found)
+    distances = squared_distances(X, anchors, found)
     if inside:
         distances[found == anchors[:, None]] = np.inf  # the sample itself goes last, and is cut off
     order = np.lexsort((found, distances), axis=1)[:, : min(count, len(members) - inside)]
@@ -132,7 +132,7 @@ def of_unit_size(X: NDArray[np.floating]) -> NDArray[np.float32]:
     return np.ascontiguousarray(centred / X.dtype.type(size), dtype=np.float32)
 
 
-def _distances(X: NDArray[np.float32], anchors: Indices, found: Indices) -> NDArray[np.float64]:
+def squared_distances(X: NDArray[np.float32], anchors: Indices, found: Indices) -> NDArray[np.float64]:
     """Squared distances of each anchor to its found samples, by differences, a slice of anchors at a time."""
     distances = np.empty(found.shape)
     step = max(1, 2**24 // (found.shape[1] * X.shape[1]))

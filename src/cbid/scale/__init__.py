@@ -1,12 +1,22 @@
 """Past one process: sets larger than memory, and the workers of a Dask cluster."""
 
+from cbid.scale.cluster import ClusterError
+from cbid.scale.describing import describe_to
 from cbid.scale.encoding import encode_to
+from cbid.scale.evaluating import Evaluation, evaluate_to
 from cbid.scale.fitting import FitReport, fit_from
+from cbid.scale.mining import Mined, mine_to
 from cbid.scale.sources import open_rows
 
 __all__ = [
+    "ClusterError",
+    "Evaluation",
     "FitReport",
+    "Mined",
+    "describe_to",
     "encode_to",
+    "evaluate_to",
     "fit_from",
+    "mine_to",
     "open_rows",
 ]

@@ -3,6 +3,7 @@
 import queue
 import time
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from typing import Any
 
@@ -70,17 +71,15 @@ def run_on(client: Any, job: Job, missing: list[int], timeout: float, verbose: i
 def _one_round(client: Any, job: Job, missing: list[int], timeout: float, progress: Any) -> None:
     """Submit these parts and wait for all; those whose worker was lost are simply not there afterwards."""
     distributed = _distributed()
-    lost = (distributed.KilledWorker, distributed.client.FutureCancelledError, distributed.CommClosedError)
+    lost = (distributed.KilledWorker, distributed.comm.CommClosedError, CancelledError)
     done: queue.SimpleQueue[Any] = queue.SimpleQueue()
     try:
         task = client.scatter(job.task, broadcast=True, hash=False, timeout=timeout)
-    except (OSError, distributed.CommClosedError) as error:
+    except OSError as error:  # timeouts and lost connections are such
         raise ClusterError(f"the cluster took no task within {timeout:g} s: {error}") from error
+    # Not pure: a part that is asked for again is no old answer.
     futures = [
-        client.submit(
-            do_part, task, str(job.path(n)), job.digest, n, *job.spans[n], pure=False, key=f"cbid-{n}-{id(task)}"
-        )
-        for n in missing
+        client.submit(do_part, task, str(job.path(n)), job.digest, n, *job.spans[n], pure=False) for n in missing
     ]
     for future in futures:
         future.add_done_callback(done.put)

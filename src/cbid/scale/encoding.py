@@ -1,18 +1,18 @@
 """Codes of more vectors than memory holds, streamed to a file; in this process or by the workers of a cluster."""
 
-import hashlib
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 
 from cbid import codes_io
 from cbid.checks import check_integer
 from cbid.coders.base import Coder
+from cbid.scale.digests import coder_digest
 from cbid.scale.memory import as_bytes, least_held
 from cbid.scale.parts import IDS, Job, id_file, stored_ids
 from cbid.scale.running import run
@@ -22,7 +22,7 @@ from cbid.tensorfile import Arrays
 __all__ = ["encode_to"]
 
 _ROWS = 1 << 16  # of a part, where memory does not ask for fewer
-_SLICE_BYTES = 4 * 64 * 2**20  # what a coder holds while it projects one slice
+_SLICE_BYTES = 3 * 64 * 2**20  # what a coder holds while it projects one slice
 
 
 @dataclass(frozen=True)
@@ -111,21 +111,7 @@ def encode_to(
     return codes_io.load(target)
 
 
-def coder_digest(coder: Coder) -> str:
-    """A digest of what codes depend on: the kind of the coder, its settings and what it learned."""
-    state, arrays = coder._parts_to_save()
-    params = {k: v for k, v in state["params"].items() if k not in ("n_jobs", "verbose")}
-    digest = hashlib.blake2b(type(coder).__name__.encode(), digest_size=16)
-    digest.update(json.dumps({**state, "params": params}, sort_keys=True, default=str).encode())
-    for name in sorted(arrays):
-        digest.update(f"{name} {arrays[name].dtype.str} {arrays[name].shape}".encode())
-        digest.update(np.ascontiguousarray(arrays[name]).data)
-    return digest.hexdigest()
-
-
 def _part_rows(rows: RowSource, coder: Coder, budget: int, n_jobs: int | None) -> int:
-    from joblib import effective_n_jobs
-
     left = (budget - least_held()) // effective_n_jobs(n_jobs) - _SLICE_BYTES
     # A vector, the same as the coder takes it, and its code.
     allowed = left // (rows.row_bytes + 8 * rows.shape[1] * (rows.dtype.kind != "f") + coder.n_bits_ + 64)

@@ -1,6 +1,6 @@
 """Learning from more rows than memory holds: a stratified sample, as large as the budget allows."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from cbid.checks import check_integer
 from cbid.scale.memory import allocated_by, as_bytes, least_held
-from cbid.scale.sampling import LEAST, Reservoir, chunks_of, stratified
+from cbid.scale.sampling import LEAST, Chunk, Reservoir, chunks_of, stratified
 from cbid.scale.sources import RowSource, open_rows
 
 __all__ = ["FitReport", "fit_from"]
@@ -93,7 +93,7 @@ def _fit_stored(rows: RowSource, coder: Any, budget: int, max_sample: int | None
         return chosen, rows.take(chosen, at_a_time), y
 
     n_classes = 1 if rows.classes is None else len(rows.classes)
-    costs = [_cost(coder, *drawn(size)[1:]) for size in _pilot_sizes(n_known, n_classes)]
+    costs = _costs(coder, (drawn(size)[1:] for size in _pilot_sizes(n_known, n_classes)))
     columns = 16 * len(rows) if rows.labels is not None else 0  # labels in order, while rows are chosen
     largest = max((stop - start for start, stop in rows.spans(at_a_time)), default=0) * rows.row_bytes
     allowed, per_row = _allowed(costs, rows.row_bytes, budget, columns + largest)
@@ -128,7 +128,7 @@ def _fit_passing(chunks: Iterator[Any], coder: Any, budget: int, max_sample: int
         return None if y is None else y[places]
 
     pilots = [drawn(size) for size in _pilot_sizes(len(X), 1 if classes is None else len(classes))]
-    costs = [_cost(coder, X[places], of(y, places)) for places in pilots]
+    costs = _costs(coder, ((X[places], of(y, places)) for places in pilots))
     # The sample that waits here, while part of it is learned from, is held already.
     allowed, per_row = _allowed(costs, row_bytes, budget, 0)
     if allowed < len(X):
@@ -159,6 +159,16 @@ def _cost(coder: Any, X: NDArray[Any], y: NDArray[Any] | None) -> tuple[int, int
             pilot.fit(X) if y is None else pilot.fit(X, y)
 
     return len(X), allocated_by(fit)
+
+
+def _costs(coder: Any, pilots: Iterable[Chunk]) -> list[tuple[int, int]]:
+    """Rows and bytes of a fit on each pilot; the first runs twice, since a first fit also imports and compiles."""
+    costs = []
+    for number, (X, y) in enumerate(pilots):
+        if number == 0:
+            _cost(coder, X, y)
+        costs.append(_cost(coder, X, y))
+    return costs
 
 
 def _allowed(costs: list[tuple[int, int]], row_bytes: int, budget: int, besides: int) -> tuple[int, float]:

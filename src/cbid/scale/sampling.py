@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from cbid.learning.labels import number_labels
 
-__all__ = ["LEAST", "Reservoir", "chunks_of", "stratified"]
+__all__ = ["LEAST", "Chunk", "Reservoir", "chunks_of", "stratified"]
 
 LEAST = 10  # members of a class that are taken before shares are counted, as far as it has them
 

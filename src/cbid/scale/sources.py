@@ -4,7 +4,6 @@ A span is read by opening the file anew, so that a process holds that span and n
 """
 
 import copy
-import hashlib
 import os
 from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from cbid.data.arrays import read_npy
 from cbid.data.labels import coded
 from cbid.data.sources import open_source
 from cbid.data.tables import ParquetTable, TableError, VectorTable
+from cbid.scale.digests import digest_of
 
 __all__ = ["FileRows", "HeldRows", "ParquetRows", "RowSource", "open_rows"]
 
@@ -89,10 +89,7 @@ class HeldRows(RowSource):
         return self.array[start:stop]
 
     def identity(self) -> dict[str, Any]:
-        digest = hashlib.blake2b(digest_size=16)
-        for start, stop in self.spans(1 << 14):
-            digest.update(np.ascontiguousarray(self.array[start:stop]).data)
-        return {"shape": list(self.shape), "dtype": self.dtype.str, "content": digest.hexdigest()}
+        return {"shape": list(self.shape), "dtype": self.dtype.str, "content": digest_of(self.array)}
 
 
 class FileRows(RowSource):
@@ -126,9 +123,10 @@ class FileRows(RowSource):
 
     def take(self, rows: NDArray[np.integer], at_a_time: int) -> NDArray[Any]:
         taken = np.empty((len(rows), self.shape[1]), self.dtype)
-        for first in range(0, len(rows), at_a_time):
-            # Mapped for these rows alone: what is mapped counts as held until it is let go.
-            taken[first : first + at_a_time] = self._mapped()[rows[first : first + at_a_time]]
+        for start, stop in self.spans(at_a_time):
+            first, last = np.searchsorted(rows, (start, stop))
+            if first < last:  # mapped for these alone: the pages around each count as held until they are let go
+                taken[first:last] = self._mapped()[rows[first:last]]
         return taken
 
     def identity(self) -> dict[str, Any]:

@@ -1,0 +1,122 @@
+"""Fits on samples: of every kind of source the same, and within the memory that was given."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from cbid.coders import ITQ, LDASign
+from cbid.scale import fit_from
+from cbid.scale.fitting import _allowed
+
+
+def test_all_rows_where_they_fit(vectors):
+    X, y = vectors
+    report = fit_from(X, LDASign(n_bits=3), labels=y, max_memory="4GB")
+    assert (report.n_rows, report.n_sample) == (1000, 1000)
+    np.testing.assert_array_equal(report.rows, np.arange(1000))
+    assert report.per_class == {0: 600, 1: 250, 2: 110, 3: 40}
+    np.testing.assert_array_equal(report.coder.encode(X), LDASign(n_bits=3).fit(X, y).encode(X))
+
+
+def test_a_sample_of_given_size(vectors, tmp_path):
+    X, y = vectors
+    np.save(tmp_path / "x.npy", X)
+    np.save(tmp_path / "y.npy", y)
+    report = fit_from(
+        tmp_path / "x.npy", LDASign(n_bits=3), labels=tmp_path / "y.npy", max_memory="4GB", max_sample=100
+    )
+    # 10 of each class, and 6 percent of the rest of each: 590, 240, 100 and 30.
+    assert report.per_class == {0: 47, 1: 25, 2: 16, 3: 12}
+    np.testing.assert_array_equal(
+        report.coder.encode(X), LDASign(n_bits=3).fit(X[report.rows], y[report.rows]).encode(X)
+    )
+
+
+@pytest.mark.parametrize("cut", [130, 999])
+def test_an_iterator_of_chunks(vectors, cut):
+    X, y = vectors
+    names = np.array(["cat", "dog", "eel", "fox"])[y]
+    chunks = ((X[i : i + cut], names[i : i + cut]) for i in range(0, 1000, cut))
+    report = fit_from(chunks, LDASign(n_bits=3), max_memory="4GB", max_sample=200)
+    assert (report.n_rows, report.n_sample) == (1000, 200)
+    assert set(report.per_class) == {"cat", "dog", "eel", "fox"}
+    assert min(report.per_class.values()) >= 10
+    expected = LDASign(n_bits=3).fit(X[report.rows], names[report.rows])
+    np.testing.assert_array_equal(report.coder.encode(X), expected.encode(X))
+    again = fit_from(iter([(X, names)]), LDASign(n_bits=3), max_memory="4GB", max_sample=200)
+    np.testing.assert_array_equal(report.rows, again.rows)
+
+
+def test_without_labels(vectors):
+    report = fit_from(iter([vectors[0]]), ITQ(n_bits=4), max_memory="4GB")
+    assert report.per_class is None
+    assert report.n_sample == 1000
+
+
+def test_rows_allowed_grow_with_memory_or_its_root(monkeypatch):
+    monkeypatch.setattr("cbid.scale.fitting.least_held", lambda: 10**8)
+    monkeypatch.setattr("cbid.scale.fitting._MARGIN", 1.0)
+    # 1 MB, and 400 bytes a row beside the 100 of the row: (10^9 - 10^8 - 10^6) / 500 = 1.798 million.
+    line = [(1000, 1_400_000), (3000, 2_200_000)]
+    assert _allowed(line, 100, 10**9, 0) == (1_700_000, 500)
+    # 8 bytes a pair: 100 x + 8 x^2 = 9 10^8 at x = 10,600.3.
+    pairs = [(1000, 8 * 1000**2), (3000, 8 * 3000**2)]
+    assert _allowed(pairs, 100, 10**9, 0)[0] == 10_000
+    with pytest.raises(ValueError, match="enough for 0 rows where at least 3000 are needed; give more"):
+        _allowed(line, 100, 10**8, 0)
+
+
+def test_bad_arguments(vectors):
+    X, y = vectors
+    with pytest.raises(ValueError, match="max_memory='lots' is not accepted"):
+        fit_from(X, ITQ(), max_memory="lots")
+    with pytest.raises(ValueError, match="max_memory of 1,000,000 bytes leaves 0 for learning"):
+        fit_from(X, ITQ(n_bits=4), max_memory="1MB")
+    with pytest.raises(ValueError, match="source holds no chunks"):
+        fit_from(iter([]), ITQ())
+    with pytest.raises(ValueError, match="labels is given with an iterator"):
+        fit_from(iter([X]), ITQ(), labels=y)
+    with pytest.raises(ValueError, match="max_sample=1 is not accepted"):
+        fit_from(X, ITQ(), max_sample=1)
+
+
+PROGRAM = r"""
+import json, re, sys
+import numpy as np
+from cbid.coders import LDASign
+from cbid.scale import encode_to, fit_from
+folder, budget = sys.argv[1], int(sys.argv[2])
+X = np.load(folder + "/x.npy", mmap_mode="r")
+y = np.load(folder + "/y.npy")
+report = fit_from(X, LDASign(n_bits=8), labels=y, max_memory=budget)
+codes = encode_to(X, report.coder, folder + "/codes.npy", max_memory=budget)
+# Of this program alone: the usual ru_maxrss begins with what the parent held when it started this one.
+peak = 1024 * int(re.search(r"VmHWM:\s+(\d+) kB", open("/proc/self/status").read())[1])
+print(json.dumps({"peak": peak, "n_sample": report.n_sample, "n_codes": len(codes)}))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the peak of a process is asked of Linux")
+def test_the_peak_of_the_process_stays_within_the_budget(tmp_path):
+    """512 MB of vectors; the budget of 700 MB is also that of Python and its libraries, which take over 250 MB."""
+    n, width, budget = 250_000, 512, 700 * 10**6
+    rng = np.random.default_rng(0)
+    X = np.lib.format.open_memmap(tmp_path / "x.npy", mode="w+", dtype=np.float32, shape=(n, width))
+    y = rng.integers(0, 20, n)
+    noise = rng.random((10_000, width), dtype=np.float32)
+    for start in range(0, n, len(noise)):
+        X[start : start + len(noise)] = noise
+        X[start : start + len(noise), 0] += y[start : start + len(noise)]
+    X.flush()
+    del X
+    np.save(tmp_path / "y.npy", y)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(tmp_path), str(budget)], capture_output=True, text=True, check=True
+    )
+    found = json.loads(done.stdout)
+    assert found["peak"] < budget
+    assert found["n_codes"] == n
+    assert 3000 < found["n_sample"] < n  # a part, and more than the pilots
