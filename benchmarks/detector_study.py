@@ -3,10 +3,10 @@
     python -m benchmarks.detector_study [--folds ...] [--jobs N] [--work FOLDER]
 
 A third of the windows is held out (neighbours in the list stay together: mirrored copies, people of one photograph),
-and a third of the photographs without people; a detector is learned from the rest. Every held-out window is scanned as
-a small photograph with one person in it, so that people are met where a scan meets them, not where they were
-annotated. The score of a setting is the mean share of people found at the thresholds at which the held-out photographs
-give 10^-2 to 1 false positives per 640 x 480 pixels, at nine points.
+and a third of the photographs without people; a detector is learned from the rest. Every held-out window is scanned
+as a small photograph with one person in it, so that people are met where a scan meets them, not where they were
+annotated. The score of a setting is the mean share of people found at the thresholds at which the held-out
+photographs give 10^-2 to 1 false positives per 640 x 480 pixels, at nine points.
 
 Raw results: benchmarks/results/detector_study.json.
 """
