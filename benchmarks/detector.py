@@ -38,7 +38,7 @@ KEPT_FPPI = 3.0  # results hold the curve up to there
 BASELINE = "HOG + SVM"
 
 # C-BID of each length is the beginning of one that is longer. The rivals are those that the study tried.
-LENGTHS = {f"C-BID, {n_bits} bits": n_bits for n_bits in (256, 1024, 3780)}
+LENGTHS = {f"C-BID, {n_bits} bits": n_bits for n_bits in (64, 256, 1024, 3780)}
 RIVALS = {
     "LSH, 1024 bits": lambda seed: LSH(n_bits=1024, random_state=seed),
     "SDH, 1024 bits": lambda seed: SDH(n_bits=1024, random_state=seed),
