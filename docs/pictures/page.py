@@ -1,8 +1,8 @@
 """The picture of the page: a search in a project, in a real browser.
 
-    python docs/pictures/page.py PROJECT IMAGE
+    python docs/pictures/page.py PROJECT ID
 
-The one that is kept shows ``cbid demo``'s project; drawn with fewer colours, so that it stays small.
+The one that is kept shows a held-out image of ``cbid demo``'s project, in fewer colours, so that it stays small.
 """
 
 import shutil
@@ -19,7 +19,7 @@ TARGET = Path(__file__).with_name("page.png")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
 
 
-def main(project: str, image: str) -> None:
+def main(project: str, id: str) -> None:
     sock = listen("127.0.0.1", 0)
     server = make_server(create_app(project, Settings(rate=0, read_only=True)))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True)
@@ -29,9 +29,7 @@ def main(project: str, image: str) -> None:
             browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
             page = browser.new_page(viewport={"width": 1280, "height": 840}, reduced_motion="reduce")
             page.set_default_timeout(120_000)
-            page.goto(f"http://127.0.0.1:{sock.getsockname()[1]}")
-            page.wait_for_selector("#sample-list .card")
-            page.set_input_files("#pick", image)
+            page.goto(f"http://127.0.0.1:{sock.getsockname()[1]}/#search/{id}")
             page.wait_for_selector("#results .card")
             page.wait_for_selector("#cost-raw br", state="attached")
             page.wait_for_timeout(2000)

@@ -49,7 +49,8 @@ class Library:
         code = np.zeros((1, (project.n_bits + 7) // 8), dtype=np.uint8)
         for length in project.lengths:
             project.weights(length)
-        project.search(code, 1)
+        if len(project):
+            project.search(code, 1)
         if project.descriptor is not None:
             project.describe_image(np.zeros((64, 64), dtype=np.uint8))
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from cbid.project import ImageRecord
 
@@ -49,6 +49,12 @@ def _printable(text: str) -> str:
     return text
 
 
+def shown(text: object) -> object:
+    """Text with whatever is no character escaped: names of files may be any bytes."""
+    return text.encode(errors="backslashreplace").decode() if isinstance(text, str) else text
+
+
+Text = Annotated[str, BeforeValidator(shown)]
 Label = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(_printable)]
 
 
@@ -119,14 +125,13 @@ class Image(BaseModel):
     """A stored image."""
 
     id: int
-    name: str
-    label: str | None
+    name: Text
+    label: Text | None
     part: str = Field(description="train: learned from; held-out: measured on; added: neither.")
 
     @classmethod
     def of(cls, record: ImageRecord) -> "Image":
-        # Names may hold bytes that are no text: those of the file system.
-        return cls(id=record.id, name=shown(record.name), label=record.label, part=record.part)
+        return cls(id=record.id, name=record.name, label=record.label, part=record.part)
 
 
 class Match(Image):
@@ -150,7 +155,7 @@ class Found(BaseModel):
     searched: int = Field(description="Images that there are.")
     seconds: float = Field(description="That the search itself took.")
     code: str = Field(description="The code of the query.")
-    label: str | None = Field(
+    label: Text | None = Field(
         default=None, description="The label of the query, where it is a stored image that has one."
     )
     vector: list[float] | None = Field(
@@ -159,12 +164,12 @@ class Found(BaseModel):
 
 
 class Vote(BaseModel):
-    label: str
+    label: Text
     votes: int
 
 
 class Classified(BaseModel):
-    label: str
+    label: Text
     votes: list[Vote] = Field(description="Most votes first; classes without a vote are left out.")
 
 
@@ -197,7 +202,7 @@ class BitSides(BaseModel):
 class Confusion(BaseModel):
     """How often a held-out image of a class (row) was taken for another (column)."""
 
-    classes: list[str]
+    classes: list[Text]
     matrix: list[list[int]]
 
 
@@ -214,9 +219,9 @@ class Removed(BaseModel):
 class ProjectInfo(BaseModel):
     """What is served."""
 
-    name: str
+    name: Text
     total: int
-    classes: list[str]
+    classes: list[Text]
     n_bits: int
     lengths: list[int] = Field(description="Code lengths that a search offers.")
     n_values: int = Field(description="Values of a raw vector.")
@@ -234,8 +239,3 @@ class ProjectInfo(BaseModel):
 class Health(BaseModel):
     status: Literal["ok"]
     images: int
-
-
-def shown(text: str) -> str:
-    """The same text with whatever is no character escaped."""
-    return text.encode(errors="backslashreplace").decode()

@@ -7,7 +7,7 @@ from cbid.codes import check_codes
 from cbid.data.decode import decode_image
 from cbid.project import Project
 from cbid.web.library import Library
-from cbid.web.models import Asked, ByCode, ById, Found, Match, SearchOptions, shown
+from cbid.web.models import Asked, ByCode, ById, Found, Match, SearchOptions
 
 __all__ = ["code_of", "described", "found", "queried"]
 
@@ -51,9 +51,11 @@ def found(
         raise ValueError("n_bits: raw compares whole vectors")
     code = query if query.dtype == np.uint8 else project.encode(query)[0]
     total = len(project)
+    if not total:
+        raise ValueError("the project holds no image that could be found")
     near = project.search(
         query if raw else code,
-        max(1, min(options.k, total)),
+        min(options.k, total),
         n_bits=options.n_bits,
         how=options.how,
         exclude=exclude or None,
@@ -63,9 +65,7 @@ def found(
     distances = dict(zip(near.ids[0].tolist(), near.distances[0].tolist()))
     records = library.records(near.ids[0][near.ids[0] >= 0])
     return Found(
-        matches=[
-            Match(id=r.id, name=shown(r.name), label=r.label, part=r.part, distance=distances[r.id]) for r in records
-        ],
+        matches=[Match(id=r.id, name=r.name, label=r.label, part=r.part, distance=distances[r.id]) for r in records],
         how=options.how,
         n_bits=None if raw else options.n_bits or project.n_bits,
         bytes_per_image=near.n_bytes,

@@ -46,7 +46,7 @@ class Workers:
             async with asyncio.timeout(self._seconds):
                 return await asyncio.wrap_future(work)
         except TimeoutError:
-            if work.done() and not work.cancelled():
+            if work.done() and not work.cancelled() and isinstance(work.exception(), TimeoutError):
                 raise  # the work's own
             raise refuse(
                 503, f"this took longer than {self._seconds:g} seconds and was given up", **{"Retry-After": "1"}

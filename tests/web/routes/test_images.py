@@ -134,6 +134,20 @@ def test_while_another_program_writes(writing, copied):
     assert writing.get("/health").json()["images"] == 47
 
 
+def test_a_project_that_was_emptied(copied):
+    with Project.open(copied, write=True) as project:
+        project.remove(project.ids)
+    with client_of(copied, rate=0) as client:
+        assert client.get("/api/project").json()["total"] == 0
+        code = {"query": {"code": "000000"}}
+        assert "holds no image" in client.post("/api/search", json=code).json()["error"]
+        assert "no labels" in client.post("/api/classify", json=code).json()["error"]
+        assert client.get("/api/bits/0").json()["positive"] == []
+        assert client.post("/api/images", **upload(("a.png", png("rings", 1)), label="rings")).status_code == 201
+        found = client.post("/api/search/image", files={"image": png("rings", 1)}).json()["matches"]
+        assert [match["label"] for match in found] == ["rings"]
+
+
 def test_many_read_while_one_writes(writing):
     """Readers never fail, see counts that only grow, and each finds images that have pictures."""
     failures, counts, stop = [], [], threading.Event()

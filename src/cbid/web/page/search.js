@@ -93,7 +93,7 @@ export function byNothing() {
 
 /** Search with a stored image. */
 export async function byId(id) {
-  if (query?.ask.id === id) return;
+  if (query?.ask?.id === id) return;
   try {
     const image = await api.image(id);
     begin({ ask: { id }, name: image.name, label: image.label, source: image });

@@ -6,7 +6,7 @@ from fastapi import APIRouter, File, Form, Path, Query, Request, Response, Uploa
 
 from cbid.data import ImageError
 from cbid.data.decode import decode_image
-from cbid.web.models import LARGEST_ID, Added, Image, Images, Label, Removed, shown
+from cbid.web.models import LARGEST_ID, Added, Image, Images, Label, Removed
 from cbid.web.problems import documented, refuse
 from cbid.web.routes import library_of
 
@@ -85,7 +85,7 @@ async def remove(id: Id, request: Request) -> Removed:
 
 def _name(given: str | None) -> str:
     """The last part of a name that came with an upload, fit to be shown; it never names a file here."""
-    last = shown((given or "").replace("\\", "/").rpartition("/")[2])
+    last = (given or "").replace("\\", "/").rpartition("/")[2]
     return "".join(c for c in last if c.isprintable())[:_LONGEST_NAME] or "image"
 
 

@@ -16,7 +16,6 @@ from cbid.web.models import (
     Image,
     ProjectInfo,
     Weights,
-    shown,
 )
 from cbid.web.problems import documented
 from cbid.web.queries import code_of
@@ -37,7 +36,7 @@ async def project(request: Request) -> ProjectInfo:
         served = library.project
         descriptor = served.descriptor
         return ProjectInfo(
-            name=shown(served.path.resolve().name),
+            name=served.path.resolve().name,
             total=len(served),
             classes=served.classes,
             n_bits=served.n_bits,
