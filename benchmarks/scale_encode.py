@@ -80,15 +80,25 @@ def two_workers(client, source: Path, coder: ITQ, out: Path) -> dict:
     return {"seconds": seconds, "sha256": digest(out)}
 
 
+def worker_pids(client) -> list[int]:
+    """The ids of both worker processes, once both are at work: one that is killed as it starts stays dead."""
+    while True:
+        nannies = [nanny for nanny in client.cluster.workers.values() if nanny.status.name == "running"]
+        if len(nannies) == len(client.nthreads()) == 2:
+            return [nanny.pid for nanny in nannies]
+        time.sleep(0.2)
+
+
 def with_a_kill(client, source: Path, coder: ITQ, out: Path, number: int, usual: float) -> dict:
     """One of the two workers is killed at a random moment of the run."""
     rng = random.Random(number)
     moment, pick = rng.uniform(0.02, 0.9) * usual, rng.randrange(2)
     killed: list[int] = []
 
+    pid = worker_pids(client)[pick]
+
     def kill() -> None:
-        pids = [nanny.pid for nanny in client.cluster.workers.values() if nanny.pid]
-        os.kill(pids[pick % len(pids)], signal.SIGKILL)
+        os.kill(pid, signal.SIGKILL)
         killed.append(pick)
 
     timer = threading.Timer(moment, kill)
@@ -119,7 +129,6 @@ def main() -> int:
             steps.once(f"two workers, {repeat}", lambda: two_workers(client, source, coder, out))
         usual = min(steps[f"two workers, {repeat}"]["seconds"] for repeat in range(3))
         for number in range(kills):
-            client.wait_for_workers(2, timeout=60)
             steps.once(
                 f"a worker killed, {number}", lambda k=number: with_a_kill(client, source, coder, out, k, usual)
             )

@@ -67,28 +67,38 @@ class Slow(Encode):
         return super().__call__(start, stop)
 
 
-def test_workers_are_killed(npy, vectors, coder, tmp_path, client, monkeypatch):
-    """kill -9 of one worker when three parts are done and when eight are, then of both at once."""
+def worker_pids(client):
+    """The ids of both worker processes, once both are at work: one that is killed as it starts stays dead."""
+    for _ in range(600):
+        nannies = [nanny for nanny in client.cluster.workers.values() if nanny.status.name == "running"]
+        if len(nannies) == len(client.nthreads()) == 2:
+            return [nanny.pid for nanny in nannies]
+        time.sleep(0.1)
+    raise TimeoutError("the workers did not come back")
+
+
+@pytest.mark.parametrize("n_killed", [1, 2])
+def test_workers_are_killed(npy, vectors, coder, tmp_path, client, monkeypatch, n_killed):
+    """kill -9 of one worker, or of both, and with them of all that was sent, when three parts of ten are done."""
     monkeypatch.setattr("cbid.scale.encoding.Encode", Slow)
-    done, killed = [], []
+    pids, told = worker_pids(client), []
 
     @contextmanager
     def killing(*_, **__):
         def count(n):
-            done.append(n)
-            if len(done) in (4, 9, 14):  # the first call tells of parts that were there
-                pids = [nanny.pid for nanny in client.cluster.workers.values() if nanny.pid]
-                for pid in pids if len(done) == 14 else pids[:1]:
+            told.append(n)
+            if len(told) == 4:  # the first time it is told how many were there before
+                for pid in pids[:n_killed]:
                     os.kill(pid, signal.SIGKILL)
-                    killed.append(pid)
 
         yield count
 
     monkeypatch.setattr("cbid.scale.cluster.image_progress", killing)
-    codes = encode_to(npy, coder, tmp_path / "codes.npy", part_rows=50, scheduler=client, timeout=60)
-    assert len(killed) >= 2
+    codes = encode_to(npy, coder, tmp_path / "codes.npy", part_rows=100, scheduler=client, timeout=60)
+    assert len(told) > 4
     np.testing.assert_array_equal(codes, coder.encode(vectors[0]))
     assert not (tmp_path / "codes.npy.parts").exists()
+    assert set(worker_pids(client)).isdisjoint(pids[:n_killed])
 
 
 def test_an_error_of_the_task_is_told_and_what_is_done_is_kept(npy, coder, tmp_path, client):
