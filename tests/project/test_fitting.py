@@ -14,7 +14,8 @@ from PIL import Image
 
 from cbid.coders import CBID, ITQ
 from cbid.data import VectorTable
-from cbid.project import Project, ProjectError, ProjectWarning, learning
+from cbid.project import Project, ProjectError, ProjectWarning, intake, learning
+from cbid.project.table import ImageTable
 from tests.data.toys import Means
 from tests.project.made import TINY, fitted, picture, write_images
 
@@ -75,6 +76,27 @@ def test_other_settings_learn_anew_and_read_nothing(copied, made):
         assert again.settings["held_out"] == 0.5
 
 
+def test_a_kill_between_vectors_and_table(tmp_path, made, monkeypatch, project):
+    """The vectors of a batch lie in the file, and the table knows nothing of them: they are overwritten."""
+    path, insert, calls = tmp_path / "p.cbid", ImageTable.insert, []
+
+    def last_step(*arguments):
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        insert(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(intake, "_BATCH", 20)
+        patch.setattr(ImageTable, "insert", last_step)
+        with pytest.raises(KeyboardInterrupt):
+            fitted(path, made[0])
+    assert (path / "vectors.f32").stat().st_size == 36 * 75 * 4
+    with fitted(path, made[0]) as whole:
+        assert whole.last_fit["read"] == 16
+        assert everything(whole) == everything(project)
+
+
 def test_a_project_among_its_own_images(tmp_path):
     images = write_images(tmp_path / "images")
     for _ in range(2):  # no warning of a folder without images
@@ -97,10 +119,11 @@ def test_another_descriptor_takes_another_project(copied, made):
 
 def test_images_added_by_hand_outlive_a_fit(copied, made):
     with Project.open(copied, write=True) as opened:
-        (id,) = opened.add([picture("red", 9)], labels=["red"], names=["by hand"]).tolist()
+        (id,) = opened.add([picture("red", 9)], labels=["a longer name than red"], names=["by hand"]).tolist()
     with fitted(copied, made[0], n_bits=8) as again:
         assert again.record(id).name == "by hand"
         assert again.record(id).part == "added"
+        assert again.classes == ["a longer name than red", "blue", "green", "red"]
         assert again.last_fit["images"]["added"] == 1
         assert again.search(again.vector(id), 1).distances[0, 0] == 0
 

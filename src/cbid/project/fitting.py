@@ -159,7 +159,6 @@ class _Fit:
             table,
             self.directory / VECTORS,
             known=known,
-            width=None if self.before is None and not known else self._width(table),
             part=PENDING,
             origin="fit",
             n_jobs=self.n_jobs,
@@ -170,15 +169,6 @@ class _Fit:
         taken.failures = [f for f in taken.failures if os.path.abspath(os.path.join(self.where, f[0])) != here]
         ours = set(taken.ids.tolist())
         return taken, [row for row in added if row.id not in ours], width
-
-    def _width(self, table: ImageTable) -> int | None:
-        """Values of the vectors that are stored already."""
-        if self.before is not None:
-            return self.before.n_features
-        if isinstance(self.images, VectorTable):
-            return self.images.shape[1]
-        rows = table.next_id()  # of a first fit, which has written one after the other
-        return (self.directory / VECTORS).stat().st_size // (4 * rows)
 
     def _up_to_date(self, taken: Taken, settings: dict[str, Any], table: ImageTable) -> bool:
         """Whether the committed fit is just what this one would make."""
@@ -225,9 +215,7 @@ class _Fit:
 
         begun = time.perf_counter()
         all_ids = np.concatenate([taken.ids, np.array([row.id for row in kept], dtype=np.int64)])
-        all_labels = (
-            np.concatenate([names, np.array([row.label or "" for row in kept], dtype=names.dtype)]) if kept else names
-        )
+        all_labels = np.array([*names.tolist(), *(row.label or "" for row in kept)])
         codes = encode_rows(coder, vectors, all_ids)
         manifest = Manifest(
             n_features=width,
