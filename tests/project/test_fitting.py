@@ -14,7 +14,8 @@ from PIL import Image
 
 from cbid.coders import CBID, ITQ
 from cbid.data import VectorTable
-from cbid.project import Project, ProjectError, ProjectWarning, learning
+from cbid.project import Project, ProjectError, ProjectWarning, intake, learning
+from cbid.project.table import ImageTable
 from tests.data.toys import Means
 from tests.project.made import TINY, fitted, picture, write_images
 
@@ -62,7 +63,8 @@ def test_only_new_images_are_read(tmp_path):
 
 def test_nothing_changes_when_nothing_has_changed(copied, made):
     before = {entry.name: entry.stat().st_mtime_ns for entry in copied.iterdir()}
-    fitted(copied, made[0]).close()
+    with fitted(copied, made[0]) as again:
+        assert again.was_up_to_date
     after = {entry.name: entry.stat().st_mtime_ns for entry in copied.iterdir()}
     assert {name for name in after if after[name] != before.get(name)} <= {"lock", "images.sqlite"}
 
@@ -72,6 +74,27 @@ def test_other_settings_learn_anew_and_read_nothing(copied, made):
         assert (again.n_bits, again.last_fit["read"]) == (10, 0)
         assert again.last_fit["images"] == {"train": 18, "held-out": 18, "added": 0}
         assert again.settings["held_out"] == 0.5
+
+
+def test_a_kill_between_vectors_and_table(tmp_path, made, monkeypatch, project):
+    """The vectors of a batch lie in the file, and the table knows nothing of them: they are overwritten."""
+    path, insert, calls = tmp_path / "p.cbid", ImageTable.insert, []
+
+    def last_step(*arguments):
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        insert(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(intake, "_BATCH", 20)
+        patch.setattr(ImageTable, "insert", last_step)
+        with pytest.raises(KeyboardInterrupt):
+            fitted(path, made[0])
+    assert (path / "vectors.f32").stat().st_size == 36 * 75 * 4
+    with fitted(path, made[0]) as whole:
+        assert whole.last_fit["read"] == 16
+        assert everything(whole) == everything(project)
 
 
 def test_a_project_among_its_own_images(tmp_path):
@@ -91,15 +114,16 @@ def test_another_descriptor_takes_another_project(copied, made):
     with pytest.raises(ValueError, match=r"was made from RawPixels with .* not from HOG with .*give another name"):
         fitted(copied, made[0], descriptor="hog")
     with pytest.raises(ValueError, match=r"was made from RawPixels with .* not from vectors"):
-        fitted(copied, VectorTable(np.eye(8, dtype=np.float32)))
+        fitted(copied, VectorTable(np.eye(8, dtype=np.float32)), coder="LSH")
 
 
 def test_images_added_by_hand_outlive_a_fit(copied, made):
     with Project.open(copied, write=True) as opened:
-        (id,) = opened.add([picture("red", 9)], labels=["red"], names=["by hand"]).tolist()
+        (id,) = opened.add([picture("red", 9)], labels=["a longer name than red"], names=["by hand"]).tolist()
     with fitted(copied, made[0], n_bits=8) as again:
         assert again.record(id).name == "by hand"
         assert again.record(id).part == "added"
+        assert again.classes == ["a longer name than red", "blue", "green", "red"]
         assert again.last_fit["images"]["added"] == 1
         assert again.search(again.vector(id), 1).distances[0, 0] == 0
 
@@ -112,6 +136,8 @@ def test_what_cannot_be_read_is_left_out_and_told(tmp_path):
         project = fitted(tmp_path / "p.cbid", images)
     assert [name for name, _ in project.last_fit["failures"]] == ["beside.png", "red/torn.png"]
     assert len(project) == 24
+    with pytest.warns(ProjectWarning, match="left out 2 of the source"):  # each time
+        assert fitted(tmp_path / "p.cbid", images).was_up_to_date
 
 
 def test_without_labels_the_coder_is_told(tmp_path):
@@ -166,8 +192,8 @@ def test_one_class_alone(tmp_path):
     images = write_images(tmp_path / "images", colours=("red",))
     with pytest.raises(ValueError, match=r"one label \('red'\); CBID learns from two classes or more.* such as ITQ"):
         fitted(tmp_path / "p.cbid", images)
-    with fitted(tmp_path / "p.cbid", images, coder="ITQ", n_bits=4) as project:  # reads nothing twice
-        assert project.last_fit["read"] == 0
+    assert not (tmp_path / "p.cbid").exists()  # told before anything was made or read
+    with fitted(tmp_path / "p.cbid", images, coder="ITQ", n_bits=4) as project:
         assert project.classes == ["red"]
 
 

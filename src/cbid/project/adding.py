@@ -79,7 +79,6 @@ def add_images(
             table,
             directory / VECTORS,
             known=known,
-            width=coder.n_features_in_,
             part=ADDED,
             origin="add",
             n_jobs=n_jobs,

@@ -26,7 +26,7 @@ from cbid.project.descriptors import descriptor_to_json, make_descriptor
 from cbid.project.encoding import encode_rows
 from cbid.project.errors import ProjectError, ProjectWarning
 from cbid.project.evaluating import evaluate
-from cbid.project.intake import Taken, take_in
+from cbid.project.intake import Taken, label_of, take_in
 from cbid.project.learning import choose_coder, coder_settings, is_supervised, learn
 from cbid.project.manifest import IMAGES, LEARNING, LOCK, MANIFEST, STARTED, VECTORS, Manifest, is_ours, new_name
 from cbid.project.parts import ADDED, HELD_OUT, TRAIN, split
@@ -61,8 +61,11 @@ def fit(
     n_jobs: int | None = None,
     seed: int = 0,
     progress: bool = False,
-) -> None:
-    """Make a project in the directory ``path``, or bring the one that is there up to date; see ``Project.fit``."""
+) -> bool:
+    """Make a project in the directory ``path``, or bring the one that is there up to date; see ``Project.fit``.
+
+    Returns whether there was anything to do.
+    """
     check_integer("n_bits", n_bits, 1)
     check_real("held_out", held_out, 0, 1)
     check_integer("seed", seed, 0)
@@ -71,10 +74,12 @@ def fit(
     if not len(images):
         raise ValueError("the source is empty; give at least two images")
     describer = None if isinstance(images, VectorTable) else make_descriptor(descriptor)
-    _make_directory(directory)
+    labels = [label_of(images, i) for i in range(len(images))]
+    made = choose_coder(coder, n_bits, labels, describer, seed=seed, n_jobs=n_jobs)
+    _make_directory(directory)  # what is wrong with the settings is told before anything is made or read
     lock = WriterLock(directory)
     try:
-        _Fit(directory, images, where, describer, n_jobs, progress).run(n_bits, coder, held_out, seed)
+        return _Fit(directory, images, where, describer, n_jobs, progress).run(made, held_out, seed)
     finally:
         lock.release()
 
@@ -91,31 +96,25 @@ class _Fit:
         n_jobs: int | None,
         progress: bool,
     ) -> None:
-        self.directory, self.images, self.where, self.n_jobs, self.progress = (
-            directory,
-            images,
-            where,
-            n_jobs,
-            progress,
-        )
-        self.describer = descriptor
+        self.directory, self.images, self.where = directory, images, where
+        self.describer, self.n_jobs, self.progress = descriptor, n_jobs, progress
         self.descriptor = None if descriptor is None else descriptor_to_json(descriptor)
         self.before = Manifest.read(directory) if (directory / MANIFEST).exists() else None
         self.seconds: dict[str, float] = {}
 
-    def run(self, n_bits: int, coder: "str | Coder | None", held_out: float, seed: int) -> None:
+    def run(self, coder: Coder, held_out: float, seed: int) -> bool:
         self._check_descriptor()
         with closing(ImageTable(self.directory / IMAGES, write=True)) as table:
             begun = time.perf_counter()
             taken, kept, width = self._take_in(table)
             self.seconds["reading"] = time.perf_counter() - begun
-            made = choose_coder(coder, n_bits, taken.labels, self.describer, seed=seed, n_jobs=self.n_jobs)
-            settings = {"coder": coder_settings(made), "held_out": held_out, "seed": seed}
-            parts = split(taken.names, taken.labels, held_out, seed, supervised=is_supervised(made))
-            if self._up_to_date(taken, kept, settings, table):
-                return
+            settings = {"coder": coder_settings(coder), "held_out": held_out, "seed": seed}
+            parts = split(taken.names, taken.labels, held_out, seed, supervised=is_supervised(coder))
             self._tell(taken, parts)
-            self._learn_and_commit(table, taken, kept, parts, made, settings, width)
+            if self._up_to_date(taken, settings, table):
+                return False
+            self._learn_and_commit(table, taken, kept, parts, coder, settings, width)
+            return True
 
     def _check_descriptor(self) -> None:
         """One project, one kind of vector: refuse another one, or forget what a first fit has begun with another."""
@@ -160,7 +159,6 @@ class _Fit:
             table,
             self.directory / VECTORS,
             known=known,
-            width=None if self.before is None and not known else self._width(table),
             part=PENDING,
             origin="fit",
             n_jobs=self.n_jobs,
@@ -172,16 +170,7 @@ class _Fit:
         ours = set(taken.ids.tolist())
         return taken, [row for row in added if row.id not in ours], width
 
-    def _width(self, table: ImageTable) -> int | None:
-        """Values of the vectors that are stored already."""
-        if self.before is not None:
-            return self.before.n_features
-        if isinstance(self.images, VectorTable):
-            return self.images.shape[1]
-        rows = table.next_id()  # of a first fit, which has written one after the other
-        return (self.directory / VECTORS).stat().st_size // (4 * rows)
-
-    def _up_to_date(self, taken: Taken, kept: list[ImageRow], settings: dict[str, Any], table: ImageTable) -> bool:
+    def _up_to_date(self, taken: Taken, settings: dict[str, Any], table: ImageTable) -> bool:
         """Whether the committed fit is just what this one would make."""
         if self.before is None or self.before.settings != settings:
             return False
@@ -226,9 +215,7 @@ class _Fit:
 
         begun = time.perf_counter()
         all_ids = np.concatenate([taken.ids, np.array([row.id for row in kept], dtype=np.int64)])
-        all_labels = (
-            np.concatenate([names, np.array([row.label or "" for row in kept], dtype=names.dtype)]) if kept else names
-        )
+        all_labels = np.array([*names.tolist(), *(row.label or "" for row in kept)])
         codes = encode_rows(coder, vectors, all_ids)
         manifest = Manifest(
             n_features=width,

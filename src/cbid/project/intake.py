@@ -68,7 +68,6 @@ def take_in(
     vectors: Path,
     *,
     known: dict[bytes, ImageRow] | None,
-    width: int | None,
     part: str,
     origin: str,
     n_jobs: int | None = None,
@@ -80,6 +79,7 @@ def take_in(
     finds it again. An image counts as known if its file (or its name, without one) has not changed since. With
     ``known=None`` all are new, also those that come twice.
     """
+    width = table.n_features()
     items, failures = _items(source, distinct=known is not None)
     ids = np.full(len(items), -1, dtype=np.int64)
     for i, item in enumerate(items):
@@ -102,7 +102,7 @@ def take_in(
                     ImageRow(int(id), item.name, item.path, item.label, part, origin, item.stamp)
                     for id, item in zip(fresh, taken)
                 ]
-                table.insert(rows, batch.thumbnails)
+                table.insert(rows, batch.thumbnails, width)
                 ids[[where[place] for place in batch.places]] = fresh
             tell(count)
     kept = np.flatnonzero(ids >= 0)

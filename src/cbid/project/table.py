@@ -38,6 +38,7 @@ CREATE TABLE images (
     stamp TEXT NOT NULL                    -- changes when the content does
 );
 CREATE INDEX by_path ON images (path);
+CREATE TABLE vectors (n_features INTEGER PRIMARY KEY);
 CREATE TABLE thumbnails (id INTEGER PRIMARY KEY, jpeg BLOB NOT NULL);
 PRAGMA user_version = 1;
 """
@@ -149,10 +150,17 @@ class ImageTable:
             row = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'images'").fetchone()
         return 0 if row is None else int(row[0]) + 1
 
+    def n_features(self) -> int | None:
+        """Values of the images' vectors, or None before the first image."""
+        with self._mutex, self._told():
+            row = self._connection.execute("SELECT n_features FROM vectors").fetchone()
+        return None if row is None else int(row[0])
+
     # Writing: each call is one transaction
 
-    def insert(self, rows: Sequence[ImageRow], thumbnails: Sequence[bytes | None]) -> None:
+    def insert(self, rows: Sequence[ImageRow], thumbnails: Sequence[bytes | None], n_features: int) -> None:
         with self._mutex, self._told(), self._transaction() as run:
+            run.execute("INSERT OR IGNORE INTO vectors VALUES (?)", (n_features,))
             run.executemany("INSERT INTO images VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
             pictures = ((row.id, jpeg) for row, jpeg in zip(rows, thumbnails) if jpeg is not None)
             run.executemany("INSERT INTO thumbnails VALUES (?, ?)", pictures)
