@@ -84,6 +84,7 @@ def test_classes_are_those_of_a_vote(project, queries):
     np.testing.assert_allclose(votes, expected, atol=1e-6)
     assert labels.tolist() == ["red", "blue", "green", "red"]
     assert project.classify(project.code(3), k=1).labels[0] == project.record(3).label
+    assert project.classify(project.code(3), exclude=range(36)).labels.tolist() == [""]
     assert project.classify(project.code(3), k=500).votes.sum() == pytest.approx(36)
 
 

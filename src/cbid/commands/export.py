@@ -18,7 +18,7 @@ def export(
     project: ProjectOption = None,
     to: Annotated[
         str | None,
-        typer.Option(show_default=False, help="npy, parquet, faiss, usearch, pgvector or hex [default: by FILE]."),
+        typer.Option(show_default=False, help="npy, parquet, faiss, usearch, pgvector or hex (default: by FILE)."),
     ] = None,
     n_bits: Annotated[
         int | None, typer.Option("--bits", "-b", min=1, show_default=False, help="Only the first bits of the codes.")

@@ -23,15 +23,15 @@ def fit(
     ] = "hog",
     n_bits: Annotated[int, typer.Option("--bits", "-b", min=1, help="Bits of a code.")] = 128,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", show_default=False, help=f"The project [default: SRC{SUFFIX}].")
+        Path | None, typer.Option("--out", "-o", show_default=False, help=f"The project (default: SRC{SUFFIX}).")
     ] = None,
     coder: Annotated[
         str | None,
-        typer.Option(show_default=False, help="A coder of cbid.coders [default: CBID; without labels, ITQ]."),
+        typer.Option(show_default=False, help="A coder of cbid.coders (default: CBID; without labels, ITQ)."),
     ] = None,
     kernel: Annotated[
         str | None,
-        typer.Option(show_default=False, help="CBID: rbf or none [default: rbf, and none for vectors and networks]."),
+        typer.Option(show_default=False, help="CBID: rbf or none (default: rbf, and none for vectors and networks)."),
     ] = None,
     held_out: Annotated[
         float, typer.Option(min=0.0, max=0.9, help="Share of each class that is kept for measuring.")

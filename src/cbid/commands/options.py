@@ -35,7 +35,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON value, 
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars, and no words but errors.")]
 JobsOption = Annotated[
     int | None,
-    typer.Option("--jobs", "-j", show_default=False, help="Images at a time; -1 is one for each core [default: 1]."),
+    typer.Option("--jobs", "-j", show_default=False, help="Images at a time; -1 is one for each core (default: 1)."),
 ]
 
 

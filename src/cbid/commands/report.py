@@ -14,7 +14,7 @@ def report(
     project: ProjectOption = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", show_default=False, help="The file [default: the project's name with .html]."),
+        typer.Option("--out", "-o", show_default=False, help="The file (default: the project's name with .html)."),
     ] = None,
     queries: Annotated[int, typer.Option(min=0, max=200, help="Searches that are shown.")] = 12,
     as_json: JsonOption = False,

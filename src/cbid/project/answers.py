@@ -31,7 +31,11 @@ class ProjectMatches:
 
 
 class Votes(NamedTuple):
-    """labels : (q,) the class with most votes; votes : (q, n_classes) in the order of ``project.classes``."""
+    """The vote of the nearest images.
+
+    labels : (q,) the class with most votes, "" if there are none
+    votes : (q, n_classes) in the order of ``project.classes``
+    """
 
     labels: NDArray[np.str_]
     votes: NDArray[np.float64]

@@ -19,7 +19,7 @@ K = 5  # neighbours that vote
 OVERLAP = 10  # nearest images that codes and raw vectors are compared in
 WAYS = ("weighted", "plain")
 _MOST_QUERIES = 2_000
-_MOST_RANKED = 20_000  # images that a whole ranking, as mean average precision needs it, is made of
+_MOST_RANKED, _MOST_RANKINGS = 20_000, 500  # images of a whole ranking, as average precision needs it, and rankings
 
 Weights = Callable[[int, str], NDArray[np.float64]]
 Codes = NDArray[np.uint8]
@@ -43,7 +43,8 @@ def evaluate(
         whole codes answers for all of them.
 
     - accuracy: share of queries whose class wins the vote of the 5 nearest.
-    - map: mean average precision over the ranking of up to 20,000 stored images; relevant is the same class.
+    - map: mean average precision of up to 500 queries over the ranking of up to 20,000 stored images; relevant is the
+      same class.
     - overlap: share of the raw vectors' 10 nearest among the codes' 10 nearest.
     - milliseconds: of a query among others (batches), not of one alone.
 
@@ -72,9 +73,10 @@ def evaluate(
         told["raw"]["milliseconds"] = _milliseconds(begun, len(asked[0]))
         told["raw"]["accuracy"] = _accuracy(stored[2][near], distances, asked[2], classes)[0]
         ranked = _part(stored, _MOST_RANKED, rng)
-        labelled = asked[2] != ""
-        if len(classes) > 1 and labelled.any():
-            told["raw"]["map"] = _raw_map(asked[0][labelled], asked[2][labelled], ranked[0], ranked[2])
+        findable = np.flatnonzero((asked[2] != "") & np.isin(asked[2], ranked[2]))
+        ranking = np.sort(rng.permutation(findable)[:_MOST_RANKINGS])
+        if len(classes) > 1 and len(ranking):
+            told["raw"]["map"] = _raw_map(asked[0][ranking], asked[2][ranking], ranked[0], ranked[2])
     for length in lengths:
         entry: dict[str, Any] = {"n_bits": length, "bytes": (length + 7) // 8}
         for how in WAYS:
@@ -88,9 +90,9 @@ def evaluate(
                 assert found.labels is not None
                 measured["accuracy"], confusion = _accuracy(found.labels, found.distances, asked[2], classes)
                 if told["raw"]["map"] is not None:
-                    bits, base = (unpack(c, n_bits)[:, :length] for c in (asked[1][labelled], ranked[1]))
+                    bits, base = (unpack(c, n_bits)[:, :length] for c in (asked[1][ranking], ranked[1]))
                     measured["map"] = mean_average_precision(
-                        bits, asked[2][labelled], base, ranked[2], weights=w[:length] if how == "weighted" else 1.0
+                        bits, asked[2][ranking], base, ranked[2], weights=w[:length] if how == "weighted" else 1.0
                     )
                 if length == lengths[-1] and how == "weighted":
                     told["confusion"] = confusion
@@ -110,10 +112,10 @@ def _accuracy(
     numbers = np.searchsorted(classes, near)  # "" comes before every name: it is a vote for none
     numbers = np.where(near == "", len(classes), np.minimum(numbers, len(classes) - 1))
     votes = count_votes(distances[known, :K].astype(np.float64), numbers, len(classes) + 1, "uniform")
-    voted = votes[:, :-1].argmax(axis=1)
+    voted = np.where(votes[:, :-1].any(axis=1), votes[:, :-1].argmax(axis=1), -1)  # -1: none of them has a label
     truth = np.searchsorted(classes, wanted[known])
     matrix = np.zeros((len(classes), len(classes)), dtype=np.int64)
-    np.add.at(matrix, (truth, voted), 1)
+    np.add.at(matrix, (truth[voted >= 0], voted[voted >= 0]), 1)
     return float((voted == truth).mean()), {"classes": classes.tolist(), "matrix": matrix.tolist()}
 
 

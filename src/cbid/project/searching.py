@@ -161,7 +161,7 @@ class Searchable(Opened):
         names = np.array(classes)
         numbers = np.where(ids < 0, len(names), np.searchsorted(names, labels) % len(names))
         votes = count_votes(distances.astype(np.float64), numbers, len(names) + 1, "uniform")[:, :-1]
-        return Votes(names[votes.argmax(axis=1)], votes)
+        return Votes(np.where(votes.any(axis=1), names[votes.argmax(axis=1)], ""), votes)
 
     def explain(self, code_a: ArrayLike, code_b: ArrayLike, n_bits: int | None = None) -> Explanation:
         """Whether two codes agree in each bit, and what it weighs; where they do not, the weights add up to the

@@ -41,6 +41,7 @@ figure.wrong img, figure.wrong .name { border-color: #b3261e; } .mark { color: #
 @media (max-width: 48rem) {
   .row { flex-direction: column; } figure.query { flex: none; width: 5.5rem; }
   .near { grid-template-columns: repeat(5, minmax(0, 1fr)); }
+  table { font-size: .85rem; } th, td { padding-right: .4rem; } td:first-child { white-space: nowrap; }
 }
 """
 
@@ -136,10 +137,9 @@ def _confusion(project: Project) -> str:
     confusion = project.confusion
     if len(confusion["classes"]) < 2:
         return ""
-    return (
-        "<h2>Which classes are taken for which</h2><p>Held-out images by their class (row) and by the class that "
-        f'{project.n_bits} bits gave them (column).</p><div class="scroll">{confusion_plot(confusion)}</div>'
-    )
+    told = f"Held-out images by their class (row) and by the class that {project.n_bits} bits gave them (column)."
+    plot = confusion_plot(confusion)
+    return f'<h2>Which classes are taken for which</h2><p>{told}</p><div class="scroll" tabindex="0">{plot}</div>'
 
 
 def _gallery(project: Project, queries: int) -> str:
@@ -188,7 +188,7 @@ def _table(head: list[str], rows: list[list[str]]) -> str:
     cells = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in head)
     first = f"<thead><tr>{cells}</tr></thead>" if any(head) else ""
     body = "".join("<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
-    return f'<div class="scroll"><table>{first}<tbody>{body}</tbody></table></div>'
+    return f'<div class="scroll" tabindex="0"><table>{first}<tbody>{body}</tbody></table></div>'
 
 
 def _percent(share: float | None) -> str:
