@@ -83,11 +83,12 @@ def test_fit_again_reads_nothing(here, capsys):
     status, out, err = call(capsys, "fit", "images", *SETTINGS, "--out", "images.cbid", "--json")
     assert (status, err) == (0, "")
     told = json.loads(out)
-    assert told["images"] == 30
+    assert (told["up_to_date"], told["images"]) == (True, 30)
     assert told["classes"] == ["blue", "green", "red"]
     assert told["settings"]["coder"]["kernel"] == "rbf"
     assert told["evaluation"]["codes"][-1]["n_bits"] == 16
     assert call(capsys, "fit", "images", *SETTINGS, "--quiet") == (0, "", "")
+    assert "nothing has changed since" in call(capsys, "fit", "images", *SETTINGS)[1]
 
 
 def test_search(here, capsys):
@@ -317,6 +318,19 @@ def test_a_read_only_place(here, capsys, tmp_path):
     assert "Permission denied" in fails(capsys, "fit", "images", *SETTINGS, "-o", tmp_path / "locked" / "p.cbid")
     assert "Permission denied" in fails(capsys, "report", "-o", tmp_path / "locked" / "r.html")
     assert "Permission denied" in fails(capsys, "export", tmp_path / "locked" / "c.npy")
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="there is no /proc, where nobody can make files")
+def test_a_place_where_nobody_can_write(here, capsys):
+    """As on a read-only disk, also for root."""
+    for command in (
+        ("fit", "images", *SETTINGS, "--out", "/proc/p.cbid"),
+        ("report", "--out", "/proc/report.html"),
+        ("export", "/proc/codes.npy"),
+        ("encode", "query.png", "--out", "/proc/codes.npy"),
+        ("demo", "--out", "/proc/demo"),
+    ):
+        assert "/proc/" in fails(capsys, *command)
 
 
 def test_ctrl_c_and_then_on(tmp_path):

@@ -62,7 +62,8 @@ def test_only_new_images_are_read(tmp_path):
 
 def test_nothing_changes_when_nothing_has_changed(copied, made):
     before = {entry.name: entry.stat().st_mtime_ns for entry in copied.iterdir()}
-    fitted(copied, made[0]).close()
+    with fitted(copied, made[0]) as again:
+        assert again.was_up_to_date
     after = {entry.name: entry.stat().st_mtime_ns for entry in copied.iterdir()}
     assert {name for name in after if after[name] != before.get(name)} <= {"lock", "images.sqlite"}
 
@@ -112,6 +113,8 @@ def test_what_cannot_be_read_is_left_out_and_told(tmp_path):
         project = fitted(tmp_path / "p.cbid", images)
     assert [name for name, _ in project.last_fit["failures"]] == ["beside.png", "red/torn.png"]
     assert len(project) == 24
+    with pytest.warns(ProjectWarning, match="left out 2 of the source"):  # each time
+        assert fitted(tmp_path / "p.cbid", images).was_up_to_date
 
 
 def test_without_labels_the_coder_is_told(tmp_path):

@@ -94,6 +94,7 @@ def summary(project: Any) -> dict[str, Any]:
     """All that a program may want to know of a fit."""
     return {
         "project": str(project.path),
+        "up_to_date": project.was_up_to_date,
         "images": len(project),
         "classes": project.classes,
         "n_bits": project.n_bits,
@@ -112,6 +113,9 @@ def tell_fit(project: Any) -> None:
     if images["added"]:
         parts += f", {images['added']:,} only indexed"
     echo(f"{project.path}: {len(project):,} images, {len(project.classes)} classes ({parts})")
+    if project.was_up_to_date:
+        echo(f"nothing has changed since it was fitted, {last['ended']}")
+        return
     seconds = ", ".join(f"{name} {value:.1f} s" for name, value in last["seconds"].items())
     echo(f"{last['read']:,} images were read; {seconds}")
     echo()

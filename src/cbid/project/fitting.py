@@ -61,8 +61,11 @@ def fit(
     n_jobs: int | None = None,
     seed: int = 0,
     progress: bool = False,
-) -> None:
-    """Make a project in the directory ``path``, or bring the one that is there up to date; see ``Project.fit``."""
+) -> bool:
+    """Make a project in the directory ``path``, or bring the one that is there up to date; see ``Project.fit``.
+
+    Returns whether there was anything to do.
+    """
     check_integer("n_bits", n_bits, 1)
     check_real("held_out", held_out, 0, 1)
     check_integer("seed", seed, 0)
@@ -74,7 +77,7 @@ def fit(
     _make_directory(directory)
     lock = WriterLock(directory)
     try:
-        _Fit(directory, images, where, describer, n_jobs, progress).run(n_bits, coder, held_out, seed)
+        return _Fit(directory, images, where, describer, n_jobs, progress).run(n_bits, coder, held_out, seed)
     finally:
         lock.release()
 
@@ -103,7 +106,7 @@ class _Fit:
         self.before = Manifest.read(directory) if (directory / MANIFEST).exists() else None
         self.seconds: dict[str, float] = {}
 
-    def run(self, n_bits: int, coder: "str | Coder | None", held_out: float, seed: int) -> None:
+    def run(self, n_bits: int, coder: "str | Coder | None", held_out: float, seed: int) -> bool:
         self._check_descriptor()
         with closing(ImageTable(self.directory / IMAGES, write=True)) as table:
             begun = time.perf_counter()
@@ -112,10 +115,11 @@ class _Fit:
             made = choose_coder(coder, n_bits, taken.labels, self.describer, seed=seed, n_jobs=self.n_jobs)
             settings = {"coder": coder_settings(made), "held_out": held_out, "seed": seed}
             parts = split(taken.names, taken.labels, held_out, seed, supervised=is_supervised(made))
-            if self._up_to_date(taken, kept, settings, table):
-                return
             self._tell(taken, parts)
+            if self._up_to_date(taken, settings, table):
+                return False
             self._learn_and_commit(table, taken, kept, parts, made, settings, width)
+            return True
 
     def _check_descriptor(self) -> None:
         """One project, one kind of vector: refuse another one, or forget what a first fit has begun with another."""
@@ -181,7 +185,7 @@ class _Fit:
         rows = table.next_id()  # of a first fit, which has written one after the other
         return (self.directory / VECTORS).stat().st_size // (4 * rows)
 
-    def _up_to_date(self, taken: Taken, kept: list[ImageRow], settings: dict[str, Any], table: ImageTable) -> bool:
+    def _up_to_date(self, taken: Taken, settings: dict[str, Any], table: ImageTable) -> bool:
         """Whether the committed fit is just what this one would make."""
         if self.before is None or self.before.settings != settings:
             return False

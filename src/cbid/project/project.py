@@ -27,6 +27,8 @@ class Project(Searchable):
     other processes see them after ``refresh``.
     """
 
+    was_up_to_date = False  # whether a fit has found nothing to do
+
     @classmethod
     def fit(
         cls,
@@ -61,7 +63,7 @@ class Project(Searchable):
         A fit that is killed at any moment leaves the project as it was. The next one goes on: images that were read
         are not read again, and CBID goes on with the bits that it had learned.
         """
-        fit(
+        done = fit(
             path,
             source,
             descriptor=descriptor,
@@ -72,7 +74,9 @@ class Project(Searchable):
             seed=seed,
             progress=progress,
         )
-        return cls(path, descriptor=descriptor if isinstance(descriptor, Descriptor) else None)
+        project = cls(path, descriptor=descriptor if isinstance(descriptor, Descriptor) else None)
+        project.was_up_to_date = not done
+        return project
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, write: bool = False, descriptor: Descriptor | None = None) -> Self:
