@@ -26,7 +26,7 @@ from cbid.project.descriptors import descriptor_to_json, make_descriptor
 from cbid.project.encoding import encode_rows
 from cbid.project.errors import ProjectError, ProjectWarning
 from cbid.project.evaluating import evaluate
-from cbid.project.intake import Taken, take_in
+from cbid.project.intake import Taken, label_of, take_in
 from cbid.project.learning import choose_coder, coder_settings, is_supervised, learn
 from cbid.project.manifest import IMAGES, LEARNING, LOCK, MANIFEST, STARTED, VECTORS, Manifest, is_ours, new_name
 from cbid.project.parts import ADDED, HELD_OUT, TRAIN, split
@@ -74,10 +74,12 @@ def fit(
     if not len(images):
         raise ValueError("the source is empty; give at least two images")
     describer = None if isinstance(images, VectorTable) else make_descriptor(descriptor)
-    _make_directory(directory)
+    labels = [label_of(images, i) for i in range(len(images))]
+    made = choose_coder(coder, n_bits, labels, describer, seed=seed, n_jobs=n_jobs)
+    _make_directory(directory)  # what is wrong with the settings is told before anything is made or read
     lock = WriterLock(directory)
     try:
-        return _Fit(directory, images, where, describer, n_jobs, progress).run(n_bits, coder, held_out, seed)
+        return _Fit(directory, images, where, describer, n_jobs, progress).run(made, held_out, seed)
     finally:
         lock.release()
 
@@ -94,31 +96,24 @@ class _Fit:
         n_jobs: int | None,
         progress: bool,
     ) -> None:
-        self.directory, self.images, self.where, self.n_jobs, self.progress = (
-            directory,
-            images,
-            where,
-            n_jobs,
-            progress,
-        )
-        self.describer = descriptor
+        self.directory, self.images, self.where = directory, images, where
+        self.describer, self.n_jobs, self.progress = descriptor, n_jobs, progress
         self.descriptor = None if descriptor is None else descriptor_to_json(descriptor)
         self.before = Manifest.read(directory) if (directory / MANIFEST).exists() else None
         self.seconds: dict[str, float] = {}
 
-    def run(self, n_bits: int, coder: "str | Coder | None", held_out: float, seed: int) -> bool:
+    def run(self, coder: Coder, held_out: float, seed: int) -> bool:
         self._check_descriptor()
         with closing(ImageTable(self.directory / IMAGES, write=True)) as table:
             begun = time.perf_counter()
             taken, kept, width = self._take_in(table)
             self.seconds["reading"] = time.perf_counter() - begun
-            made = choose_coder(coder, n_bits, taken.labels, self.describer, seed=seed, n_jobs=self.n_jobs)
-            settings = {"coder": coder_settings(made), "held_out": held_out, "seed": seed}
-            parts = split(taken.names, taken.labels, held_out, seed, supervised=is_supervised(made))
+            settings = {"coder": coder_settings(coder), "held_out": held_out, "seed": seed}
+            parts = split(taken.names, taken.labels, held_out, seed, supervised=is_supervised(coder))
             self._tell(taken, parts)
             if self._up_to_date(taken, settings, table):
                 return False
-            self._learn_and_commit(table, taken, kept, parts, made, settings, width)
+            self._learn_and_commit(table, taken, kept, parts, coder, settings, width)
             return True
 
     def _check_descriptor(self) -> None:

@@ -48,7 +48,7 @@ def choose_coder(
             warnings.warn(
                 "the images have no labels: ITQ learns codes without them (class folders let CBID learn better ones)",
                 ProjectWarning,
-                stacklevel=2,
+                stacklevel=4,
             )
         coder = "CBID" if classes else "ITQ"
         if descriptor is not None and not isinstance(descriptor, ONNXEmbedding):
