@@ -18,6 +18,7 @@ NAMES = [
     "descriptor_study",
     "scene15_descriptors",
     "program_demo",
+    "service_load",
     "report",
 ]
 

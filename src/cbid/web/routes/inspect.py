@@ -6,6 +6,7 @@ import numpy as np
 from fastapi import APIRouter, Path, Query, Request
 
 import cbid
+from cbid.checks import check_integer
 from cbid.codes import unpack
 from cbid.web.models import (
     Bits,
@@ -99,12 +100,14 @@ async def bit(
 
     def work() -> BitSides:
         served = library.project
-        sides = served.bit(bit, count)
+        check_integer("bit", bit, 0, served.n_bits - 1)
+        none = np.empty(0, dtype=np.int64)
+        negative, positive = served.bit(bit, count) if len(served) else (none, none)
         return BitSides(
             bit=bit,
             weight=float(served.weights(served.n_bits)[bit]),
-            negative=[Image.of(record) for record in library.records(sides.negative)],
-            positive=[Image.of(record) for record in library.records(sides.positive)],
+            negative=[Image.of(record) for record in library.records(negative)],
+            positive=[Image.of(record) for record in library.records(positive)],
         )
 
     return await library.searching.run(work)
