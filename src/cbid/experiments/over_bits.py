@@ -172,9 +172,14 @@ def _cell(part: Results, metric: str, method: str, bits: int) -> str:
 
 
 def compare(a: NDArray[np.float64], b: NDArray[np.float64]) -> str:
-    """Two methods over the same repeats in words: means, difference, and how sure it is."""
-    tested = paired_test(a, b)
+    """Two methods over the same repeats in words: means, difference, and how sure it is.
+
+    Where a run is not complete and one of them has fewer repeats, the means alone.
+    """
     told = f"{percent(float(a.mean()))} against {percent(float(b.mean()))} %"
+    if len(a) != len(b):
+        return f"{told} (means of {len(a)} and of {len(b)} repeats)"
+    tested = paired_test(a, b)
     if np.isnan(tested.p):
         return told
     low, high = 100 * tested.difference.low, 100 * tested.difference.high
