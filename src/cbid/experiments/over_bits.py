@@ -106,7 +106,7 @@ def show_over_bits(results: Results, page: Page, metric: str, *, lines: Sequence
     for ax in axes[len(panels) :]:
         ax.set_visible(False)
     handles = {label: h for ax in axes for h, label in zip(*ax.get_legend_handles_labels())}
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3)
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns + 1)
     page.plot(figure, "", f"{METRICS[metric].title} over bits; bars are 95 % confidence intervals over repeats.")
     for title, part in panels.items():
         lengths = [b for b in part.distinct("bits") if b is not None]
