@@ -7,10 +7,14 @@ from cbid.experiments import EXPERIMENTS
 
 
 @pytest.fixture(autouse=True)
-def _only_the_toy(monkeypatch):
-    for name in list(EXPERIMENTS):
-        monkeypatch.delitem(EXPERIMENTS, name)
-    monkeypatch.setitem(EXPERIMENTS, "toy", "tests.experiments.toy")
+def _only_the_toy():
+    """One experiment, and afterwards all of them in their order."""
+    everything = dict(EXPERIMENTS)
+    EXPERIMENTS.clear()
+    EXPERIMENTS.update({"toy": "tests.experiments.toy"})
+    yield
+    EXPERIMENTS.clear()
+    EXPERIMENTS.update(everything)
 
 
 def test_a_quick_run(tmp_path, monkeypatch, capsys):

@@ -87,6 +87,8 @@ def test_a_comparison_in_words():
     told = compare(np.array([0.8, 0.9, 1.0]), np.array([0.7, 0.8, 0.9]))
     assert told.startswith("90.0 against 80.0 % (difference +10.0 to +10.0, p = ")
     assert compare(np.array([0.8]), np.array([0.7])) == "80.0 against 70.0 %"
+    incomplete = compare(np.array([0.8, 0.9]), np.array([0.7]))
+    assert incomplete == "85.0 against 70.0 % (means of 2 and of 1 repeats)"
 
 
 @pytest.mark.parametrize("repeats", [1, 2])

@@ -22,10 +22,14 @@ PROGRAM = (
 
 
 @pytest.fixture(autouse=True)
-def _only_the_toy(monkeypatch):
-    for name in list(EXPERIMENTS):
-        monkeypatch.delitem(EXPERIMENTS, name)
-    monkeypatch.setitem(EXPERIMENTS, "toy", TOY["toy"])
+def _only_the_toy():
+    """One experiment, and afterwards all of them in their order."""
+    everything = dict(EXPERIMENTS)
+    EXPERIMENTS.clear()
+    EXPERIMENTS.update(TOY)
+    yield
+    EXPERIMENTS.clear()
+    EXPERIMENTS.update(everything)
 
 
 def lines(folder):

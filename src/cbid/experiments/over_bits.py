@@ -106,7 +106,7 @@ def show_over_bits(results: Results, page: Page, metric: str, *, lines: Sequence
     for ax in axes[len(panels) :]:
         ax.set_visible(False)
     handles = {label: h for ax in axes for h, label in zip(*ax.get_legend_handles_labels())}
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3)
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns + 1)
     page.plot(figure, "", f"{METRICS[metric].title} over bits; bars are 95 % confidence intervals over repeats.")
     for title, part in panels.items():
         lengths = [b for b in part.distinct("bits") if b is not None]
@@ -172,9 +172,14 @@ def _cell(part: Results, metric: str, method: str, bits: int) -> str:
 
 
 def compare(a: NDArray[np.float64], b: NDArray[np.float64]) -> str:
-    """Two methods over the same repeats in words: means, difference, and how sure it is."""
-    tested = paired_test(a, b)
+    """Two methods over the same repeats in words: means, difference, and how sure it is.
+
+    Where a run is not complete and one of them has fewer repeats, the means alone.
+    """
     told = f"{percent(float(a.mean()))} against {percent(float(b.mean()))} %"
+    if len(a) != len(b):
+        return f"{told} (means of {len(a)} and of {len(b)} repeats)"
+    tested = paired_test(a, b)
     if np.isnan(tested.p):
         return told
     low, high = 100 * tested.difference.low, 100 * tested.difference.high
