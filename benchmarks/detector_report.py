@@ -44,7 +44,7 @@ def spread(values):
 
 def figures():
     results = raw("detector")["results"]
-    runs, speed = by_method(results), results["speed"]
+    runs, speed = by_method(results), raw("detector_speed")["results"]
     base = {run["seed"]: run["log_average_detection_rate"] for run in runs[BASELINE]}
     rows = []
     for method, found in runs.items():
