@@ -123,7 +123,7 @@ def _wait_for_workers(client: Any, timeout: float) -> None:
 
 
 def _check_workers(client: Any, timeout: float) -> None:
-    """At least one worker answers, and those that do have this version; one that is just dying is no reason to stop."""
+    """At least one worker answers, and those that do have this version; one that is dying is no reason to stop."""
     _wait_for_workers(client, timeout)
     asked = {w: client.submit(_cbid_version, workers=[w], pure=False) for w in client.nthreads()}
     answered, until = 0, time.monotonic() + timeout
