@@ -89,6 +89,8 @@ def _one_round(client: Any, job: Job, missing: list[int], timeout: float, progre
             try:
                 future = done.get(timeout=1.0)
             except queue.Empty:
+                if task.status != "finished":  # all that had it are gone; parts that wait for it would wait for ever
+                    return
                 alone_since = _still_there(client, alone_since, timeout)
                 continue
             waiting -= 1
@@ -121,12 +123,22 @@ def _wait_for_workers(client: Any, timeout: float) -> None:
 
 
 def _check_workers(client: Any, timeout: float) -> None:
+    """At least one worker answers, and those that do have this version; one that is dying is no reason to stop."""
     _wait_for_workers(client, timeout)
-    for worker, found in client.run(_cbid_version, on_error="return").items():
-        if isinstance(found, Exception):
-            raise ClusterError(f"worker {worker} cannot import cbid {__version__}: {found}")
+    asked = {w: client.submit(_cbid_version, workers=[w], pure=False) for w in client.nthreads()}
+    answered, until = 0, time.monotonic() + timeout
+    for worker, future in asked.items():
+        try:
+            found = future.result(timeout=max(until - time.monotonic(), 0.1))
+        except (OSError, CancelledError):  # timeouts are such; of a killed worker too nothing comes
+            continue
+        except Exception as error:
+            raise ClusterError(f"worker {worker} cannot import cbid {__version__}: {error}") from error
         if found != __version__:
             raise ClusterError(f"worker {worker} has cbid {found}, this process {__version__}; they must be the same")
+        answered += 1
+    if not answered:
+        raise ClusterError(f"none of {len(asked)} workers answered within {timeout:g} s")
 
 
 def _cbid_version() -> str:
