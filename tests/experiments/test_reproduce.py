@@ -53,7 +53,10 @@ def test_a_report_of_what_is_there(tmp_path):
     reproduce(out=tmp_path, quick=True)
     shown = reproduce(out=tmp_path, run=False)  # of the full run half is there
     assert (shown.ran, shown.kept) == (0, 4)
-    assert "4 of 8" in shown.report.read_text()
+    text = shown.report.read_text()
+    assert "Run in part: Two coins (4 of 8 cells)." in text
+    assert text.count("By 4 of 8 cells.") == 2
+    assert '<td class="untested">not run</td>' in text
     assert len(lines(tmp_path)) == 4
 
 

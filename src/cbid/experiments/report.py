@@ -104,7 +104,7 @@ def _claims_table(sections: Sequence[Section]) -> str:
     for section in sections:
         for claim, judged in section.claims:
             verdict = verdict_of(judged, section)
-            figures = judged.figures if judged else _why_not(section)
+            figures = _figures(judged, section)
             rows.append(
                 f'<tr><td>{escape(claim.text)} <span class="small">({escape(claim.source)})</span></td>'
                 f'<td class="{css[verdict]}">{verdict}</td>'
@@ -112,6 +112,14 @@ def _claims_table(sections: Sequence[Section]) -> str:
             )
     head = "<tr><th>claim</th><th>here</th><th>by which figures</th></tr>"
     return f'<div class="wide"><table>{head}{"".join(rows)}</table></div>'
+
+
+def _figures(judged: Judgement | None, section: Section) -> str:
+    """What a verdict rests on, and on how much of the experiment."""
+    if judged is None:
+        return _why_not(section)
+    there, expected = len(section.results), section.expected
+    return judged.figures + ("" if there == expected else f" By {there} of {expected} cells.")
 
 
 def _why_not(section: Section) -> str:
@@ -201,7 +209,7 @@ def _markdown(sections: Sequence[Section], quick: bool, machine: Mapping[str, An
     lines.append("\n| claim | here | by which figures | experiment |\n|---|---|---|---|")
     for section in sections:
         for claim, judged in section.claims:
-            figures = judged.figures if judged else _why_not(section)
+            figures = _figures(judged, section)
             cells = (
                 f"{claim.text} ({claim.source})",
                 f"**{verdict_of(judged, section)}**",
