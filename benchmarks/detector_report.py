@@ -63,9 +63,9 @@ def figures():
     return f"""## What was measured
 
 INRIA, {results["photographs"]} of the 288 test photographs, {runs[BASELINE][0]["objects"]} people, mean and deviation
-over {len(runs[BASELINE])} of the three seeds (`benchmarks/detector.py`). 200 photographs without people were at hand for training;
-the published baseline had 1,218 and a log-average miss rate near 46 %. The paper reports a gain of 5.28 points by
-3,780 bits of C-BID.
+over {len(runs[BASELINE])} of the three seeds (`benchmarks/detector.py`). 200 photographs without people were
+at hand for training; the published baseline had 1,218 and a log-average miss rate near 46 %. The paper reports a gain
+of 5.28 points by 3,780 bits of C-BID.
 
 {table(head, rows)}
 ![detection rate against false positives per image](pictures/detection_curves.png)
