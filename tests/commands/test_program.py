@@ -236,10 +236,11 @@ def test_sources_that_cannot_be_fitted(capsys, tmp_path):
     assert "one label ('red'); CBID learns from two classes or more" in told
     (tmp_path / "notes.doc").write_text("text")
     assert "notes.doc is nothing that is read here" in fails(capsys, "fit", tmp_path / "notes.doc", *out)
-    (tmp_path / "torn" / "a").mkdir(parents=True)
-    (tmp_path / "torn" / "a" / "1.png").write_bytes(b"text")
+    for name in ("a", "b"):
+        (tmp_path / "torn" / name).mkdir(parents=True)
+        (tmp_path / "torn" / name / "1.png").write_bytes(b"text")
     told = fails(capsys, "fit", tmp_path / "torn", *SETTINGS, "--out", tmp_path / "q.cbid", "-q")
-    assert "none of 1 images could be read; a/1.png: it is none of JPEG" in told
+    assert "none of 2 images could be read; a/1.png: it is none of JPEG" in told
     np.save(tmp_path / "v.npy", np.zeros((3, 2, 2, 2, 2)))
     assert "give vectors (n, d), or images" in fails(capsys, "fit", tmp_path / "v.npy", *out)
 
