@@ -61,8 +61,8 @@ def figures():
     head = ["", "log-average detection rate, %", "gain, points (each seed)", "log-average miss rate, %"]
     return f"""## What was measured
 
-INRIA, {results["photographs"]} of the 288 test photographs, {runs[BASELINE][0]["objects"]} people, seeds run: {len(runs[BASELINE])} of 3
-(`benchmarks/detector.py`). 200 photographs without people were
+INRIA, {results["photographs"]} of the 288 test photographs, {runs[BASELINE][0]["objects"]} people, seeds:
+{len(runs[BASELINE])} of 3 (`benchmarks/detector.py`). 200 photographs without people were
 at hand for training; the published baseline had 1,218 and a log-average miss rate near 46 %. The paper reports a gain
 of 5.28 points by 3,780 bits of C-BID.
 
