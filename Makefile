@@ -3,11 +3,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test lint docs bench clean
+.PHONY: help demo test test-scale lint docs bench clean
 
 help:
 	@echo "make demo    from a folder of images to a search and a report, in cbid-demo/ (a minute)"
 	@echo "make test    the whole test suite"
+	@echo "make test-scale   tests on a Dask cluster of two worker processes"
 	@echo "make lint    ruff and mypy"
 	@echo "make docs    the documentation, into build/docs; warnings are errors"
 	@echo "make bench   the measured claims, side by side with their rivals (long); raw results in benchmarks/results"
@@ -30,7 +31,10 @@ demo: .venv/.program
 	$(BIN)/cbid demo
 
 test: .venv/.dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m 'not scale'
+
+test-scale: .venv/.dev
+	$(BIN)/python -m pytest -m scale
 
 lint: .venv/.dev
 	$(BIN)/ruff check .
