@@ -45,6 +45,8 @@ def accuracy_table(found):
     head = ["", *(f"{TITLES[name]}: {whose}" for name in SETS for whose in ("ours", "published")), "bytes an image"]
     rows = []
     for method, about in METHODS.items():
+        if not any(line["method"] == method for line in found):
+            continue
         row = [about.title]
         for name, published in zip(SETS, ("caltech", "scene")):
             of = [line["accuracy"] for line in found if line["method"] == method and line["set"] == name]
