@@ -6,8 +6,8 @@ Training: the 2,416 windows and 200 photographs without people that are at hand 
 288 photographs, 589 boxes; intersection over union .5, boxes brought to the aspect .41, people of at least 50 pixels,
 as in the Caltech evaluation. The seed draws the random negatives and is that of the SVMs and of the coders.
 
-C and weight of the verifier come from one fold of held-out training photographs; benchmarks/detector_study.py is there
-to repeat that and has not been run whole. The rivals have the same two and are not tuned further. The test photographs
+C and weight of the verifier come from one fold of held-out training photographs; benchmarks/detector_study.py, which
+repeats that, has not been run whole. The rivals have the same two and are not tuned further. The test photographs
 were not quite untouched: a first verifier that lost on 60 of them prompted the jittered windows. All verifiers of a
 seed score the same candidates, whose HOG vectors are computed once.
 
