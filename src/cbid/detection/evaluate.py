@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from cbid.checks import check_real
 from cbid.detection.boxes import Annotation, Boxes, Detections, with_aspect
 from cbid.detection.matching import FALSE, HIT, match
+from cbid.evaluation import log_average_detection_rate
 
 __all__ = ["REFERENCE_FPPI", "DetectionCurve", "FalsePositive", "evaluate"]
 
@@ -54,7 +55,7 @@ class DetectionCurve:
 
     def log_average_detection_rate(self) -> float:
         """Mean of the detection rates at nine numbers of false positives per image, 10^-2 to 1 in equal ratios."""
-        return float(self.rates_at().mean())
+        return log_average_detection_rate(self.fppi, self.detection_rate)
 
     def log_average_miss_rate(self) -> float:
         """Geometric mean of the miss rates there, the figure of the Caltech benchmark."""

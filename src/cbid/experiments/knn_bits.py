@@ -8,30 +8,23 @@ import numpy as np
 from cbid.data import CATALOGUE
 from cbid.experiments.base import Claim, Experiment, Judgement, Results, Settings
 from cbid.experiments.coding import CODERS, nearest_neighbours
-from cbid.experiments.over_bits import ORIGINAL, TOGETHER, Draw, cells_of, compare, lead, run_cells, show_over_bits
+from cbid.experiments.over_bits import (
+    FULL,
+    METRIC,
+    ORIGINAL,
+    QUICK,
+    TOGETHER,
+    cells_of,
+    compare,
+    lead,
+    run_cells,
+    show_over_bits,
+)
 from cbid.experiments.page import Page, percent
 
 OURS = ("C-BID", "C-BID, RBF")
 RIVALS = ("spectral hashing", "anchor graphs", "spherical hashing", "self-taught hashing", "Laplacian co-hashing")
 LENGTHS, QUICK_LENGTHS = (16, 32, 64, 128, 256), (16, 64)
-METRIC = "accuracy"
-EMBEDDINGS = "EfficientNet-Lite0 embeddings"
-
-# How each set takes part, in full and in a quick run; a line adds another set.
-FULL = {
-    "digits": [Draw("raw pixels", "held-out", 5, axes="pca")],
-    "scene15": [Draw(EMBEDDINGS, "paper", 5, axes="pca")],
-    "caltech101": [Draw("GIST", "paper", 5, axes="pca")],
-    "graz02": [Draw("GIST", "paper", 5, axes="pca")],
-    "sports8": [Draw("GIST", "paper", 5, axes="pca")],
-}
-QUICK = {
-    "digits": [Draw("raw pixels", "held-out", 2, axes="pca", most_train=40, most_test=30)],
-    "scene15": [Draw(EMBEDDINGS, [30, 30], 2, axes="pca")],
-    "caltech101": [Draw("GIST", [10, 5], 1, axes="pca", classes=10)],
-    "graz02": [Draw("GIST", [20, 10], 1, axes="pca")],
-    "sports8": [Draw("GIST", [20, 10], 1, axes="pca")],
-}
 
 
 def cells(present: Sequence[str], quick: bool) -> list[Settings]:

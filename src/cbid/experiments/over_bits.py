@@ -15,7 +15,19 @@ from cbid.experiments.drawing import COLOURS, new_figure
 from cbid.experiments.page import Page, percent, spread
 from cbid.experiments.vectors import Vectors, load_vectors
 
-__all__ = ["ORIGINAL", "TOGETHER", "Draw", "cells_of", "compare", "lead", "run_cells", "show_over_bits"]
+__all__ = [
+    "FULL",
+    "METRIC",
+    "ORIGINAL",
+    "QUICK",
+    "TOGETHER",
+    "Draw",
+    "cells_of",
+    "compare",
+    "lead",
+    "run_cells",
+    "show_over_bits",
+]
 
 ORIGINAL = "original features"
 TOGETHER = ("set", "features", "repeat", "method")
@@ -40,6 +52,26 @@ class Draw:
         sizes = {name: getattr(self, name) for name in named if getattr(self, name) is not None}
         fixed = ("features", "protocol", "part", "axes")
         return {name: getattr(self, name) for name in fixed} | sizes
+
+
+METRIC = "accuracy"
+EMBEDDINGS = "EfficientNet-Lite0 embeddings"
+
+# How each set of photographs takes part, in full and in a quick run; a line adds another set.
+FULL = {
+    "digits": [Draw("raw pixels", "held-out", 5, axes="pca")],
+    "scene15": [Draw(EMBEDDINGS, "paper", 5, axes="pca")],
+    "caltech101": [Draw("GIST", "paper", 5, axes="pca")],
+    "graz02": [Draw("GIST", "paper", 5, axes="pca")],
+    "sports8": [Draw("GIST", "paper", 5, axes="pca")],
+}
+QUICK = {
+    "digits": [Draw("raw pixels", "held-out", 2, axes="pca", most_train=40, most_test=30)],
+    "scene15": [Draw(EMBEDDINGS, [30, 30], 2, axes="pca")],
+    "caltech101": [Draw("GIST", [10, 5], 1, axes="pca", classes=10)],
+    "graz02": [Draw("GIST", [20, 10], 1, axes="pca")],
+    "sports8": [Draw("GIST", [20, 10], 1, axes="pca")],
+}
 
 
 def cells_of(

@@ -10,7 +10,17 @@ from sklearn.svm import LinearSVC
 from cbid.data import CATALOGUE, describe
 from cbid.experiments.base import Cell, Claim, Context, Experiment, Judgement, Results, Settings
 from cbid.experiments.coding import CODERS, support_vectors
-from cbid.experiments.over_bits import ORIGINAL, TOGETHER, Draw, cells_of, compare, run_cells, show_over_bits
+from cbid.experiments.over_bits import (
+    FULL,
+    METRIC,
+    ORIGINAL,
+    QUICK,
+    TOGETHER,
+    cells_of,
+    compare,
+    run_cells,
+    show_over_bits,
+)
 from cbid.experiments.page import Page, percent
 from cbid.experiments.vectors import split_of
 
@@ -21,23 +31,6 @@ POOLED = {
     "LLC": "dense SIFT, max-pooled local codes, linear SVM (Wang et al. 2010)",
 }
 LENGTHS, QUICK_LENGTHS = (32, 64, 128, 256, 512), (16, 64)
-METRIC = "accuracy"
-EMBEDDINGS = "EfficientNet-Lite0 embeddings"
-
-FULL = {
-    "digits": [Draw("raw pixels", "held-out", 5, axes="pca")],
-    "scene15": [Draw(EMBEDDINGS, "paper", 5, axes="pca")],
-    "caltech101": [Draw("GIST", "paper", 5, axes="pca")],
-    "graz02": [Draw("GIST", "paper", 5, axes="pca")],
-    "sports8": [Draw("GIST", "paper", 5, axes="pca")],
-}
-QUICK = {
-    "digits": [Draw("raw pixels", "held-out", 2, axes="pca", most_train=40, most_test=30)],
-    "scene15": [Draw(EMBEDDINGS, [30, 30], 2, axes="pca")],
-    "caltech101": [Draw("GIST", [10, 5], 1, axes="pca", classes=10)],
-    "graz02": [Draw("GIST", [20, 10], 1, axes="pca")],
-    "sports8": [Draw("GIST", [20, 10], 1, axes="pca")],
-}
 
 
 def cells(present: Sequence[str], quick: bool) -> list[Settings]:
