@@ -12,13 +12,13 @@ Raw results: benchmarks/results/detector_study.json.
 """
 
 import argparse
+import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.detector import WORK
 from benchmarks.results import FOLDER, store
 from cbid import CBID
 from cbid.coders import ITQ, LSH, SDH
@@ -27,6 +27,7 @@ from cbid.detection.boxes import with_aspect
 from cbid.detection.evaluate import REFERENCE_FPPI
 from cbid.detection.matching import HIT, match
 
+WORK = Path(tempfile.gettempdir()) / "cbid-detector"
 FOLDS = 3
 PIXELS = 640 * 480
 ASPECT = 0.41
