@@ -28,6 +28,7 @@ LENGTHS, RIVAL_LENGTH, QUICK_LENGTH = (64, 256, 1024, 3780), 1024, 32
 METRIC = "log_average_detection_rate"
 PROTOCOL = {"aspect": 0.41, "min_height": 50.0}
 KEPT_FPPI = 3.0  # raw results hold the curve up to there
+KEPT_EVERY = 128  # bits
 WORST = 16  # false positives that are shown
 PUBLISHED_GAIN, PUBLISHED_MISS = 5.28, 46
 SIZES = ("photographs", "windows", "negatives")  # None: all
@@ -60,7 +61,7 @@ def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
     rows = np.random.default_rng(0).permutation(len(test))[: first["photographs"]].tolist()
     found = [_candidates(detector, test, i, work) for i in rows]
     truth = [test.annotations[i] for i in rows]
-    verifiers = _verifiers(cells, X, y, seed)
+    verifiers = _verifiers(cells, X, y, work)
     for settings in cells:
         if settings["method"] == BASELINE:
             answers = [windows.detections() for windows in found]
@@ -96,15 +97,17 @@ def _candidates(detector: SlidingWindowDetector, test: AnnotatedImages, i: int, 
         return Windows(stored["boxes"], stored["scores"], stored["features"])
 
 
-def _verifiers(cells: list[Settings], X: Any, y: Any, seed: int) -> dict[tuple[str, int], CBIDVerifier]:
+def _verifiers(cells: list[Settings], X: Any, y: Any, work: Path) -> dict[tuple[str, int], CBIDVerifier]:
     """Codes of C-BID of each length are the beginning of the longest."""
     wanted = [(c["method"], c["bits"]) for c in cells if c["method"] != BASELINE]
+    seed = cells[0]["repeat"]
     chosen = CBIDVerifier(random_state=seed).sample(y)
-    found, longest = {}, None
-    for method, bits in sorted(wanted, key=lambda want: -want[1]):
+    of_ours = [bits for method, bits in wanted if method == OURS]
+    longest = _learned_bits(max(of_ours), X[chosen], y[chosen], seed, work) if of_ours else None
+    found = {}
+    for method, bits in wanted:
         coder: Coder
-        if method == OURS:
-            longest = longest or CBID(n_bits=bits, random_state=seed).fit(X[chosen], y[chosen])
+        if longest is not None and method == OURS:
             coder = longest.truncate(bits) if bits < longest.n_bits_ else longest
         else:
             coder = RIVALS[method](n_bits=bits, random_state=seed).fit(X[chosen], y[chosen])
@@ -112,6 +115,21 @@ def _verifiers(cells: list[Settings], X: Any, y: Any, seed: int) -> dict[tuple[s
         verifier.coder_ = coder
         found[method, bits] = verifier.fit_svm(X, y)
     return found
+
+
+def _learned_bits(n_bits: int, X: Any, y: Any, seed: int, work: Path) -> CBID:
+    """C-BID of at least that length; it takes up to half an hour, so it is kept on the way and gone on with."""
+    path = work / "cbid.safetensors"
+    coder = CBID.load(path) if path.exists() else CBID(random_state=seed)
+    if not path.exists() or coder.n_bits_ < n_bits:
+
+        def keep(so_far: CBID) -> None:
+            if so_far.n_bits_ % KEPT_EVERY == 0:
+                so_far.save(path)
+
+        coder.set_params(n_bits=n_bits, warm_start=path.exists(), callback=keep).fit(X, y)
+        coder.set_params(callback=None).save(path)
+    return coder
 
 
 def _result(curve: DetectionCurve, rows: list[int]) -> dict[str, Any]:
