@@ -1,0 +1,386 @@
+"""MilvusStore: the verbs of CodeIndex on a Milvus collection that several services share."""
+
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cbid.checks import check_choice, check_real
+from cbid.codes import check_weights
+from cbid.scale.milvus.address import Address
+from cbid.scale.milvus.collection import MOST_ANSWERS, Collection, Rows
+from cbid.scale.milvus.connection import Connection
+from cbid.scale.milvus.rerank import distances_of, nearest, recalls
+from cbid.scale.milvus.settings import Settings
+from cbid.search import CodeIndex, Matches, UnknownIdError
+from cbid.search.checks import LARGEST_ID, as_codes, as_count, as_ids, sorted_distinct
+
+__all__ = ["MilvusStore"]
+
+_CONSISTENCY = ("Strong", "Session", "Bounded", "Eventually")
+_MOST_CANDIDATES = 16_000
+_UNMEASURED = 1_000  # candidates of a store whose recall nobody has measured
+_HITS = 50_000  # candidates that are re-ranked at a time
+_GRID = (10, 20, 50, 100, 200, 500, 1000)
+
+
+class MilvusStore:
+    """Packed codes with ids and labels in Milvus, searched by Hamming distance there and by weights here.
+
+    Made by `create` or `open`; ``address`` is "milvus://host:port/collection", or for an embedded milvus-lite
+    "milvus:///folder/name.db/collection". A search takes a number of candidates by Hamming distance from Milvus and
+    orders them by d(q, h) = sum_s w_s [q_s != h_s]: what is found is right but may be incomplete, see
+    `measure_recall` and `choose_candidates`. Length, weights and number of candidates are kept with the collection.
+
+    Reads see all that was written before, by anyone (Milvus's "Strong"). Every call ends within ``timeout`` seconds:
+    a server that restarts is waited for so long, then there is a `MilvusError`.
+    """
+
+    def __init__(self, collection: Collection, consistency: str) -> None:
+        """See `create` and `open`."""
+        self._collection = collection
+        self._settings = collection.settings
+        self.consistency = consistency
+        self._kept = collection.kept_candidates()
+
+    @classmethod
+    def create(
+        cls,
+        address: str | Address,
+        n_bits: int,
+        weights: ArrayLike | None = None,
+        *,
+        classes: ArrayLike | None = None,
+        labels: str | None = None,
+        cells: int | None = None,
+        probes: int | None = None,
+        made_by: str = "",
+        overwrite: bool = False,
+        token: str | None = None,
+        timeout: float = 30.0,
+        consistency: str = "Strong",
+    ) -> Self:
+        """A new collection.
+
+        weights, classes : as in `CodeIndex`
+        labels : the kind of labels that codes will have, "int", "str" or "bool"; None for none
+        cells, probes : Milvus's BIN_IVF_FLAT with so many cells, of which a search scans ``probes`` (default: a
+            32nd); None scans all (BIN_FLAT). On a server alone.
+        made_by : any text, kept with the collection
+        overwrite : drop a collection of this name that is there
+        token : "name:password" or an API key of the server; by default the environment's CBID_MILVUS_TOKEN
+        timeout : seconds that any call may take, with waiting for a server that restarts
+        consistency : "Strong"; "Session" to see at once only what this process wrote, "Bounded" or "Eventually" to
+            answer without waiting for news
+        """
+        settings = Settings.checked(n_bits, weights, classes, labels, cells, probes, made_by)
+        return cls._connected(
+            address, token, timeout, consistency, lambda c: Collection.create(c, settings, overwrite=overwrite)
+        )
+
+    @classmethod
+    def open(
+        cls,
+        address: str | Address,
+        *,
+        token: str | None = None,
+        timeout: float = 30.0,
+        consistency: str = "Strong",
+    ) -> Self:
+        """A collection that `create` has made; see there."""
+        at = Address.parse(address)
+        if at.file is not None and not at.file.exists():
+            raise FileNotFoundError(f"{at}: there is no file {at.file}")
+        return cls._connected(at, token, timeout, consistency, Collection.open)
+
+    @classmethod
+    def _connected(
+        cls, address: str | Address, token: str | None, timeout: float, consistency: str, make: Any
+    ) -> Self:
+        check_choice("consistency", consistency, _CONSISTENCY)
+        check_real("timeout", timeout, 0, open_below=True)
+        connection = Connection(Address.parse(address), token, timeout)
+        try:
+            return cls(make(connection), consistency)
+        except BaseException:
+            connection.close()
+            raise
+
+    def close(self) -> None:
+        """End the connection; the store is not to be used afterwards."""
+        self._collection.connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"MilvusStore({str(self.address)!r}, n_bits={self.n_bits})"
+
+    # What there is
+
+    @property
+    def address(self) -> Address:
+        return self._collection.connection.address
+
+    @property
+    def n_bits(self) -> int:
+        return self._settings.n_bits
+
+    @property
+    def weights(self) -> NDArray[np.float64] | None:
+        """The weights given when it was created, or None."""
+        return self._settings.weights
+
+    @property
+    def labels(self) -> str | None:
+        """The kind of the labels, or None."""
+        return self._settings.labels
+
+    @property
+    def made_by(self) -> str:
+        return self._settings.made_by
+
+    @property
+    def candidates(self) -> dict[int, int]:
+        """The numbers of candidates that `choose_candidates` has kept, by k, as they were at opening."""
+        return dict(self._kept)
+
+    def __len__(self) -> int:
+        return self._collection.count()
+
+    def __contains__(self, id: object) -> bool:
+        if isinstance(id, bool) or not isinstance(id, int | np.integer) or not 0 <= int(id) <= LARGEST_ID:
+            return False
+        return bool(self._collection.held(np.array([id], dtype=np.int64))[0])
+
+    @property
+    def ids(self) -> NDArray[np.int64]:
+        """All ids, ascending."""
+        return np.concatenate([np.empty(0, dtype=np.int64), *(rows.ids for rows in self.rows())])
+
+    def rows(self) -> Iterator[Rows]:
+        """All that is stored by ascending id, some thousands at a time: ``ids``, ``codes`` and ``labels``."""
+        return self._collection.stream()
+
+    def reconstruct(self, ids: ArrayLike) -> NDArray[np.uint8]:
+        """The stored codes of ``ids``, in their order: (n, ceil(t/8))."""
+        wanted, inverse = np.unique(as_ids(ids), return_inverse=True)
+        rows = self._collection.fetch(wanted)
+        _all_known(wanted, np.isin(wanted, rows.ids))
+        return rows.codes[inverse.reshape(-1)]
+
+    def to_index(self, n_threads: int | None = None) -> CodeIndex:
+        """An exact `CodeIndex` of all that is stored."""
+        settings = self._settings
+        index = CodeIndex(settings.n_bits, settings.weights, classes=settings.classes, n_threads=n_threads)
+        for rows in self.rows():
+            index.add(rows.codes, rows.ids, None if settings.labels is None else rows.labels)
+        return index
+
+    # Changing
+
+    def add(self, codes: ArrayLike, ids: ArrayLike, labels: ArrayLike | None = None) -> None:
+        """Add codes (n, ceil(t/8)) under ids that are not stored yet; one that is stored is an error that changes
+        nothing. An addition that was stopped in the middle is finished by `upsert`."""
+        rows = self._as_rows(codes, ids, labels)
+        stored = rows.ids[self._collection.held(rows.ids)]
+        if len(stored):
+            more = f" and {len(stored) - 1} more" if len(stored) > 1 else ""
+            raise ValueError(
+                f"ids holds {stored[0]}{more}, which the collection already stores; remove it, or upsert"
+            )
+        for _ in self._collection.upsert(rows):
+            pass
+
+    def upsert(self, codes: ArrayLike, ids: ArrayLike, labels: ArrayLike | None = None) -> None:
+        """Store codes under these ids, in the place of those that are stored under them; twice is as good as once.
+
+        When it returns, Milvus has all of it in its log, which the death of the server's process does not touch.
+        """
+        for _ in self._collection.upsert(self._as_rows(codes, ids, labels)):
+            pass
+
+    def remove(self, ids: ArrayLike) -> None:
+        """Remove codes; an id that is not stored is an error that changes nothing."""
+        wanted = sorted_distinct(as_ids(ids))
+        _all_known(wanted, self._collection.held(wanted))
+        self._collection.delete(wanted)
+
+    def flush(self) -> None:
+        """Have Milvus write what is in its log into segments; it does so by itself from time to time."""
+        self._collection.flush()
+
+    def _as_rows(self, codes: ArrayLike, ids: ArrayLike, labels: ArrayLike | None) -> Rows:
+        checked, given = as_codes(codes, self.n_bits), as_ids(ids)
+        if len(given) != len(checked):
+            raise ValueError(f"ids has {len(given)} entries; {len(checked)} codes were given, and each takes one")
+        distinct, counts = np.unique(given, return_counts=True)
+        if len(distinct) != len(given):
+            raise ValueError(f"ids holds {distinct[counts > 1][0]} more than once; ids are distinct")
+        return Rows(given, checked, self._settings.as_labels(labels, len(given)))
+
+    # Searching
+
+    def search(
+        self,
+        codes: ArrayLike,
+        k: int = 10,
+        *,
+        weighted: bool = True,
+        labels: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        candidates: int | None = None,
+    ) -> Matches:
+        """The ``k`` nearest of each query (q, ceil(t/8)), or of one (ceil(t/8),), among its candidates.
+
+        ``weighted=False``, ``labels``, ``weights``: as in `CodeIndex.search`. ``candidates``: how many are taken
+        from Milvus by Hamming distance, instead of the number that was chosen for this k.
+        """
+        k = as_count(k, "k", at_most=_MOST_CANDIDATES)
+        queries = as_codes(codes, self.n_bits)
+        own = self._weights(weighted, weights, len(queries))
+        n = (
+            self._n_candidates(k)
+            if candidates is None
+            else as_count(candidates, "candidates", at_most=_MOST_CANDIDATES)
+        )
+        wanted = None
+        if labels is not None:
+            if self.labels is None:
+                raise ValueError("labels is given, but this collection holds no labels to filter by")
+            wanted = self._settings.as_labels(labels)
+        ids = np.full((len(queries), k), -1, dtype=np.int64)
+        distances = np.full((len(queries), k), np.inf, dtype=np.float32)
+        names = np.full((len(queries), k), self._settings.missing, dtype=object)
+        if wanted is None or len(wanted):
+            for query, (rows, near) in enumerate(self._candidates(queries, max(n, k), own, wanted)):
+                best = nearest(rows.ids, near, k)
+                ids[query, : len(best)], distances[query, : len(best)] = rows.ids[best], near[best]
+                names[query, : len(best)] = rows.labels[best]
+        if self.labels is None:
+            return Matches(ids, distances, None)
+        return Matches(ids, distances, self._settings.decoded(names.ravel().tolist()).reshape(names.shape))
+
+    def _weights(
+        self, weighted: bool, given: ArrayLike | None, n_queries: int
+    ) -> NDArray[np.float64] | Settings | None:
+        if given is not None:
+            if not weighted:
+                raise ValueError("weights is given and weighted is False; a search takes one or the other")
+            return check_weights(given, self.n_bits, n_rows=n_queries)
+        if not weighted or self.weights is None:
+            return None
+        return self._settings if self.weights.ndim == 2 else self.weights
+
+    def _n_candidates(self, k: int) -> int:
+        """As kept for this k or the next larger; in proportion past the largest; a thousand where nothing is kept."""
+        larger = [kept for kept in self._kept if kept >= k]
+        if larger:
+            return self._kept[min(larger)]
+        if not self._kept:
+            return min(max(_UNMEASURED, 10 * k), _MOST_CANDIDATES)
+        largest = max(self._kept)
+        return min(-(-self._kept[largest] * k // largest), _MOST_CANDIDATES)
+
+    def _candidates(
+        self,
+        queries: NDArray[np.uint8],
+        n: int,
+        weights: NDArray[np.float64] | Settings | None,
+        labels: NDArray[Any] | None = None,
+    ) -> Iterator[tuple[Rows, NDArray[np.float32]]]:
+        """For each query its candidates, nearest by Hamming distance first, and their distances under ``weights``."""
+        span = max(1, _HITS // n)
+        for start in range(0, len(queries), span):
+            part = queries[start : start + span]
+            near = self._collection.search(part, n, labels, self.consistency, len(self._kept))
+            rows = self._fetched(np.unique(np.concatenate(near)))
+            for place, (query, ids) in enumerate(zip(part, near), start):
+                # What was removed between the two questions is no candidate any more.
+                ids = ids[np.isin(ids, rows.ids)]
+                found = rows.taken(np.searchsorted(rows.ids, ids))
+                own = weights[place] if isinstance(weights, np.ndarray) and weights.ndim == 2 else weights
+                yield found, distances_of(query, found.codes, found.labels, own)
+
+    def _fetched(self, ids: NDArray[np.int64]) -> Rows:
+        """Rows that a search has just found. Most are read without waiting; only what a replica has not got yet, or
+        what was removed, is asked for again."""
+        rows = self._collection.fetch(ids, "Eventually")
+        absent = ids[~np.isin(ids, rows.ids)]
+        if not len(absent):
+            return rows
+        late = self._collection.fetch(absent)
+        both = Rows(*(np.concatenate([first, second]) for first, second in zip(rows, late)))
+        return both.taken(np.argsort(both.ids))
+
+    # How complete it is
+
+    def measure_recall(
+        self,
+        sample: ArrayLike | int = 100,
+        k: int = 10,
+        candidates: Sequence[int] = _GRID,
+        *,
+        exact: CodeIndex | None = None,
+    ) -> dict[int, float]:
+        """The share of the exact ``k`` nearest that a search finds, for each number of candidates.
+
+        ``sample``: packed queries, or how many stored codes to take as such (each then finds itself, so with real
+        queries the recall is a little lower). ``exact``: an index of the same codes and weights; by default one is
+        made of all that is stored, which takes as much memory as the index would.
+        """
+        k = as_count(k, "k")
+        tried = sorted({as_count(c, "candidates", at_most=_MOST_CANDIDATES) for c in candidates})
+        if not tried:
+            raise ValueError("candidates is empty; give the numbers of candidates to try")
+        index = self.to_index() if exact is None else exact
+        if index.n_bits != self.n_bits:
+            raise ValueError(f"exact has codes of {index.n_bits} bits; this collection's have {self.n_bits}")
+        if isinstance(sample, int | np.integer):
+            n, ids = as_count(sample, "sample"), index.ids
+            drawn = np.random.default_rng(0).choice(ids, min(n, len(ids)), replace=False)
+            queries = index.reconstruct(drawn)
+        else:
+            queries = as_codes(sample, self.n_bits)
+        if len(queries) == 0 or len(index) == 0:
+            raise ValueError(f"sample has {len(queries)} queries for {len(index)} codes; recall takes some of both")
+        found = [near for _, near in self._candidates(queries, tried[-1], self._weights(True, None, len(queries)))]
+        return recalls(found, index.search(queries, k).distances, tried)
+
+    def choose_candidates(
+        self,
+        target: float = 0.99,
+        sample: ArrayLike | int = 100,
+        k: int = 10,
+        candidates: Sequence[int] = _GRID,
+        *,
+        exact: CodeIndex | None = None,
+    ) -> int:
+        """The least number of candidates whose measured recall reaches ``target``; kept with the collection, for
+        everybody who opens it from now on. If none does, an error tells what was reached, and nothing is kept."""
+        check_real("target", target, 0, 1 + 1e-9, open_below=True)
+        measured = self.measure_recall(sample, k, candidates, exact=exact)
+        enough = [c for c, recall in measured.items() if recall >= target]
+        if not enough:
+            most, best = list(measured.items())[-1]
+            raise ValueError(f"target={target} is not reached: {most} candidates have recall {best:.4f}; try more")
+        self._collection.keep_candidates(k, enough[0])
+        self._kept[k] = enough[0]
+        return enough[0]
+
+
+def _all_known(ids: NDArray[np.int64], known: NDArray[np.bool_]) -> None:
+    if not known.all():
+        unknown = ids[~known]
+        more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+        raise UnknownIdError(f"ids holds {unknown[0]}{more}, which the collection does not store")
+
+
+assert _MOST_CANDIDATES < MOST_ANSWERS
