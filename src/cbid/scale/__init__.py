@@ -5,7 +5,7 @@ from cbid.scale.describing import describe_to
 from cbid.scale.encoding import encode_to
 from cbid.scale.evaluating import Evaluation, evaluate_to
 from cbid.scale.fitting import FitReport, fit_from
-from cbid.scale.milvus import MilvusError, MilvusStore
+from cbid.scale.milvus import MilvusError, MilvusStore, Sent, index_to
 from cbid.scale.mining import Mined, mine_to
 from cbid.scale.sources import open_rows
 
@@ -16,10 +16,12 @@ __all__ = [
     "MilvusError",
     "MilvusStore",
     "Mined",
+    "Sent",
     "describe_to",
     "encode_to",
     "evaluate_to",
     "fit_from",
+    "index_to",
     "mine_to",
     "open_rows",
 ]

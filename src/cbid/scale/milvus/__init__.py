@@ -2,6 +2,7 @@
 
 from cbid.scale.milvus.address import TOKEN_VARIABLE, Address
 from cbid.scale.milvus.connection import MilvusError
+from cbid.scale.milvus.sending import Sent, index_to
 from cbid.scale.milvus.store import MilvusStore
 
-__all__ = ["TOKEN_VARIABLE", "Address", "MilvusError", "MilvusStore"]
+__all__ = ["TOKEN_VARIABLE", "Address", "MilvusError", "MilvusStore", "Sent", "index_to"]

@@ -41,13 +41,20 @@ class Collection:
         self._name = connection.address.collection
 
     @classmethod
-    def create(cls, connection: Connection, settings: Settings, *, overwrite: bool) -> "Collection":
+    def create(
+        cls, connection: Connection, settings: Settings, *, exist_ok: bool = False, overwrite: bool = False
+    ) -> "Collection":
         address, description = connection.address, settings.to_json()
         if settings.cells is not None and address.file is not None:
             raise ValueError(f"cells={settings.cells}: milvus-lite has none, BIN_FLAT alone; leave cells out")
         if connection.describe() is not None:
+            if exist_ok and not overwrite:
+                found = cls.open(connection)
+                if other := settings.other(found.settings):
+                    raise ValueError(f"{address} is there already with {other}; overwrite drops it")
+                return found
             if not overwrite:
-                raise ValueError(f"{address} is there already; open it, or drop it with overwrite=True")
+                raise ValueError(f"{address} is there already; open it, or overwrite it")
             connection.call(
                 "drop the collection", lambda c, left: c.drop_collection(address.collection, timeout=left)
             )

@@ -115,6 +115,16 @@ class Settings:
         except json.JSONDecodeError as error:
             raise ValueError("its description was not written by cbid") from error
 
+    def other(self, found: "Settings") -> str:
+        """In which of them that change the answers another's settings differ, in words; empty if in none."""
+        if self.n_bits != found.n_bits:
+            return f"codes of {found.n_bits} bits, not {self.n_bits}"
+        if self.labels != found.labels:
+            return f"labels of kind {found.labels}, not {self.labels}"
+        if not (_equal(self.weights, found.weights) and _equal(self.classes, found.classes)):
+            return "other weights"
+        return "" if self.made_by == found.made_by else "codes of another coder"
+
     # Labels
 
     def as_labels(self, labels: ArrayLike | None, n: int | None = None) -> NDArray[Any]:
@@ -157,3 +167,7 @@ class Settings:
         assert self.weights is not None
         assert self.classes is not None
         return self.weights[:, np.flatnonzero(self.classes == label)[0]]
+
+
+def _equal(a: NDArray[Any] | None, b: NDArray[Any] | None) -> bool:
+    return (a is None) == (b is None) and (a is None or b is None or np.array_equal(a, b))

@@ -57,6 +57,7 @@ class MilvusStore:
         cells: int | None = None,
         probes: int | None = None,
         made_by: str = "",
+        exist_ok: bool = False,
         overwrite: bool = False,
         token: str | None = None,
         timeout: float = 30.0,
@@ -68,7 +69,8 @@ class MilvusStore:
         labels : the kind of labels that codes will have, "int", "str" or "bool"; None for none
         cells, probes : Milvus's BIN_IVF_FLAT with so many cells, of which a search scans ``probes`` (default: a
             32nd); None scans all (BIN_FLAT). On a server alone.
-        made_by : any text, kept with the collection
+        made_by : any text, kept with the collection, such as a digest of the coder
+        exist_ok : open a collection of this name that is there, if it was made with the same arguments
         overwrite : drop a collection of this name that is there
         token : "name:password" or an API key of the server; by default the environment's CBID_MILVUS_TOKEN
         timeout : seconds that any call may take, with waiting for a server that restarts
@@ -77,7 +79,11 @@ class MilvusStore:
         """
         settings = Settings.checked(n_bits, weights, classes, labels, cells, probes, made_by)
         return cls._connected(
-            address, token, timeout, consistency, lambda c: Collection.create(c, settings, overwrite=overwrite)
+            address,
+            token,
+            timeout,
+            consistency,
+            lambda c: Collection.create(c, settings, exist_ok=exist_ok, overwrite=overwrite),
         )
 
     @classmethod
@@ -149,7 +155,7 @@ class MilvusStore:
 
     @property
     def candidates(self) -> dict[int, int]:
-        """The numbers of candidates that `choose_candidates` has kept, by k, as they were at opening."""
+        """The numbers of candidates that were kept, by k, as they were at opening."""
         return dict(self._kept)
 
     def __len__(self) -> int:
@@ -175,6 +181,10 @@ class MilvusStore:
         rows = self._collection.fetch(wanted)
         _all_known(wanted, np.isin(wanted, rows.ids))
         return rows.codes[inverse.reshape(-1)]
+
+    def stored(self, ids: ArrayLike) -> Rows:
+        """The rows of those of these ids that are stored, by ascending id."""
+        return self._collection.fetch(sorted_distinct(as_ids(ids)))
 
     def to_index(self, n_threads: int | None = None) -> CodeIndex:
         """An exact `CodeIndex` of all that is stored."""
@@ -333,8 +343,8 @@ class MilvusStore:
         """The share of the exact ``k`` nearest that a search finds, for each number of candidates.
 
         ``sample``: packed queries, or how many stored codes to take as such (each then finds itself, so with real
-        queries the recall is a little lower). ``exact``: an index of the same codes and weights; by default one is
-        made of all that is stored, which takes as much memory as the index would.
+        queries the recall is a little lower). ``exact``: an index of the same codes; by default one is made of all
+        that is stored, which takes the memory of such an index.
         """
         k = as_count(k, "k")
         tried = sorted({as_count(c, "candidates", at_most=_MOST_CANDIDATES) for c in candidates})
@@ -351,8 +361,11 @@ class MilvusStore:
             queries = as_codes(sample, self.n_bits)
         if len(queries) == 0 or len(index) == 0:
             raise ValueError(f"sample has {len(queries)} queries for {len(index)} codes; recall takes some of both")
-        found = [near for _, near in self._candidates(queries, tried[-1], self._weights(True, None, len(queries)))]
-        return recalls(found, index.search(queries, k).distances, tried)
+        own = self._weights(True, None, len(queries))
+        found = [near for _, near in self._candidates(queries, tried[-1], own)]
+        # Those of each class must be the index's own; others can be told.
+        how: dict[str, Any] = {} if isinstance(own, Settings) else {"weights": own, "weighted": own is not None}
+        return recalls(found, index.search(queries, k, **how).distances, tried)
 
     def choose_candidates(
         self,
@@ -371,9 +384,14 @@ class MilvusStore:
         if not enough:
             most, best = list(measured.items())[-1]
             raise ValueError(f"target={target} is not reached: {most} candidates have recall {best:.4f}; try more")
-        self._collection.keep_candidates(k, enough[0])
-        self._kept[k] = enough[0]
+        self.keep_candidates(enough[0], k)
         return enough[0]
+
+    def keep_candidates(self, candidates: int, k: int = 10) -> None:
+        """Have searches for ``k`` take so many candidates from now on, also those of whoever opens the collection."""
+        n = as_count(candidates, "candidates", at_least=as_count(k, "k"), at_most=_MOST_CANDIDATES)
+        self._collection.keep_candidates(k, n)
+        self._kept[k] = n
 
 
 def _all_known(ids: NDArray[np.int64], known: NDArray[np.bool_]) -> None:
