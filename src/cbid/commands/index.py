@@ -50,7 +50,7 @@ def index(
 
     Example: cbid index new-photos/ --project photos.cbid
 
-    With --to, send the project's codes, ids, labels and weights to a Milvus collection. Only what differs is sent.
+    With --to the project's codes, ids, labels and weights go to a Milvus collection. Only what differs is sent.
 
     Example: cbid index --project photos.cbid --to milvus://localhost:19530/photos
     """
