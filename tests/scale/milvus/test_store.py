@@ -113,6 +113,17 @@ def test_remove_add_and_open_again(lite, stored):
         same(store.search(stored.codes[:50], candidates=ALL), index.search(stored.codes[:50]))
 
 
+def test_closing_twice_and_two_at_a_time(lite):
+    """The process of a file ends with the last that has it open."""
+    first, second = MilvusStore.open(lite + "held_open"), MilvusStore.open(lite + "held_open")
+    first.close()
+    first.close()
+    assert len(second) == 0
+    second.close()
+    with MilvusStore.open(lite + "held_open") as again:
+        assert len(again) == 0
+
+
 def test_an_upsert_replaces_and_may_be_repeated(lite, stored):
     with MilvusStore.create(lite + "upserted", 61, labels="str") as store:
         for _ in range(2):
@@ -174,6 +185,10 @@ def test_recall_grows_to_one_and_is_what_searches_reach(filled, stored):
     for candidates, recall in measured.items():
         found = filled.search(queries, candidates=candidates).distances <= furthest
         assert found.mean() == pytest.approx(recall)
+    others = np.random.default_rng(2).random(61)
+    other = filled.measure_recall(queries, candidates=[10], weights=others, exact=index)[10]
+    exact, found = index.search(queries, weights=others), filled.search(queries, weights=others, candidates=10)
+    assert other == pytest.approx((found.distances <= exact.distances[:, -1:]).mean())
     assert filled.measure_recall(30, candidates=[10]) == filled.measure_recall(30, candidates=[10], exact=index)
 
 

@@ -34,8 +34,9 @@ class MilvusStore:
     orders them by d(q, h) = sum_s w_s [q_s != h_s]: what is found is right but may be incomplete, see
     `measure_recall` and `choose_candidates`. Length, weights and number of candidates are kept with the collection.
 
-    Reads see all that was written before, by anyone (Milvus's "Strong"). Every call ends within ``timeout`` seconds:
-    a server that restarts is waited for so long, then there is a `MilvusError`.
+    Reads see all that was written before, by anyone (Milvus's "Strong"). Every request to Milvus ends within
+    ``timeout`` seconds: a server that restarts is waited for so long, then there is a `MilvusError`. Searches from
+    several threads are safe.
     """
 
     def __init__(self, collection: Collection, consistency: str) -> None:
@@ -73,7 +74,7 @@ class MilvusStore:
         exist_ok : open a collection of this name that is there, if it was made with the same arguments
         overwrite : drop a collection of this name that is there
         token : "name:password" or an API key of the server; by default the environment's CBID_MILVUS_TOKEN
-        timeout : seconds that any call may take, with waiting for a server that restarts
+        timeout : seconds that any request to Milvus may take, with waiting for a server that restarts
         consistency : "Strong"; "Session" to see at once only what this process wrote, "Bounded" or "Eventually" to
             answer without waiting for news
         """
@@ -338,13 +339,14 @@ class MilvusStore:
         k: int = 10,
         candidates: Sequence[int] = _GRID,
         *,
+        weights: ArrayLike | None = None,
         exact: CodeIndex | None = None,
     ) -> dict[int, float]:
         """The share of the exact ``k`` nearest that a search finds, for each number of candidates.
 
         ``sample``: packed queries, or how many stored codes to take as such (each then finds itself, so with real
-        queries the recall is a little lower). ``exact``: an index of the same codes; by default one is made of all
-        that is stored, which takes the memory of such an index.
+        queries the recall is a little lower). ``weights``: as in `search`. ``exact``: an index of the same codes; by
+        default one is made of all that is stored, which takes the memory of such an index.
         """
         k = as_count(k, "k")
         tried = sorted({as_count(c, "candidates", at_most=_MOST_CANDIDATES) for c in candidates})
@@ -361,7 +363,7 @@ class MilvusStore:
             queries = as_codes(sample, self.n_bits)
         if len(queries) == 0 or len(index) == 0:
             raise ValueError(f"sample has {len(queries)} queries for {len(index)} codes; recall takes some of both")
-        own = self._weights(True, None, len(queries))
+        own = self._weights(True, weights, len(queries))
         found = [near for _, near in self._candidates(queries, tried[-1], own)]
         # Those of each class must be the index's own; others can be told.
         how: dict[str, Any] = {} if isinstance(own, Settings) else {"weights": own, "weighted": own is not None}
