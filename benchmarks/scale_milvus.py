@@ -4,8 +4,8 @@ Measured: recall at 10 of the weighted re-rank against the exact index, for 10 t
 both. Claims: a kill -9 of the server in the middle of the insertion loses nothing that was acknowledged, and removed
 ids stay removed after another one.
 
-The coder has penalty="l1", under which weights differ; those of the default are nearly equal, and then the nearest by
-Hamming distance are the answer already. Exponentially distributed weights on the same codes are the hard case.
+The coder has penalty="l1", under which weights differ; where they are equal, the nearest by Hamming distance are the
+answer already. Exponentially distributed weights on the same codes are the hard case.
 
 Finished steps are kept in the raw results, so that a run that was stopped goes on; the server is filled each time.
 

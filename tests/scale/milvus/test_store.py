@@ -118,6 +118,8 @@ def test_closing_twice_and_two_at_a_time(lite):
     first, second = MilvusStore.open(lite + "held_open"), MilvusStore.open(lite + "held_open")
     first.close()
     first.close()
+    with pytest.raises(ValueError, match="held_open was closed; open it again"):
+        len(first)
     assert len(second) == 0
     second.close()
     with MilvusStore.open(lite + "held_open") as again:

@@ -198,7 +198,7 @@ class Collection:
 
     # Writing
 
-    def upsert(self, rows: Rows, timeout: float | None = None) -> Iterator[int]:
+    def upsert(self, rows: Rows) -> Iterator[int]:
         """Write rows in batches; after each one that Milvus has acknowledged, its size."""
         labels = rows.labels.tolist()
         for start in range(0, len(rows.ids), _WRITTEN):
@@ -212,7 +212,7 @@ class Collection:
                 told = client.upsert(self._name, batch, timeout=left)
                 return int(told["upsert_count"])
 
-            done = self.connection.call("store codes", act, timeout)
+            done = self.connection.call("store codes", act)
             if done != len(batch):
                 raise MilvusError(f"{self.connection.address}: Milvus stored {done} of {len(batch)} codes")
             yield done
@@ -226,14 +226,14 @@ class Collection:
         )
         list(self.upsert(row))
 
-    def delete(self, ids: NDArray[np.int64], timeout: float | None = None) -> None:
+    def delete(self, ids: NDArray[np.int64]) -> None:
         for start in range(0, len(ids), _WRITTEN):
             batch = ids[start : start + _WRITTEN].tolist()
 
             def act(client: Any, left: float, batch: list[int] = batch) -> None:
                 client.delete(self._name, ids=batch, timeout=left)
 
-            self.connection.call("remove codes", act, timeout)
+            self.connection.call("remove codes", act)
 
     def flush(self) -> None:
         self.connection.call("flush", lambda client, left: client.flush(self._name, timeout=left))

@@ -58,9 +58,12 @@ class Connection:
             "answer", lambda left: self._pymilvus.MilvusClient(target, token=token, timeout=left, dedicated=True)
         )
 
-    def call(self, doing: str, act: Callable[[Any, float], T], timeout: float | None = None) -> T:
+    def call(self, doing: str, act: Callable[[Any, float], T]) -> T:
         """``act(client, seconds left)``, again and again until it succeeds or the time limit is over."""
-        return self._retried(doing, lambda left: act(self._client, left), timeout)
+        client = self._client
+        if client is None:
+            raise ValueError(f"{self.address} was closed; open it again")
+        return self._retried(doing, lambda left: act(client, left))
 
     def describe(self) -> dict[str, Any] | None:
         """What Milvus knows of the collection, or None if there is none of this name."""
@@ -89,11 +92,10 @@ class Connection:
 
                     server_manager_instance.release_server(str(self._file))
 
-    def _retried(self, doing: str, act: Callable[[float], T], timeout: float | None = None) -> T:
+    def _retried(self, doing: str, act: Callable[[float], T]) -> T:
         import grpc
 
-        limit = self.timeout if timeout is None else timeout
-        until, wait = time.monotonic() + limit, 0.1
+        until, wait = time.monotonic() + self.timeout, 0.1
         while True:
             try:
                 return act(max(until - time.monotonic(), 0.1))
@@ -102,7 +104,7 @@ class Connection:
                     raise MilvusError(f"{self.address}: Milvus cannot {doing}: {_reason(error)}") from error
                 if time.monotonic() + wait > until:
                     raise MilvusError(
-                        f"{self.address}: Milvus did not {doing} within {limit:g} s: {_reason(error)}"
+                        f"{self.address}: Milvus did not {doing} within {self.timeout:g} s: {_reason(error)}"
                     ) from error
             time.sleep(wait)
             wait = min(2 * wait, _LONGEST_WAIT)
