@@ -4,8 +4,10 @@ It is installed once, into the folder that CBID_MILVUS_SERVER names, or else int
 ones; data, configuration and logs lie in one folder; the process is ended by its id.
 """
 
+import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -54,6 +56,14 @@ def installed() -> Path:
     return folder
 
 
+def _free_ports(n: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(n)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
 class MilvusServer:
     """A server with its data in ``folder``; started and ended as often as one likes, always at the same port."""
 
@@ -62,6 +72,18 @@ class MilvusServer:
         configure = [self._home / "bin" / "python", "-c", _CONFIGURE, self.folder]
         told = json.loads(subprocess.run(configure, stdout=subprocess.PIPE, text=True, check=True).stdout)
         self.port, self._metrics_port = told["port"], told["metrics_port"]
+        # The etcd inside would listen on its usual ports, where another one may be.
+        client, peer = (f"http://127.0.0.1:{port}" for port in _free_ports(2))
+        settings = {
+            "name": "default",
+            "listen-client-urls": client,
+            "advertise-client-urls": client,
+            "listen-peer-urls": peer,
+            "initial-advertise-peer-urls": peer,
+            "initial-cluster": f"default={peer}",
+        }
+        self._etcd = self.folder / "configs" / "etcd.yaml"
+        self._etcd.write_text(json.dumps(settings))
         self._process: subprocess.Popen | None = None
 
     def address(self, collection: str) -> str:
@@ -73,6 +95,7 @@ class MilvusServer:
             **os.environ,
             "DEPLOY_MODE": "STANDALONE",
             "METRICS_PORT": str(self._metrics_port),
+            "ETCD_CONFIG_PATH": str(self._etcd),
             "MILVUS_RUN_DIR": str(self.folder / "run"),
             "LD_LIBRARY_PATH": str(programs),
         }
