@@ -66,17 +66,27 @@ class MilvusStore:
     ) -> Self:
         """A new collection.
 
-        weights, classes : as in `CodeIndex`
-        labels : the kind of labels that codes will have, "int", "str" or "bool"; None for none
-        cells, probes : Milvus's BIN_IVF_FLAT with so many cells, of which a search scans ``probes`` (default: a
-            32nd); None scans all (BIN_FLAT). On a server alone.
-        made_by : any text, kept with the collection, such as a digest of the coder
-        exist_ok : open a collection of this name that is there, if it was made with the same arguments
-        overwrite : drop a collection of this name that is there
-        token : "name:password" or an API key of the server; by default the environment's CBID_MILVUS_TOKEN
-        timeout : seconds that any request to Milvus may take, with waiting for a server that restarts
-        consistency : "Strong"; "Session" to see at once only what this process wrote, "Bounded" or "Eventually" to
-            answer without waiting for news
+        Parameters
+        ----------
+        weights, classes
+            As in `CodeIndex`.
+        labels : "int", "str", "bool" or None
+            The kind of labels that codes will have; None for none.
+        cells, probes : int, optional
+            Milvus's BIN_IVF_FLAT with so many cells, of which a search scans ``probes`` (default: a 32nd). None scans
+            all (BIN_FLAT). On a server alone.
+        made_by : str
+            Any text, kept with the collection, such as a digest of the coder.
+        exist_ok : bool
+            Open a collection of this name that is there, if it was made with the same arguments.
+        overwrite : bool
+            Drop a collection of this name that is there.
+        token : str, optional
+            "name:password" or an API key of the server; by default the environment's CBID_MILVUS_TOKEN.
+        timeout : float
+            Seconds that any request to Milvus may take, with waiting for a server that restarts.
+        consistency : {"Strong", "Session", "Bounded", "Eventually"}
+            "Session" sees at once only what this process wrote, "Bounded" and "Eventually" wait for no news.
         """
         settings = Settings.checked(n_bits, weights, classes, labels, cells, probes, made_by)
         return cls._connected(
