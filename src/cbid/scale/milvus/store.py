@@ -1,7 +1,6 @@
 """MilvusStore: the verbs of CodeIndex on a Milvus collection that several services share."""
 
 from collections.abc import Iterator, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -12,21 +11,22 @@ from cbid.codes import check_weights
 from cbid.scale.milvus.address import Address
 from cbid.scale.milvus.collection import MOST_ANSWERS, Collection, Rows
 from cbid.scale.milvus.connection import Connection
+from cbid.scale.milvus.contents import Contents
 from cbid.scale.milvus.rerank import distances_of, nearest, recalls
 from cbid.scale.milvus.settings import Settings
-from cbid.search import CodeIndex, Matches, UnknownIdError
-from cbid.search.checks import LARGEST_ID, as_codes, as_count, as_ids, sorted_distinct
+from cbid.search import CodeIndex, Matches
+from cbid.search.checks import as_codes, as_count
 
 __all__ = ["MilvusStore"]
 
 _CONSISTENCY = ("Strong", "Session", "Bounded", "Eventually")
-_MOST_CANDIDATES = 16_000
+_MOST_CANDIDATES = MOST_ANSWERS - 384  # room for the rows of negative ids
 _UNMEASURED = 1_000  # candidates of a store whose recall nobody has measured
 _HITS = 50_000  # candidates that are re-ranked at a time
 _GRID = (10, 20, 50, 100, 200, 500, 1000)
 
 
-class MilvusStore:
+class MilvusStore(Contents):
     """Packed codes with ids and labels in Milvus, searched by Hamming distance there and by weights here.
 
     Made by `create` or `open`; ``address`` is "milvus://host:port/collection", or for an embedded milvus-lite
@@ -41,8 +41,7 @@ class MilvusStore:
 
     def __init__(self, collection: Collection, consistency: str) -> None:
         """See `create` and `open`."""
-        self._collection = collection
-        self._settings = collection.settings
+        super().__init__(collection)
         self.consistency = consistency
         self._kept = collection.kept_candidates()
 
@@ -125,127 +124,13 @@ class MilvusStore:
             connection.close()
             raise
 
-    def close(self) -> None:
-        """End the connection; the store is not to be used afterwards."""
-        self._collection.connection.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def __repr__(self) -> str:
         return f"MilvusStore({str(self.address)!r}, n_bits={self.n_bits})"
-
-    # What there is
-
-    @property
-    def address(self) -> Address:
-        return self._collection.connection.address
-
-    @property
-    def n_bits(self) -> int:
-        return self._settings.n_bits
-
-    @property
-    def weights(self) -> NDArray[np.float64] | None:
-        """The weights given when it was created, or None."""
-        return self._settings.weights
-
-    @property
-    def labels(self) -> str | None:
-        """The kind of the labels, or None."""
-        return self._settings.labels
-
-    @property
-    def made_by(self) -> str:
-        return self._settings.made_by
 
     @property
     def candidates(self) -> dict[int, int]:
         """The numbers of candidates that were kept, by k, as they were at opening."""
         return dict(self._kept)
-
-    def __len__(self) -> int:
-        return self._collection.count()
-
-    def __contains__(self, id: object) -> bool:
-        if isinstance(id, bool) or not isinstance(id, int | np.integer) or not 0 <= int(id) <= LARGEST_ID:
-            return False
-        return bool(self._collection.held(np.array([id], dtype=np.int64))[0])
-
-    @property
-    def ids(self) -> NDArray[np.int64]:
-        """All ids, ascending."""
-        return np.concatenate([np.empty(0, dtype=np.int64), *(rows.ids for rows in self.rows())])
-
-    def rows(self) -> Iterator[Rows]:
-        """All that is stored by ascending id, some thousands at a time: ``ids``, ``codes`` and ``labels``."""
-        return self._collection.stream()
-
-    def reconstruct(self, ids: ArrayLike) -> NDArray[np.uint8]:
-        """The stored codes of ``ids``, in their order: (n, ceil(t/8))."""
-        wanted, inverse = np.unique(as_ids(ids), return_inverse=True)
-        rows = self._collection.fetch(wanted)
-        _all_known(wanted, np.isin(wanted, rows.ids))
-        return rows.codes[inverse.reshape(-1)]
-
-    def stored(self, ids: ArrayLike) -> Rows:
-        """The rows of those of these ids that are stored, by ascending id."""
-        return self._collection.fetch(sorted_distinct(as_ids(ids)))
-
-    def to_index(self, n_threads: int | None = None) -> CodeIndex:
-        """An exact `CodeIndex` of all that is stored."""
-        settings = self._settings
-        index = CodeIndex(settings.n_bits, settings.weights, classes=settings.classes, n_threads=n_threads)
-        for rows in self.rows():
-            index.add(rows.codes, rows.ids, None if settings.labels is None else rows.labels)
-        return index
-
-    # Changing
-
-    def add(self, codes: ArrayLike, ids: ArrayLike, labels: ArrayLike | None = None) -> None:
-        """Add codes (n, ceil(t/8)) under ids that are not stored yet; one that is stored is an error that changes
-        nothing. An addition that was stopped in the middle is finished by `upsert`."""
-        rows = self._as_rows(codes, ids, labels)
-        stored = rows.ids[self._collection.held(rows.ids)]
-        if len(stored):
-            more = f" and {len(stored) - 1} more" if len(stored) > 1 else ""
-            raise ValueError(
-                f"ids holds {stored[0]}{more}, which the collection already stores; remove it, or upsert"
-            )
-        for _ in self._collection.upsert(rows):
-            pass
-
-    def upsert(self, codes: ArrayLike, ids: ArrayLike, labels: ArrayLike | None = None) -> None:
-        """Store codes under these ids, in the place of those that are stored under them; twice is as good as once.
-
-        When it returns, Milvus has all of it in its log, which the death of the server's process does not touch.
-        """
-        for _ in self._collection.upsert(self._as_rows(codes, ids, labels)):
-            pass
-
-    def remove(self, ids: ArrayLike) -> None:
-        """Remove codes; an id that is not stored is an error that changes nothing."""
-        wanted = sorted_distinct(as_ids(ids))
-        _all_known(wanted, self._collection.held(wanted))
-        self._collection.delete(wanted)
-
-    def flush(self) -> None:
-        """Have Milvus write what is in its log into segments; it does so by itself from time to time."""
-        self._collection.flush()
-
-    def _as_rows(self, codes: ArrayLike, ids: ArrayLike, labels: ArrayLike | None) -> Rows:
-        checked, given = as_codes(codes, self.n_bits), as_ids(ids)
-        if len(given) != len(checked):
-            raise ValueError(f"ids has {len(given)} entries; {len(checked)} codes were given, and each takes one")
-        distinct, counts = np.unique(given, return_counts=True)
-        if len(distinct) != len(given):
-            raise ValueError(f"ids holds {distinct[counts > 1][0]} more than once; ids are distinct")
-        return Rows(given, checked, self._settings.as_labels(labels, len(given)))
 
     # Searching
 
@@ -404,13 +289,3 @@ class MilvusStore:
         n = as_count(candidates, "candidates", at_least=as_count(k, "k"), at_most=_MOST_CANDIDATES)
         self._collection.keep_candidates(k, n)
         self._kept[k] = n
-
-
-def _all_known(ids: NDArray[np.int64], known: NDArray[np.bool_]) -> None:
-    if not known.all():
-        unknown = ids[~known]
-        more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
-        raise UnknownIdError(f"ids holds {unknown[0]}{more}, which the collection does not store")
-
-
-assert _MOST_CANDIDATES < MOST_ANSWERS
