@@ -17,8 +17,14 @@ NAMES = [
     "descriptor_speed",
     "descriptor_study",
     "scene15_descriptors",
+    "nbnn_times",
+    "nbnn_report",
+    "detector_speed",
     "program_demo",
     "service_load",
+    "scale_encode",
+    "scale_memory",
+    "scale_index",
     "report",
 ]
 

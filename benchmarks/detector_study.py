@@ -12,13 +12,13 @@ Raw results: benchmarks/results/detector_study.json.
 """
 
 import argparse
+import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.detector import WORK
 from benchmarks.results import FOLDER, store
 from cbid import CBID
 from cbid.coders import ITQ, LSH, SDH
@@ -27,6 +27,7 @@ from cbid.detection.boxes import with_aspect
 from cbid.detection.evaluate import REFERENCE_FPPI
 from cbid.detection.matching import HIT, match
 
+WORK = Path(tempfile.gettempdir()) / "cbid-detector"
 FOLDS = 3
 PIXELS = 640 * 480
 ASPECT = 0.41
@@ -35,11 +36,14 @@ CS = (0.03, 0.3, 3.0)
 WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 CODERS = {
     "CBID(n_bits=256)": lambda: CBID(n_bits=256),
+    'CBID(n_bits=256, hits="nearest")': lambda: CBID(n_bits=256, hits="nearest"),
+    'CBID(n_bits=256, kernel="rbf")': lambda: CBID(n_bits=256, kernel="rbf"),
     "LSH(n_bits=256)": lambda: LSH(n_bits=256),
     "ITQ(n_bits=256)": lambda: ITQ(n_bits=256),
     "SDH(n_bits=256)": lambda: SDH(n_bits=256),
-    "CBID(n_bits=1024)": lambda: CBID(n_bits=1024),
+    "SDH(n_bits=1024)": lambda: SDH(n_bits=1024),
     "LSH(n_bits=1024)": lambda: LSH(n_bits=1024),
+    "CBID(n_bits=1024)": lambda: CBID(n_bits=1024),
 }
 
 

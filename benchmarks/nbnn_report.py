@@ -1,11 +1,15 @@
-"""docs/nbnn.md from the raw results of benchmarks/nbnn_table.py."""
+"""docs/nbnn.md from the raw results of ``cbid reproduce patches`` and of benchmarks/nbnn_times.py."""
 
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.nbnn_table import QUERIES, SETS, lines
+from benchmarks.nbnn_times import SETS, lines
+from benchmarks.report import table
+from benchmarks.results import FOLDER
 from cbid.experiments.patch_methods import METHODS
+from cbid.experiments.patches import EXPERIMENT, QUERIES
+from cbid.experiments.raw import RawResults
 
 PAGE = Path(__file__).parent.parent / "docs" / "nbnn.md"
 TITLES = {"caltech101-five": "Caltech-101, five classes", "scene15": "Scene-15"}
@@ -14,9 +18,9 @@ PLAIN = {"scipy": "every distance by scipy's cdist", "numpy": "every distance as
 
 HEAD = f"""# NBNN: accuracy, room and time
 
-Made by `python -m benchmarks.nbnn_report` from `benchmarks/results/nbnn_table.jsonl`; `python -m
-benchmarks.nbnn_table` runs what is missing. This is Table 1 of the paper, on the two of its four data sets that are
-at hand.
+Table 1 of the paper, on the two of its four data sets that are at hand. Accuracies are the lines of `cbid reproduce
+patches` (`benchmarks/results/patches.jsonl`), times those of `python -m benchmarks.nbnn_times`; this page is made of
+both by `python -m benchmarks.nbnn_report`.
 
 - **Protocol.** As in the paper: images of at most 150 pixels, dense SIFT at four scales, 10 training and 25 test
   images a class, five draws. All methods have the same draws and descriptors, {{descriptors}} an image on average.
@@ -26,7 +30,7 @@ at hand.
   words: 600 words in 20 cells, three features for each count, linear SVM. C-BID: `PatchCBID(location=1)`, learned
   once at 128 bits for each draw; 16 and 32 bits are its prefixes. It was chosen on other images than those tested
   (`benchmarks/patch_study.py`). Place is where in the image a patch lies: two more values for the hyperplanes, and
-  none in the codes. Since the rivals do without, one row leaves it out, and one gives it to exact NBNN.
+  none in the codes. Since the rivals do without, one row leaves it out, and two give it to exact NBNN and to ITQ.
 - **Time.** Seconds of one thread for a whole image and one class, coding included, describing and building left out;
   all methods in one run. The published times are of a Core i7 930.
 """
@@ -36,26 +40,21 @@ def percent(values):
     return f"{100 * np.mean(values):.1f} ({100 * np.std(values):.1f})" if len(values) else "-"
 
 
-def table(head, rows):
-    cells = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(row) + " |" for row in cells) + "\n"
-
-
 def accuracy_table(found):
     head = ["", *(f"{TITLES[name]}: {whose}" for name in SETS for whose in ("ours", "published")), "bytes an image"]
     rows = []
-    for method, about in METHODS.items():
-        if not any(line["method"] == method for line in found):
-            continue
+    for method in found.distinct("method"):
+        about = METHODS[method]
         row = [about.title]
         for name, published in zip(SETS, ("caltech", "scene")):
-            of = [line["accuracy"] for line in found if line["method"] == method and line["set"] == name]
+            of = found.measured("accuracy", set=name, method=method)
             theirs = getattr(about.published, published, None)
             few = f", {len(of)} draws" if 0 < len(of) < DRAWS else ""
             row += [percent(of) + few, f"{theirs[0]:.1f} ({theirs[1]:.1f})" if theirs else "-"]
-        stored = [line["storage"] / line["descriptors"] for line in found if line["method"] == method]
-        per_image = [line["storage"] for line in found if line["method"] == method]
-        row.append(f"{np.mean(per_image):,.0f}" + ("" if method == "bow" else f" ({np.mean(stored):.0f} a patch)"))
+        of = found.where(method=method)
+        row.append(f"{np.mean([line['bytes'] for line in of]):,.0f}")
+        if method != "bow":
+            row[-1] += f" ({np.mean([line['bytes'] / line['patches'] for line in of]):.0f} a patch)"
         rows.append(row)
     return table(head, rows)
 
@@ -89,13 +88,11 @@ def time_table(found):
 
 def main():
     found = lines()
-    accuracies = [line for line in found if line["kind"] == "accuracy"]
-    text = HEAD.format(descriptors=f"{np.mean([line['descriptors'] for line in accuracies]):,.0f}")
+    accuracies = RawResults(FOLDER / "patches.jsonl").results(EXPERIMENT.cells(SETS, False))
+    patches = [row["patches"] for row in accuracies if "patches" in row.result]
+    text = HEAD.format(descriptors=f"{np.mean(patches):,.0f}")
     text += "\n## Accuracy and room\n\nPercent of the test images: mean over the draws (standard deviation).\n\n"
     text += accuracy_table(accuracies)
-    learned = [line["fit_seconds"] for line in found if line["kind"] == "learning"]
-    if learned:
-        text += f"\nC-BID was learned in {np.mean(learned):.0f} seconds of one core.\n"
     timed = [line for line in found if line["kind"] == "time"]
     if timed:
         queries, rows = timed[0]["queries"], timed[0]["rows"]
@@ -105,11 +102,16 @@ def main():
         text += "five classes.\n\n" + time_table(timed)
     checked = [line for line in found if line["kind"] == "queries"]
     if checked:
-        counts = list(dict.fromkeys(str(line["queries"]) for line in checked))
-        text += "\n## How many patches must ask\n\nAccuracy on the first draw, codes of 128 bits, by the number of "
-        text += "patches of a test image that ask.\n\n"
-        cells = {(line["set"], str(line["queries"])): f"{100 * line['accuracy']:.1f}" for line in checked}
-        text += table(["", *counts], [[TITLES[s], *(cells.get((s, n), "-") for n in counts)] for s in SETS])
+        counts = sorted({line["queries"] for line in checked})
+        text += "\n## How many patches must ask\n\nAccuracy on the first draw, by the number of patches of a test "
+        text += "image that ask.\n\n"
+        cells = {(line["set"], line["method"], line["queries"]): f"{100 * line['accuracy']:.1f}" for line in checked}
+        rows = [
+            [f"{TITLES[name]}: {METHODS[method].title}", *(cells.get((name, method, n), "-") for n in counts)]
+            for name in SETS
+            for method in ("exact", "cbid128")
+        ]
+        text += table(["", *counts], rows)
     PAGE.write_text(text)
     print(f"{PAGE.name} written")
 

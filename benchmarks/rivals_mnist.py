@@ -71,7 +71,7 @@ METHODS = {
     "the same, spherical distance": Row(
         of(coders.SphericalHashing), distances=lambda coder, Q, B: spherical_hamming(Q, B), seeds=2
     ),
-    "self-taught hashing": Row(of(coders.SelfTaughtHashing)),
+    "self-taught hashing": Row(of(coders.SelfTaughtHashing, seeded=False)),
     "Laplacian co-hashing": Row(of(coders.LaplacianCoHashing, seeded=False)),
     "spline-regression hashing": Row(of(coders.SplineRegressionHashing)),
     "K-means hashing": Row(of(coders.KMeansHashing, seeded=False)),
@@ -81,6 +81,8 @@ METHODS = {
     "SDH, 1,000 anchors": Row(of(coders.SDH)),
     "COSDISH": Row(of(coders.COSDISH)),
     "FastHash": Row(of(coders.FastHash), seeds=1),
+    "C-BID": Row(of(coders.CBID)),
+    "C-BID, 1,000 anchors": Row(of(coders.CBID, kernel="rbf")),
     "argmax of a linear SVM": Row(of(coders.ArgmaxCode, seeded=False)),
 }
 

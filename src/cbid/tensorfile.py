@@ -8,9 +8,10 @@ import hashlib
 import json
 import os
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ __all__ = ["Arrays", "FileKind"]
 _LARGEST_HEADER = 16 * 2**20
 
 Arrays = dict[str, NDArray[Any]]
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,23 @@ class FileKind:
                 return np.asarray(file.get_tensor(name))
         except (SafetensorError, ValueError, KeyError, TypeError) as error:
             raise self.error(f"{path} is damaged: {error}") from error
+
+    def restore(self, path: str | os.PathLike[str], make: Callable[[Any, Arrays, str], Made]) -> Made:
+        """What ``make`` builds of content, arrays and the file's name; what it stumbles over is this kind's error.
+
+        Numbers that are not finite are refused before.
+        """
+        content, arrays = self.read(path)
+        source = os.fspath(path)
+        for name, array in arrays.items():
+            if array.dtype.kind == "f" and not np.isfinite(array).all():
+                raise self.error(f"{source}: array {name!r} holds values that are not finite")
+        try:
+            return make(content, arrays, source)
+        except self.error:
+            raise
+        except (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
+            raise self.error(f"{source} holds no complete {self.noun}: {error}") from error
 
     def _checked_header(self, path: Path) -> dict[str, str]:
         """The header's text, after its sizes have been held against the size of the file."""

@@ -129,6 +129,24 @@ def test_encode(here, capsys, tmp_path):
     np.testing.assert_array_equal(codes[0], expected[0])
 
 
+def test_encode_in_parts(here, capsys, tmp_path):
+    whole, parts = tmp_path / "whole.npy", tmp_path / "parts.npy"
+    assert call(capsys, "encode", "images", "-o", whole, "-q") == (0, "", "")
+    status, out, _ = call(capsys, "encode", "images", "-o", parts, "--max-memory", "4GB", "--json")
+    assert status == 0
+    assert json.loads(out)["n"] == len(np.load(whole))
+    np.testing.assert_array_equal(np.load(parts), np.load(whole))
+    status, _, err = call(capsys, "encode", "images", "--max-memory", "1GB")
+    assert (status, err) == (
+        1,
+        "cbid: --scheduler and --max-memory take one SRC, and --out with a name that ends in .npy\n",
+    )
+    status, _, err = call(capsys, "encode", "images", "-o", tmp_path / "b.npy", "--max-memory", "1kB", "-q")
+    assert status == 1
+    assert "leaves nothing to encode with" in err
+    assert not (tmp_path / "b.npy").exists()
+
+
 def test_index_adds_what_is_new(here, capsys, tmp_path):
     write_images(tmp_path / "more", n=2, first=90)
     (tmp_path / "more" / "red" / "torn.png").write_bytes(b"no")

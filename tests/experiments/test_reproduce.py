@@ -49,6 +49,16 @@ def test_a_run_is_kept_and_gone_on_with(tmp_path):
     assert (more.ran, more.kept) == (4, 4)
 
 
+def test_seconds_are_processor_time_of_the_cell(tmp_path, monkeypatch):
+    monkeypatch.setenv("TOY_SECONDS", "0.05")  # asleep, which takes none
+    started = time.process_time()
+    reproduce(out=tmp_path, quick=True)
+    worked = time.process_time() - started
+    seconds = [json.loads(line)["seconds"] for line in lines(tmp_path)]
+    assert all(s >= 0 for s in seconds)
+    assert sum(seconds) <= worked + 0.001 * len(seconds)  # rounded to milliseconds
+
+
 def test_a_report_of_what_is_there(tmp_path):
     reproduce(out=tmp_path, quick=True)
     shown = reproduce(out=tmp_path, run=False)  # of the full run half is there

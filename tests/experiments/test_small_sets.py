@@ -1,13 +1,14 @@
 """Experiments on small sets in the layouts of the real ones, from cells to the report."""
 
 import io
+import json
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from cbid.evaluation import accuracy
-from cbid.experiments import descriptors, galleries, learning_curves, patches, similarity, svm_bits
+from cbid.experiments import descriptors, detection, galleries, learning_curves, patches, similarity, svm_bits
 from cbid.experiments.base import Results, Row
 from cbid.experiments.drawing import in_style
 from cbid.experiments.page import Page, Plot, Table
@@ -29,8 +30,6 @@ def shown(experiment, cells, where, tmp_path):
 
 def _plain(result):
     """As read from a file."""
-    import json
-
     from cbid.experiments.raw import _plain as plain
 
     return json.loads(json.dumps(result, default=plain))
@@ -129,6 +128,41 @@ def test_a_turntable(tmp_path):
     assert row["class"] == sorted(row["class"])
     assert row["pose"][:14] == sorted(row["pose"][:14])
     assert 0 <= np.min(row["distances"]) <= np.max(row["distances"]) <= 1
+
+
+def stood(rng, height, width, *corners):
+    """Noise with bright ellipses of 96 x 32 pixels at these corners (left, top)."""
+    values = 90 + rng.normal(0, 12, (height, width))
+    y, x = (np.indices((96, 32)) + 0.5) / np.array([96, 32])[:, None, None] * 2 - 1
+    for left, top in corners:
+        values[top : top + 96, left : left + 32] += 100 * (x**2 + y**2 < 1)
+    return np.clip(values, 0, 255).astype(np.uint8)
+
+
+def test_detection_and_going_on_with_it(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    folder = tmp_path / "inria_person"
+    pictures = {f"train/positive/{i}": stood(rng, 160, 96, (32, 32)) for i in range(12)}
+    pictures |= {f"train/negative/{i}": stood(rng, 200, 160) for i in range(2)}
+    boxes = {"a": [[40, 50, 72, 146]], "b": [[20, 30, 52, 126], [100, 60, 132, 156]]}
+    pictures |= {f"test/images/{n}": stood(rng, 200, 160, *(box[:2] for box in boxes[n])) for n in boxes}
+    for name, image in pictures.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(folder / f"{name}.png")
+    (folder / "test" / "boxes.json").write_text(json.dumps({f"{n}.png": {"boxes": b} for n, b in boxes.items()}))
+    monkeypatch.setattr(detection, "QUICK_LENGTH", 8)
+    cells = detection.cells(["inria_person"], True)
+    results, _ = shown(detection.EXPERIMENT, cells, context(tmp_path), tmp_path)
+    assert [row["method"] for row in results] == ["HOG + SVM", "C-BID", "LSH", "SDH"]
+    assert results.measured(detection.METRIC).tolist() == [1.0] * 4  # nothing else looks like it
+    assert [(row["n_images"], row["n_objects"]) for row in results] == [(2, 3)] * 4
+    told = detection.verification_helps(results)
+    assert not told.holds
+    assert "8 bits: +0.0 points" in told.figures
+    # What was learned and found is there: photographs are not read again.
+    monkeypatch.setattr(detection.AnnotatedImages, "read", lambda *_: pytest.fail("read again"))
+    ((_, again),) = detection.run(cells[:1], context(tmp_path))
+    assert _plain(again) == results.rows[0].result
 
 
 def small(cells, **sizes):

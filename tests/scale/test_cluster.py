@@ -34,6 +34,19 @@ def same_files(here, there):
         assert (here / name).read_bytes() == (there / name).read_bytes()
 
 
+def test_the_command(npy, vectors, tmp_path, client, capsys):
+    from cbid.cli import run
+
+    X, y = vectors
+    np.savez(tmp_path / "v.npz", X=X, y=y)
+    fit = ["fit", tmp_path / "v.npz", "--bits", "16", "--out", tmp_path / "p.cbid", "-q"]
+    assert run([str(word) for word in fit]) == 0
+    for name, more in (("here", []), ("there", ["--scheduler", client.scheduler.address])):
+        encode = ["encode", npy, "--project", tmp_path / "p.cbid", "--out", tmp_path / f"{name}.npy", "-q", *more]
+        assert run([str(word) for word in encode]) == 0, capsys.readouterr().err
+    assert (tmp_path / "here.npy").read_bytes() == (tmp_path / "there.npy").read_bytes()
+
+
 def test_everything_gives_the_same_bytes(npy, vectors, coder, tmp_path, client):
     X, y = vectors
     for name, part in (("queries", X[:50]), ("database", X)):

@@ -1,6 +1,7 @@
 """Files of NBNN classifiers: the rows of all images, with the coder and the descriptor they were made with."""
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -57,19 +58,10 @@ def save_nbnn(model: "NBNNClassifier", path: str | os.PathLike[str]) -> None:
 
 def load_nbnn(cls: type[Model], path: str | os.PathLike[str]) -> Model:
     """Open a classifier that ``save_nbnn`` wrote."""
-    content, arrays = NBNN.read(path)
-    try:
-        return _restore(cls, content, arrays, os.fspath(path))
-    except ModelFileError:
-        raise
-    except (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
-        raise ModelFileError(f"{os.fspath(path)} holds no complete NBNN classifier: {error}") from error
+    return NBNN.restore(path, partial(_restore, cls))
 
 
 def _restore(cls: type[Model], content: dict[str, Any], arrays: Arrays, source: str) -> Model:
-    for name, array in arrays.items():
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise ModelFileError(f"{source}: array {name!r} holds values that are not finite")
     coder, given = None, None
     if content["coder"] is not None:
         of_coder = {name[6:]: array for name, array in arrays.items() if name.startswith("coder.")}

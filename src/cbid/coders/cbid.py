@@ -37,8 +37,7 @@ class CBID(LargeMarginCoder):
     penalty : {"linf", "l1"} or float > 1
         Norm of the weights; a number p is the l_p norm.
     nu : float > 0 or None
-        Weight of the penalty against the mean loss. None: 0.1, and 0.5 in the kernel form, whose bits part the
-        training samples more easily; divided by n_bits^(1/p) under an l_p norm.
+        Weight of the penalty against the mean loss. None: 0.1, divided by n_bits^(1/p) under an l_p norm.
     hits, misses : {"whole", "class", "nearest"}
         What a sample is compared with: the whole of its own and of each other class; ``n_hits`` and ``n_misses``
         members drawn at random; or the nearest ones. Whole classes are the fastest by far and pull a class together;

@@ -31,7 +31,7 @@ __all__ = ["LargeMarginCoder"]
 MOST_BITS = 65_536
 
 # Chosen on validation parts of the training sets; benchmarks/defaults_study.py holds nu against its neighbours.
-_LINEAR_NU, _KERNEL_NU = 0.1, 0.5
+_NU = 0.1
 _LINEAR_COMPONENTS = 256
 _KERNEL_WHITENING = 1e-4  # the kernel's spectrum falls off faster
 
@@ -187,7 +187,7 @@ class LargeMarginCoder(Coder):
             return float(self.nu)
         # Even weights then cost the same under every norm.
         p = make_penalty(self.penalty).p
-        return (_KERNEL_NU if self.kernel else _LINEAR_NU) / self.n_bits ** (1 / p)
+        return _NU / self.n_bits ** (1 / p)
 
     def _fit_features(self, X: Array, seed: int) -> tuple[Anchors | None, Whitening, Array]:
         """Anchors (kernel form only), whitening, and the samples as hyperplanes will see them."""

@@ -1,4 +1,4 @@
-"""``cbid encode``: the codes of images, without adding them."""
+"""``cbid encode``: the codes of images, without adding them; here, in bounded memory, or on a Dask cluster."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -6,8 +6,18 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from cbid.commands.options import JobsOption, JsonOption, ProjectOption, QuietOption, echo, echo_json, find_project
-from cbid.commands.queries import queries
+from cbid.commands.options import (
+    JobsOption,
+    JsonOption,
+    ProjectOption,
+    QuietOption,
+    echo,
+    echo_json,
+    find_project,
+    resumable,
+)
+from cbid.commands.queries import open_for, queries
+from cbid.data.names import printable
 
 __all__ = ["encode"]
 
@@ -24,11 +34,22 @@ def encode(
     n_bits: Annotated[
         int | None, typer.Option("--bits", "-b", min=1, show_default=False, help="Only the first bits of the codes.")
     ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(show_default=False, help="Address of a Dask scheduler, tcp://HOST:PORT; its workers encode."),
+    ] = None,
+    max_memory: Annotated[
+        str | None,
+        typer.Option(show_default=False, help='Most memory to take, such as "2GB"; of each worker on a cluster.'),
+    ] = None,
     jobs: JobsOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Encode images with the coder of a project: one line each, name and code in hexadecimal digits, or a file.
+
+    With --scheduler or --max-memory one source goes to a .npy file in parts: what was stopped goes on when it is
+    called again, and more may be encoded than memory holds.
 
     Example: cbid encode new/ --out codes.npy --project photos.cbid
     """
@@ -41,6 +62,17 @@ def encode(
     with Project.open(find_project(project)) as opened:
         length = opened.n_bits if n_bits is None else n_bits
         opened.weights(length)  # refuses what is no length of this code
+        if scheduler is not None or max_memory is not None:
+            if out is None or out.suffix != ".npy" or len(source) != 1:
+                raise ValueError("--scheduler and --max-memory take one SRC, and --out with a name that ends in .npy")
+            settings = {"scheduler": scheduler, "n_jobs": jobs, "verbose": not quiet}
+            with resumable():
+                n = _encode_in_parts(opened, source[0], out, length, max_memory or "2GB", settings)
+            if as_json:
+                echo_json({"n_bits": length, "n": n, "out": out})
+            elif not quiet:
+                echo(f"{out}: {n:,} codes of {length} bits")
+            return
         names: list[str] = []
         parts: list[Any] = []
         for batch in queries(opened, source, jobs=jobs):
@@ -61,3 +93,21 @@ def encode(
         if as_json:
             lines = [code.tobytes().hex() for part in parts for code in part]
             echo_json({"n_bits": length, "codes": [{"name": n, "code": c} for n, c in zip(names, lines)]})
+
+
+def _encode_in_parts(
+    opened: Any, source: Path, out: Path, n_bits: int, max_memory: str, settings: dict[str, Any]
+) -> int:
+    """The number of codes that are in the file in the end. Images are described to a file beside it first."""
+    from cbid.scale import describe_to, encode_to
+
+    coder = opened.coder if n_bits == opened.n_bits else opened.coder.truncate(n_bits)
+    images = open_for(opened, source)
+    vectors, ids = source, None
+    if opened.descriptor is not None:
+        vectors = out.with_suffix(".vectors.npy")
+        described = describe_to(images, opened.descriptor, vectors, on_error="skip", **settings)
+        ids = described.rows
+        for name, reason in described.failures:
+            typer.echo(f"cbid: left out {printable(name)}: {reason}", err=True)
+    return len(encode_to(vectors, coder, out, ids=ids, max_memory=max_memory, **settings))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from cbid.data.names import printable
 from cbid.data.tables import VectorTable
 
-__all__ = ["Query", "queries"]
+__all__ = ["Query", "open_for", "queries"]
 
 
 class Query(NamedTuple):
@@ -23,19 +23,26 @@ class Query(NamedTuple):
     vector: NDArray[np.float32]
 
 
+def open_for(project: Any, given: Path) -> Any:
+    """A source of what the project was made from: images, or vectors."""
+    from cbid.project.fitting import open_images
+
+    source, _ = open_images(given)
+    if isinstance(source, VectorTable) != (project.descriptor is None):
+        holds = "vectors" if project.descriptor is None else "images"
+        raise ValueError(f"{printable(given)} does not hold {holds}, which the project was made from")
+    return source
+
+
 def queries(project: Any, sources: list[Path], *, jobs: int | None = None) -> Iterator[list[Query]]:
     """The images of these sources (files, folders, lists, arrays) in batches; an image that cannot be read is told on
     stderr, and is an error if it is all there is."""
     from cbid.data.decode import ImageError
-    from cbid.project.fitting import open_images
     from cbid.project.intake import described_batches, label_of, name_of
 
     found, failures = 0, []
     for given in sources:
-        source, _ = open_images(given)
-        if isinstance(source, VectorTable) != (project.descriptor is None):
-            holds = "vectors" if project.descriptor is None else "images"
-            raise ValueError(f"{printable(given)} does not hold {holds}, which the project was made from")
+        source = open_for(project, given)
         failures += list(getattr(source, "problems", []))
         for _, batch in described_batches(
             source, project.descriptor, list(range(len(source))), thumbnails=False, n_jobs=jobs

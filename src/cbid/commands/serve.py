@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from cbid.commands.options import find_project
+
 __all__ = ["serve"]
 
 KEY_VARIABLE = "CBID_API_KEY"
@@ -12,7 +14,10 @@ _MIB = 2**20
 
 
 def serve(
-    project: Annotated[Path, typer.Argument(help="A project that cbid fit has made.")],
+    project: Annotated[
+        Path | None,
+        typer.Argument(show_default=False, help="A project of cbid fit; by default the one in this folder."),
+    ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on; beyond loopback a key is required.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any that is free.")] = 8000,
     api_key: Annotated[
@@ -62,13 +67,14 @@ def serve(
         read_only=read_only,
         store=store,
     )
+    folder = find_project(project)
     sock = listen(host, port)
     try:
-        app = create_app(project, settings)
+        app = create_app(folder, settings)
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{sock.getsockname()[1]}"
         images = len(app.state.library.project)
-        typer.echo(f"Serving {project} ({images:,} images) at {address} (Ctrl-C ends)")
+        typer.echo(f"Serving {folder} ({images:,} images) at {address} (Ctrl-C ends)")
         run(app, sock)
     finally:
         sock.close()

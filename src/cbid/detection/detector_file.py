@@ -1,9 +1,9 @@
 """Files of detectors: settings and SVM, and with a verifier its codes and its own SVM. Nothing is pickled."""
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
@@ -53,19 +53,10 @@ def save_detector(detector: "SlidingWindowDetector", path: str | os.PathLike[str
 
 def load_detector(cls: type[Model], path: str | os.PathLike[str]) -> Model:
     """Open a detector that ``save_detector`` wrote."""
-    content, arrays = DETECTOR.read(path)
-    try:
-        return _restore(cls, content, arrays, os.fspath(path))
-    except ModelFileError:
-        raise
-    except (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
-        raise ModelFileError(f"{os.fspath(path)} holds no complete detector: {error}") from error
+    return DETECTOR.restore(path, partial(_restore, cls))
 
 
 def _restore(cls: type[Model], content: dict[str, Any], arrays: Arrays, source: str) -> Model:
-    for name, array in arrays.items():
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            raise ModelFileError(f"{source}: array {name!r} holds values that are not finite")
     fitted = None if content["verifier"] is None else _verifier(content["verifier"], arrays, source)
     detector = cls(**params_from_json(content["params"]), verifier=None if fitted is None else clone(fitted))
     detector.check_params()

@@ -14,7 +14,15 @@ from cbid.detection.boxes import Annotation, Boxes, Detections, check_boxes
 from cbid.detection.evaluate import REFERENCE_FPPI, DetectionCurve, FalsePositive
 from cbid.detection.matching import HIT, IGNORED, match
 
-__all__ = ["crop", "draw_boxes", "draw_curves", "draw_detections", "false_positive_sheet", "write_picture"]
+__all__ = [
+    "crop",
+    "draw_boxes",
+    "draw_curves",
+    "draw_detections",
+    "false_positive_sheet",
+    "plot_curves",
+    "write_picture",
+]
 
 Image = NDArray[np.uint8]
 Color = tuple[int, int, int]
@@ -92,7 +100,12 @@ def draw_curves(curves: Mapping[str, DetectionCurve], path: str | os.PathLike[st
 
     figure = Figure(figsize=(6, 4.2), layout="constrained")
     FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
+    plot_curves(curves, figure.add_subplot())
+    figure.savefig(path, dpi=110)
+
+
+def plot_curves(curves: Mapping[str, DetectionCurve], axes: Any) -> None:
+    """The same on axes of matplotlib."""
     for number, (name, curve) in enumerate(curves.items()):
         # From the left edge on, where nothing may have been found yet.
         x = np.concatenate([[1e-4], np.maximum(curve.fppi, 1e-4)])
@@ -108,7 +121,6 @@ def draw_curves(curves: Mapping[str, DetectionCurve], path: str | os.PathLike[st
     )
     axes.grid(True, which="both", alpha=0.3)
     axes.legend(title="log-average detection rate", fontsize="small")
-    figure.savefig(path, dpi=110)
 
 
 def write_picture(path: str | os.PathLike[str], image: NDArray[Any]) -> None:

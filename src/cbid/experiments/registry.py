@@ -17,6 +17,7 @@ EXPERIMENTS: dict[str, str] = {
     "knn": "cbid.experiments.knn_bits",
     "svm": "cbid.experiments.svm_bits",
     "patches": "cbid.experiments.patches",
+    "detection": "cbid.experiments.detection",
     "galleries": "cbid.experiments.galleries",
     "learning": "cbid.experiments.learning_curves",
 }

@@ -107,8 +107,8 @@ def _run(task: Task, context: Context, out: Path) -> Trouble | None:
     try:
         with one_thread():
             for settings, result in experiment.run(task.cells, context):
-                raw.add(settings, result, time.perf_counter() - started)
-                started = time.process_time()  # what other programs take of the machine does not count
+                raw.add(settings, result, time.process_time() - started)
+                started = time.process_time()
     except DataAbsent as reason:
         return Trouble(str(reason), lacking=True)
     except Exception as error:  # told in the report; the other experiments go on

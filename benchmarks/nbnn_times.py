@@ -1,0 +1,121 @@
+"""Patch classifiers: seconds for an image and a class, and how accuracy grows with the patches that ask.
+
+    python -m benchmarks.nbnn_times [times] [queries]
+
+The accuracies are those of ``cbid reproduce patches``, with its descriptors, draws and methods. Time is for whole
+images, about 10,000 patches, in one thread, all methods in one run, on the first draw of Caltech-101. The numbers of
+queries are compared on the first draws.
+
+Results are the lines of benchmarks/results/nbnn_times.jsonl, written one by one; what is there is not run again.
+``python -m benchmarks.nbnn_report`` makes docs/nbnn.md from them.
+"""
+
+import json
+import sys
+import time
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from benchmarks.results import FOLDER
+from cbid.data import open_set
+from cbid.descriptors import DenseSIFT
+from cbid.experiments.patch_methods import METHODS, learn_cbid
+from cbid.experiments.patches import sampled
+from cbid.threads import faiss_threads
+
+RESULTS = FOLDER / "nbnn_times.jsonl"
+SETS = ("caltech101-five", "scene15")
+# Numbers of queries whose accuracies are compared; exact search takes an hour for each thousand on Scene-15.
+CHECKED = {"cbid128": (50, 150, 300, 1000), "exact": (50, 150, 600)}
+TIMED_IMAGES, TIMED_RUNS = 3, 3
+SLOW = ("exact", "placed", "bbf", "lsh")  # timed once
+
+
+def lines():
+    return [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
+
+
+def write(line):
+    with open(RESULTS, "a") as file:
+        file.write(json.dumps(line, default=float) + "\n")
+    print("  ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{v}" for k, v in line.items()), flush=True)
+
+
+def draw(name):
+    """Training bags and labels, test images and labels of the first draw."""
+    data = open_set(name)
+    split = data.split("patches", 0)
+    train = DenseSIFT().transform(data.images[split.train])
+    return train, data.labels[split.train], data.images[split.test], data.labels[split.test]
+
+
+def queries():
+    """Accuracy by the number of patches that a test image asks with; the fewer are the first of the more."""
+    done = {(line["set"], line["method"], line["queries"]) for line in lines() if line["kind"] == "queries"}
+    for name in SETS:
+        missing = {m: [n for n in counts if (name, m, n) not in done] for m, counts in CHECKED.items()}
+        if not any(missing.values()):
+            continue
+        train, y, images, truth = draw(name)
+        asked = sampled(images, max(n for counts in missing.values() for n in counts), 0)
+        for method, counts in missing.items():
+            model = METHODS[method].make(0, learn_cbid(train, y, 0) if method != "exact" else None).fit(train, y)
+            for n in counts:
+                found = model.predict(asked.sample(n, np.random.default_rng(0)))
+                write({"kind": "queries", "set": name, "method": method, "queries": n,
+                       "accuracy": float(np.mean(found == truth))})  # fmt: skip
+
+
+def times():
+    """Every method, one after the other in one thread; and two plain scans of all distances."""
+    done = {line["method"] for line in lines() if line["kind"] == "time"}
+    if "numpy" in done:  # the last one
+        return
+    train, y, images, _ = draw(SETS[0])
+    step = len(images) // TIMED_IMAGES
+    asked = DenseSIFT().transform(images[::step][:TIMED_IMAGES])
+    cbid = learn_cbid(train, y, 0)
+    fixed = {"kind": "time", "set": SETS[0], "queries": asked.sizes.tolist(), "rows": len(train.values)}
+    for method in METHODS:
+        if method == "bow":
+            continue
+        model = METHODS[method].make(0, cbid).fit(train, y)
+        model.predict(asked.take([0]).sample(10, np.random.default_rng(0)))  # compiles what is to be compiled
+        found = [model.evaluation_time(asked) for _ in range(1 if method in SLOW else TIMED_RUNS)]
+        write({**fixed, "method": method, "per_image_and_class": float(np.median([t.total for t in found])),
+               "seconds": [[t.encode, t.search] for t in found]})  # fmt: skip
+    classes = np.unique(y)
+    part = train.take(np.flatnonzero(y == classes[0])).values
+    for method, scan in (("scipy", plain_scan), ("numpy", plain_product)):
+        started = time.thread_time()
+        scan(asked[0], part)
+        seconds = (time.thread_time() - started) * len(train.values) / len(part) / len(classes)
+        seconds *= asked.sizes.mean() / len(asked[0])  # one image and class, to the mean of all
+        write({**fixed, "method": method, "per_image_and_class": seconds})
+
+
+def plain_scan(queries, rows):
+    """Nearest squared distances as a plain loop over pairs (scipy), and as a matrix product in plain numpy."""
+    from scipy.spatial.distance import cdist
+
+    for start in range(0, len(queries), 256):
+        cdist(queries[start : start + 256], rows, "sqeuclidean").min(axis=1)
+
+
+def plain_product(queries, rows):
+    squares = np.einsum("ij,ij->i", rows, rows)
+    for start in range(0, len(queries), 256):
+        part = queries[start : start + 256]
+        (squares - 2 * part @ rows.T).min(axis=1)
+
+
+def main():
+    parts = {"times": times, "queries": queries}
+    with threadpool_limits(1), faiss_threads(1):
+        for name in sys.argv[1:] or parts:
+            parts[name]()
+
+
+if __name__ == "__main__":
+    main()
