@@ -25,6 +25,14 @@ def serve(
         typer.Option(envvar=KEY_VARIABLE, show_default=False, help="Asked of every client; 16 characters or more."),
     ] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Images can neither be added nor removed.")] = False,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            show_default=False,
+            metavar="ADDRESS",
+            help="Search this Milvus collection, which cbid index --to has filled; then read-only.",
+        ),
+    ] = None,
     max_upload: Annotated[int, typer.Option(min=1, help="MiB of one request.")] = 20,
     max_pixels: Annotated[int, typer.Option(min=1, help="Pixels of one image.")] = 25_000_000,
     seconds: Annotated[float, typer.Option(help="That the work of one request may take.")] = 10.0,
@@ -57,6 +65,7 @@ def serve(
         burst=max(1, int(5 * rate)),
         threads=threads,
         read_only=read_only,
+        store=store,
     )
     folder = find_project(project)
     sock = listen(host, port)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,9 @@ from cbid.project.table import PENDING, ImageRecord, ImageTable
 from cbid.project.vectors import map_vectors
 from cbid.search import CodeIndex, IndexCorruptError, UnknownIdError
 from cbid.search.lock import WriterLock
+
+if TYPE_CHECKING:
+    from cbid.scale.milvus import MilvusStore
 
 __all__ = ["Opened", "State", "Stored"]
 
@@ -41,6 +44,7 @@ class State:
     weights: dict[tuple[int, str], NDArray[np.float64]] = field(default_factory=dict)
     changes: int = 0  # that this process has seen in the index; what is kept below belongs to one of them
     stored: "tuple[int, Stored] | None" = None
+    digest: str | None = None  # of the coder, once it was asked for
     certain: tuple[int, NDArray[np.int64], NDArray[np.float32]] | None = None
 
     def ids_and_labels(self) -> "Stored":
@@ -78,6 +82,7 @@ class Opened:
         self._given = descriptor
         self._descriptor: Descriptor | None = None
         self._lock: WriterLock | None = None
+        self._store: MilvusStore | None = None  # searched in the place of the index
         self._state = self._read()
         if write:
             self._lock = WriterLock(self.path)
@@ -145,8 +150,8 @@ class Opened:
 
     @property
     def lengths(self) -> list[int]:
-        """The code lengths offered for prefix search, ascending; the last is ``n_bits``."""
-        return list(self._state.lengths)
+        """The code lengths offered for prefix search, ascending; the last is ``n_bits``, in a store the only one."""
+        return list(self._state.lengths) if self._store is None else [self.n_bits]
 
     @property
     def ids(self) -> NDArray[np.int64]:

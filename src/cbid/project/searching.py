@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,9 +12,14 @@ from cbid.classify.knn import count_votes
 from cbid.codes import check_codes, n_bytes, unpack
 from cbid.data.decode import decode_image
 from cbid.project.answers import BitSides, Explanation, ProjectMatches, Votes, nearest_vectors
+from cbid.project.errors import ProjectError
 from cbid.project.evaluating import evaluate
 from cbid.project.opened import Opened, State
 from cbid.project.prefixes import weights_of
+from cbid.search import CodeIndex
+
+if TYPE_CHECKING:
+    from cbid.scale.milvus import MilvusStore
 
 __all__ = ["HOW", "Searchable"]
 
@@ -78,10 +83,35 @@ class Searchable(Opened):
             if n_bits is not None:
                 raise ValueError("how='raw' compares vectors; it takes no n_bits")
             return self._search_raw(state, self._as_vectors(queries), k, left_out, label, begun)
-        length = self.n_bits if n_bits is None else n_bits
+        length = self._length(n_bits)
         labels = None if label is None else [label]
         ids, distances, names = self._nearest(self._as_codes(queries), k, self.weights(length, how), left_out, labels)
         return ProjectMatches(ids, distances, names, time.perf_counter() - begun, n_bytes(length))
+
+    def search_in(self, store: "MilvusStore") -> None:
+        """From now on searches by code ask this store, which holds the project's codes (``cbid index --to``)."""
+        self._store = store
+        self._searched()
+
+    def _searched(self) -> "CodeIndex | MilvusStore":
+        """What is asked: the project's index, or a store, as long as it holds codes of the project's coder."""
+        if self._store is None:
+            return self.index
+        state = self._state
+        if state.digest is None:
+            from cbid.scale.digests import coder_digest
+
+            state.digest = coder_digest(state.coder)
+        if self._store.made_by != state.digest:
+            raise ProjectError(
+                f"{self._store.address} holds codes of another fit than {self.path}; send them again: cbid index --to"
+            )
+        return self._store
+
+    def _length(self, n_bits: int | None) -> int:
+        if self._store is not None and n_bits is not None and n_bits != self.n_bits:
+            raise ValueError(f"n_bits={n_bits} is not accepted; Milvus compares whole codes: give {self.n_bits}")
+        return self.n_bits if n_bits is None else n_bits
 
     def _nearest(
         self,
@@ -92,7 +122,7 @@ class Searchable(Opened):
         labels: list[str] | None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.str_]]:
         """Ids, distances and labels (q, k) of the nearest codes that are not left out."""
-        found = self.index.search(codes, k + len(left_out), weights=weights, labels=labels)
+        found = self._searched().search(codes, k + len(left_out), weights=weights, labels=labels)
         assert found.labels is not None
         if not len(left_out):
             return found.ids, found.distances, found.labels
@@ -150,7 +180,7 @@ class Searchable(Opened):
         if not classes:
             raise ValueError("the images have no labels; there is nothing to classify by")
         check_integer("k", k, 1)
-        length = self.n_bits if n_bits is None else n_bits
+        length = self._length(n_bits)
         ids, distances, labels = self._nearest(
             self._as_codes(np.asarray(codes)),
             k,

@@ -7,8 +7,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cbid.codes import check_codes, check_weights, n_bytes
+from cbid.search.errors import UnknownIdError
 
-__all__ = ["LARGEST_ID", "as_codes", "as_count", "as_ids", "as_radius", "as_weights", "sorted_distinct"]
+__all__ = [
+    "LARGEST_ID",
+    "as_codes",
+    "as_count",
+    "as_ids",
+    "as_radius",
+    "as_weights",
+    "check_known",
+    "sorted_distinct",
+]
 
 LARGEST_ID = np.iinfo(np.int64).max
 
@@ -61,6 +71,14 @@ def sorted_distinct(ids: NDArray[np.int64]) -> NDArray[np.int64]:
         return ids
     ids = np.sort(ids)
     return ids[np.concatenate([[True], ids[1:] != ids[:-1]])]
+
+
+def check_known(ids: NDArray[np.int64], known: NDArray[np.bool_], where: str = "the index") -> None:
+    """An error that names the first of the ids that are not ``known``."""
+    if not known.all():
+        unknown = ids[~known]
+        more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
+        raise UnknownIdError(f"ids holds {unknown[0]}{more}, which {where} does not store")
 
 
 def as_weights(weights: ArrayLike, n_bits: int) -> NDArray[np.float64]:

@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cbid.codes import n_bytes
 from cbid.search.blocks import from_blocks
-from cbid.search.checks import LARGEST_ID, as_codes, as_ids, sorted_distinct
-from cbid.search.errors import UnknownIdError
+from cbid.search.checks import LARGEST_ID, as_codes, as_ids, check_known, sorted_distinct
 from cbid.search.levels import Levels
 from cbid.search.segments import Rows, Segment
 from cbid.search.store import State
@@ -91,7 +90,7 @@ class Collection:
             places, positions = segment.positions_of(wanted)
             codes[places] = from_blocks(segment.blocks, positions)
             found[places] = True
-        _all_known(wanted, found)
+        check_known(wanted, found)
         return codes[inverse.reshape(-1)]
 
     def add(
@@ -161,14 +160,7 @@ class Collection:
         """Remove ids, all of which must be stored."""
         wanted = sorted_distinct(as_ids(ids))
         with self._mutex:
-            _all_known(wanted, self._levels.holding(wanted))
+            check_known(wanted, self._levels.holding(wanted))
             if len(wanted):
                 self._levels.remove(wanted)
                 self._dirty = True
-
-
-def _all_known(ids: NDArray[np.int64], known: NDArray[np.bool_]) -> None:
-    if not known.all():
-        unknown = ids[~known]
-        more = f" and {len(unknown) - 1} more" if len(unknown) > 1 else ""
-        raise UnknownIdError(f"ids holds {unknown[0]}{more}, which the index does not store")

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Vocabulary", "narrow"]
+__all__ = ["Vocabulary", "as_labels", "narrow"]
 
 _KINDS = {"int": np.dtype(np.int64), "str": np.dtype(str), "bool": np.dtype(bool)}
 
@@ -32,7 +32,7 @@ class Vocabulary:
     @classmethod
     def of_classes(cls, classes: ArrayLike) -> "Vocabulary":
         """The classes that weights were given for, in their order; no other label will ever be accepted."""
-        array, kind = _checked(classes, "classes")
+        array, kind = as_labels(classes, "classes")
         values = array.tolist()
         if len(set(values)) != len(values):
             raise ValueError("classes names a class twice; each class has one column of weights")
@@ -41,7 +41,7 @@ class Vocabulary:
     @classmethod
     def for_labels(cls, labels: ArrayLike) -> "Vocabulary":
         """An empty vocabulary for labels of this kind."""
-        return cls(_checked(labels, "labels")[1], [])
+        return cls(as_labels(labels, "labels")[1], [])
 
     def __len__(self) -> int:
         return len(self.values)
@@ -73,7 +73,7 @@ class Vocabulary:
         return table[codes]
 
     def _same_kind(self, labels: ArrayLike) -> tuple[NDArray[Any], str]:
-        array, kind = _checked(labels, "labels")
+        array, kind = as_labels(labels, "labels")
         if kind != self.kind and len(array):
             raise TypeError(f"labels has values of kind {kind}; this index holds labels of kind {self.kind}")
         return array, self.kind
@@ -91,7 +91,8 @@ def _distinct(array: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
     return distinct, inverse.reshape(-1)
 
 
-def _checked(labels: ArrayLike, name: str) -> tuple[NDArray[Any], str]:
+def as_labels(labels: ArrayLike, name: str) -> tuple[NDArray[Any], str]:
+    """Labels (n,), and their kind: "int" (as int64), "str" or "bool"."""
     array = np.atleast_1d(np.asarray(list(labels) if isinstance(labels, Set) else labels))
     if array.ndim != 1:
         raise ValueError(f"{name} has shape {array.shape}; one label a code, (n,), is accepted")

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.project import ImageRecord, Project
+from cbid.scale.milvus import MilvusStore
 from cbid.search import UnknownIdError
 from cbid.web.metrics import Metrics
 from cbid.web.problems import refuse
@@ -37,11 +38,26 @@ class Library:
         self.settings = settings
         self.metrics = Metrics()
         self.project = Project.open(self.path)
+        self._store = None if settings.store is None else self._search_in(settings.store)
         threads = settings.threads or n_processors()
         waiting, seconds = settings.max_waiting, settings.seconds
         self.searching = Workers("search", threads, waiting, seconds)
         self.imaging = Workers("image", max(1, threads // 2), waiting, seconds)  # must not hold up searches by code
         self._writing = Workers("write", 1, waiting, 6 * seconds)
+
+    def _search_in(self, address: str) -> MilvusStore:
+        # A reader alone: what others wrote may show some seconds later, and no search waits for it.
+        try:
+            store = MilvusStore.open(address, timeout=self.settings.seconds, consistency="Bounded")
+            try:
+                self.project.search_in(store)
+            except BaseException:
+                store.close()
+                raise
+        except BaseException:
+            self.project.close()
+            raise
+        return store
 
     def warm_up(self) -> None:
         """What the first request would otherwise wait for: kernels, weights and the descriptor."""
@@ -78,7 +94,8 @@ class Library:
 
     async def _change(self, change: Callable[[Project], T]) -> T:
         if self.settings.read_only:
-            raise refuse(403, "the service is read-only")
+            where = f"; it searches {self.settings.store}" if self._store is not None else ""
+            raise refuse(403, f"the service is read-only{where}")
         return await self._writing.run(self._committed, change)
 
     def _committed(self, change: Callable[[Project], T]) -> T:
@@ -90,4 +107,6 @@ class Library:
     def close(self) -> None:
         for workers in (self._writing, self.imaging, self.searching):
             workers.close()
+        if self._store is not None:
+            self._store.close()
         self.project.close()

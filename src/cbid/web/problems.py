@@ -80,6 +80,11 @@ def add_handlers(app: FastAPI) -> None:
     async def locked(request: Request, error: OSError) -> Response:
         return problem(409, str(error))
 
+    @app.exception_handler(ConnectionError)
+    async def unreachable(request: Request, error: ConnectionError) -> Response:
+        _LOG.error("%s %s: %s", request.method, request.url.path, error)
+        return problem(503, "the store that is searched does not answer", {"Retry-After": "5"})
+
     @app.exception_handler(ValueError)
     async def not_accepted(request: Request, error: ValueError) -> Response:
         return problem(422, str(error))

@@ -24,6 +24,7 @@ class Settings:
     max_waiting: requests that may wait for a thread; more are told to come again.
     threads: that search, and half as many that read images; None takes one for each processor.
     read_only: images can neither be added nor removed.
+    store: the address of a Milvus collection that is searched in the place of the project's codes; then read-only.
     """
 
     api_key: str | None = None
@@ -38,6 +39,7 @@ class Settings:
     max_waiting: int = 256
     threads: int | None = None
     read_only: bool = False
+    store: str | None = None
 
     def __post_init__(self) -> None:
         if self.api_key is not None and (len(self.api_key) < _SHORTEST_KEY or not self.api_key.isascii()):
@@ -51,6 +53,8 @@ class Settings:
         check_real("rate", self.rate, 0)
         if self.threads is not None:
             check_integer("threads", self.threads, 1)
+        if self.store is not None:
+            object.__setattr__(self, "read_only", True)  # a change would reach the project and not the store
 
 
 def is_loopback(host: str) -> bool:
