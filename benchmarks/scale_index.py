@@ -123,7 +123,7 @@ def main() -> int:
     steps = Steps("scale_index", {"codes": most, "queries": QUERIES})
     sizes = [most // 100, most // 10, most]
     for n_bits in (64, 128):
-        for n, cells in [*((n, None) for n in sizes), (most, min(16_384, max(2, most // 1000)))]:
+        for n, cells in [*((n, None) for n in sizes), (most, min(4096, max(2, most // 1000)))]:
             name = f"{n_bits} bits, {n} codes, {'exact' if cells is None else f'{cells} cells'}"
             folder = where / name.replace(" ", "_").replace(",", "")
 

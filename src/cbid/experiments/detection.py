@@ -120,7 +120,7 @@ def _verifiers(cells: list[Settings], X: Any, y: Any, work: Path) -> dict[tuple[
 def _learned_bits(n_bits: int, X: Any, y: Any, seed: int, work: Path) -> CBID:
     """C-BID of at least that length; it takes up to half an hour, so it is kept on the way and gone on with."""
     path = work / "cbid.safetensors"
-    coder = CBID.load(path) if path.exists() else CBID(random_state=seed)
+    coder = CBID.load(path) if path.exists() else CBID(hits="nearest", random_state=seed)
     if not path.exists() or coder.n_bits_ < n_bits:
 
         def keep(so_far: CBID) -> None:
