@@ -29,12 +29,12 @@ def as_text(results: dict) -> str:
     )
     return f"""\
 {filled["codes"]:,} codes of {results["setting"]["n_bits"]} bits in a server of version {VERSION}; the 10 nearest of
-{QUERIES} further vectors. Recall is against the exact index. The vectors are made up, of classes that overlap, and the
-coder was chosen so that there is something to re-rank: `penalty="l1"`, whose weights deviate by {spread:.2f} of their
-mean. The default penalty makes weights nearly even, and the candidates by Hamming distance are then nearly the answer.
-Exponentially distributed weights ({hard_spread:.2f}) are a hard case, which {CANDIDATES[-1]:,} candidates do not bring to
-.99. Measure yours (`store.measure_recall`). Times are milliseconds a query, alone or in a batch of {QUERIES}, while the
-two cores of the machine had other work as well: read them as orders of magnitude.
+{QUERIES} further vectors. Recall is against the exact index. The vectors are made up, of classes that overlap, and
+the coder was chosen so that there is something to re-rank: `penalty="l1"`, whose weights deviate by {spread:.2f} of
+their mean. The default penalty makes weights nearly even, and the candidates are then nearly the answer already.
+Exponentially distributed weights ({hard_spread:.2f}) are a hard case. Measure yours (`store.measure_recall`). Times
+are milliseconds a query, alone or in a batch of {QUERIES}, while the two cores of the machine had other work as well:
+read them as orders of magnitude.
 
 | candidates | recall, learned | recall, exponential | alone, "Bounded" | alone, "Strong" | in a batch |
 |---|---|---|---|---|---|
