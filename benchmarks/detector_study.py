@@ -43,7 +43,6 @@ CODERS = {
     "SDH(n_bits=256)": lambda: SDH(n_bits=256),
     "SDH(n_bits=1024)": lambda: SDH(n_bits=1024),
     "LSH(n_bits=1024)": lambda: LSH(n_bits=1024),
-    "CBID(n_bits=1024)": lambda: CBID(n_bits=1024),
 }
 
 

@@ -57,8 +57,8 @@ class CBIDVerifier(BaseEstimator):
         coder: Coder | None = None,
         n_bits: int = 256,
         max_windows: int = 10_000,
-        C: float = 0.03,
-        weight: float = 0.5,
+        C: float = 3.0,
+        weight: float = 0.75,
         random_state: Any = 0,
     ) -> None:
         self.coder = coder
