@@ -121,7 +121,11 @@ def main():
     arguments.work.mkdir(parents=True, exist_ok=True)
     FOLDER.mkdir(exist_ok=True)
     with threadpool_limits(1):
-        store("detector_study", [line for f in arguments.folds for line in study(f, arguments.jobs, arguments.work)])
+        lines = []
+        for fold in arguments.folds:
+            for line in study(fold, arguments.jobs, arguments.work):
+                lines.append(line)
+                store("detector_study", lines)
 
 
 if __name__ == "__main__":
