@@ -26,7 +26,7 @@ def drawn(rng: np.random.Generator, size: int) -> tuple[np.ndarray, np.ndarray]:
     """Vectors in 100 classes, each of five groups, whose centres are near one another."""
     centres = np.random.default_rng(1).normal(scale=0.9, size=(CLASSES * 5, WIDTH)).astype(np.float32)
     group = rng.integers(0, len(centres), size)
-    return centres[group] + 2 * rng.standard_normal((size, WIDTH), dtype=np.float32), group // 5
+    return centres[group] + rng.standard_normal((size, WIDTH), dtype=np.float32), group // 5
 
 
 def made(folder: Path, n: int) -> None:
