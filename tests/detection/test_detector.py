@@ -64,7 +64,7 @@ def test_a_verifier_of_any_coder():
         codes_alone = verifier.decision_function(X)
         assert codes_alone[y == 1].mean() > codes_alone[y == 0].mean() + 1
         found = verifier.verify(Windows(np.tile([0.0, 0, 1, 1], (5, 1)), np.arange(5), X[:5]))
-        np.testing.assert_allclose(found.scores, np.sort(0.75 * codes_alone[:5] + 0.25 * np.arange(5))[::-1])
+        np.testing.assert_allclose(found.scores, np.sort(0.5 * codes_alone[:5] + 0.5 * np.arange(5))[::-1])
     assert isinstance(CBIDVerifier(n_bits=16).fit(X, y).coder_, CBID)
 
 

@@ -153,11 +153,11 @@ def test_detection_and_going_on_with_it(tmp_path, monkeypatch):
     monkeypatch.setattr(detection, "QUICK_LENGTH", 8)
     cells = detection.cells(["inria_person"], True)
     results, _ = shown(detection.EXPERIMENT, cells, context(tmp_path), tmp_path)
-    assert [row["method"] for row in results] == ["HOG + SVM", "C-BID", "LSH", "SDH"]
+    assert [row["method"] for row in results] == ["HOG + SVM", "C-BID", "C-BID, 5 nearest", "LSH", "SDH"]
     rates = results.measured(detection.METRIC)
     assert rates[0] == 1  # nothing else looks like it, so that 8 bits of a dozen windows can only lose
     assert (rates <= 1).all()
-    assert [(row["n_images"], row["n_objects"]) for row in results] == [(2, 3)] * 4
+    assert [(row["n_images"], row["n_objects"]) for row in results] == [(2, 3)] * 5
     told = detection.verification_helps(results)
     assert not told.holds
     assert f"8 bits: {100 * (rates[1] - 1):+.1f} points" in told.figures

@@ -30,8 +30,8 @@ class CBIDVerifier(BaseEstimator):
     Parameters
     ----------
     coder : Coder or None
-        Any coder of cbid; a copy of it is learned by ``fit``. None is C-BID that compares with the 5 nearest windows
-        of either kind, as in the paper, by their mean; ``triplets="all"`` would be its 25 triplets.
+        Any coder of cbid; a copy of it is learned by ``fit``. None is C-BID with its default settings, which compare
+        with whole classes; ``CBID(hits="nearest", triplets="all")`` are the paper's 25 triplets of 5 neighbours.
     n_bits : int
         Length of the codes where ``coder`` is None.
     max_windows : int
@@ -57,8 +57,8 @@ class CBIDVerifier(BaseEstimator):
         coder: Coder | None = None,
         n_bits: int = 256,
         max_windows: int = 10_000,
-        C: float = 3.0,
-        weight: float = 0.75,
+        C: float = 0.03,
+        weight: float = 0.5,
         random_state: Any = 0,
     ) -> None:
         self.coder = coder
@@ -112,7 +112,7 @@ class CBIDVerifier(BaseEstimator):
         return self
 
     def _default(self) -> CBID:
-        return CBID(n_bits=self.n_bits, hits="nearest", random_state=self.random_state)
+        return CBID(n_bits=self.n_bits, random_state=self.random_state)
 
     def _codes(self, X: ArrayLike) -> NDArray[np.float32]:
         """Bits as values of unit mean squared length, whatever their number."""
