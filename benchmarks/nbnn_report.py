@@ -1,12 +1,15 @@
 """docs/nbnn.md from the raw results of ``cbid reproduce patches`` and of benchmarks/nbnn_times.py."""
 
+import json
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.nbnn_times import SETS, lines
-from benchmarks.report import table
+from benchmarks.report import raw, table
 from benchmarks.results import FOLDER
+from benchmarks.sift_study import DATABASE
+from benchmarks.sift_study import QUERIES as ASKED
 from cbid.experiments.patch_methods import METHODS
 from cbid.experiments.patches import EXPERIMENT, QUERIES
 from cbid.experiments.raw import RawResults
@@ -86,6 +89,23 @@ def time_table(found):
     return table(head, rows)
 
 
+def lower_than_published():
+    """What is known of the one figure that is more than three points lower, from benchmarks/sift_study.py."""
+    of = {json.dumps(row["changes"]): 100 * np.mean(row["accuracy"]) for row in raw("sift_study")["results"]}
+    base, whole, more = (of[key] for key in ("{}", '{"components": 128}', '{"database": 4000}'))
+    best = max(value for key, value in of.items() if not any(w in key for w in ("location", "database"))) - base
+    return f"""
+## Exact NBNN on Scene-15
+
+It is below its published figure, and so is PCA, while C-BID is at its own. On validation images
+(`python -m benchmarks.sift_study`: {DATABASE:,} descriptors of an image in the database, {ASKED} that ask) all 128
+values of SIFT give {whole:.1f} %, and their first 40 principal components {base:.1f}: the last values do harm. Four times
+as many descriptors in the database bring {more - base:.1f} points. No other size, blur, window or border of the
+patches, and no treatment of those without contrast, brings more than {best:.1f}. What the authors' SIFT does otherwise
+we do not know; their photographs were the originals, these are copies shrunk to 256 pixels and stored as JPEG again.
+"""
+
+
 def main():
     found = lines()
     accuracies = RawResults(FOLDER / "patches.jsonl").results(EXPERIMENT.cells(SETS, False))
@@ -112,6 +132,7 @@ def main():
             for method in ("exact", "cbid128")
         ]
         text += table(["", *counts], rows)
+    text += lower_than_published()
     PAGE.write_text(text)
     print(f"{PAGE.name} written")
 
