@@ -102,7 +102,8 @@ It is below its published figure, and so is PCA, while C-BID is at its own. On v
 values of SIFT give {whole:.1f} %, and their first 40 principal components {base:.1f}: the last values do harm. Four
 times as many descriptors in the database bring {more - base:.1f} points. No other size, blur, window or border of
 the patches, and no treatment of those without contrast, brings more than {best:.1f}. What the authors' SIFT does
-otherwise we do not know; their photographs were the originals, these are copies shrunk to 256 pixels and stored as JPEG again.
+otherwise we do not know; their photographs were the originals, these are copies shrunk to 256 pixels and stored as
+JPEG again.
 """
 
 
