@@ -82,6 +82,7 @@ def test_patches_on_every_set():
             of("caltech101-five", "exact", 0.8, 5000, 9.0),
             of("caltech101-five", "cbid32", 0.7, 40, 0.1),
             of("caltech101-five", "cbid128", 0.9, 160, 0.2),
+            of("caltech101-five", "bbf", 0.99, 5000, 1.0),  # on one set alone, so that it has no mean
             of("scene15", "exact", 0.6, 5000, 9.0),
             of("scene15", "cbid32", 0.5, 40, 0.1),
             of("scene15", "cbid128", scene, 160, 0.2),

@@ -164,13 +164,12 @@ def against(results: Results, ours: str, theirs: str) -> Judgement | None:
 
 def best_on_average(results: Results) -> Judgement | None:
     """Of the methods of the paper's table."""
-    means = {
-        m: float(
-            np.mean([results.measured("accuracy", set=name, method=m).mean() for name in results.distinct("set")])
-        )
-        for m in results.distinct("method")
-        if METHODS[m].published is not None
-    }
+    names = results.distinct("set")
+    means = {}
+    for m in results.distinct("method"):
+        by_set = [results.measured("accuracy", set=name, method=m) for name in names]
+        if METHODS[m].published is not None and all(len(values) for values in by_set):
+            means[m] = float(np.mean([values.mean() for values in by_set]))
     if "cbid128" not in means:
         return None
     best = max(means, key=lambda m: means[m])
