@@ -9,8 +9,10 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import sysconfig
 import time
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -34,6 +36,26 @@ def call(capsys, *arguments):
     status = run([str(a) for a in arguments])
     captured = capsys.readouterr()
     return status, captured.out, captured.err
+
+
+def test_the_installed_program(tmp_path):
+    """From a folder of images to a search result in an empty directory, by the script that pip puts in place."""
+    script = Path(sysconfig.get_path("scripts")) / "cbid"
+    if not script.exists():
+        pytest.skip(f"cbid is not installed: there is no {script}")
+
+    def installed(*arguments):
+        return subprocess.run([script, *arguments], capture_output=True, text=True, timeout=600, cwd=tmp_path)
+
+    write_images(tmp_path / "photos", n=6)
+    done = installed("fit", "photos", *SETTINGS, "-q")
+    assert (done.returncode, done.stderr) == (0, "")
+    found = installed("search", "photos/red/000.png", "-k", "1", "--json")
+    assert json.loads(found.stdout)[0]["matches"][0]["label"] == "red"
+    wrong = installed("search", "no.png")
+    assert (wrong.returncode, wrong.stdout, wrong.stderr.count("\n")) == (1, "", 1)
+    assert "no.png" in wrong.stderr
+    assert installed("nonsense").returncode == 2
 
 
 def fails(capsys, *arguments, status=1):
