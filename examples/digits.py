@@ -1,48 +1,44 @@
-"""Learn binary codes for handwritten digits and see what they keep of the raw pixels.
+"""What a few bytes keep of an image: handwritten digits, from 4 to 64 bits.
 
-Needs nothing but the package (the digits come with scikit-learn).
+python examples/digits.py [digits.png]
 """
 
-import time
+import sys
 
-from rich.console import Console
-from rich.table import Table
+import matplotlib
+
+matplotlib.use("agg")
+import matplotlib.pyplot as plt
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier
 
-from cbid import CBID
+from cbid import CBID, CodeKNeighborsClassifier
 
 
-def main() -> None:
-    console = Console()
+def main(picture: str = "digits.png") -> None:
     X, y = load_digits(return_X_y=True)
     X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=600, random_state=0, stratify=y)
+    pixels = KNeighborsClassifier(5).fit(X_train, y_train).score(X_test, y_test)
 
-    start = time.perf_counter()
-    coder = CBID(n_bits=32, verbose=1).fit(X_train, y_train)
-    seconds = time.perf_counter() - start
-
-    table = Table(title=f"{len(X_test)} unseen digits, 5 nearest of {len(X_train)}")
-    for column, side in (("representation", "left"), ("bytes per image", "right"), ("accuracy", "right")):
-        table.add_column(column, justify=side)  # type: ignore[arg-type]
-
-    def row(name: str, n_bytes: int, train: object, test: object, **distance: str) -> None:
-        accuracy = KNeighborsClassifier(5, **distance).fit(train, y_train).score(test, y_test)
-        table.add_row(name, str(n_bytes), f"{accuracy:.1%}")
-
-    row("64 raw pixels (float32)", 4 * 64, X_train, X_test)
-    for n_bits in (8, 16, 32):
+    # Learned once: the first bits of a code are a code.
+    coder = CBID(n_bits=64).fit(X_train, y_train)
+    lengths = [4, 8, 12, 16, 24, 32, 48, 64]
+    accuracy = []
+    for n_bits in lengths:
         short = coder.truncate(n_bits)
-        row(
-            f"{n_bits} learned bits", n_bits // 8, short.transform(X_train), short.transform(X_test), metric="hamming"
-        )
-    console.print(table)
-    console.print(
-        f"Learned in {seconds:.1f} s. The weights of the {coder.n_bits_} bits are within "
-        f"{coder.gap_[-1] / coder.objective_[-1]:.1e} of the optimum, by their duality gap."
-    )
+        knn = CodeKNeighborsClassifier(5, bit_weights=short.weights_).fit(short.transform(X_train), y_train)
+        accuracy.append(knn.score(short.transform(X_test), y_test))
+        print(f"{n_bits:3} bits  {accuracy[-1]:.1%}")
+    print(f"64 pixels {pixels:.1%}")
+
+    figure, axes = plt.subplots(figsize=(6, 3.6), layout="constrained")
+    axes.plot(lengths, [100 * share for share in accuracy], "o-", color="#00798c", label="learned bits")
+    axes.axhline(100 * pixels, color="k", lw=0.8, ls=":", label="64 pixels (256 bytes as float32)")
+    axes.set(xlabel="bits", ylabel="5-NN accuracy, %", title="600 digits not learned from, 1,197 learned from")
+    axes.legend(frameon=False, loc="lower right")
+    figure.savefig(picture, dpi=90)
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])
