@@ -10,7 +10,7 @@ from PIL import Image
 from cbid.evaluation import accuracy
 from cbid.experiments import descriptors, detection, galleries, learning_curves, patches, similarity, svm_bits
 from cbid.experiments.base import Results, Row
-from cbid.experiments.drawing import in_style
+from cbid.experiments.drawing import in_style, new_figure
 from cbid.experiments.page import Page, Plot, Table
 from tests.experiments.made import context, striped, write_classes
 
@@ -172,6 +172,16 @@ def test_detection_and_going_on_with_it(tmp_path, monkeypatch):
 
 def small(cells, **sizes):
     return [c | sizes for c in cells if c["set"] == "digits"]
+
+
+def test_photographs_may_be_left_out(tmp_path):
+    page = Page("x", tmp_path, context(tmp_path), True, photographs=False)
+    figure, _ = new_figure()
+    page.plot(figure, "people", "A crowd.", photographs=True)
+    page.plot(figure, "curves", "Curves.")
+    assert [type(part).__name__ for part in page.parts] == ["Note", "Plot"]
+    assert "A crowd. Photographs are left out" in page.parts[0].text
+    assert sorted(path.name for path in tmp_path.glob("*")) == ["x_curves.png", "x_curves.svg"]
 
 
 def test_galleries_of_digits(tmp_path):

@@ -25,6 +25,10 @@ def reproduce_paper(
         typer.Option(help="Folder of the report and its raw results: reproduction, or reproduction-quick."),
     ] = None,
     run: Annotated[bool, typer.Option("--run/--no-run", help="Whether to run what is missing.")] = True,
+    photographs: Annotated[
+        bool,
+        typer.Option("--photographs/--no-photographs", help="Whether the report shows images of the data sets."),
+    ] = True,
     root: Annotated[
         Path | None, typer.Option(help=f"The folder that holds data sets; otherwise what {ROOT_VARIABLE} says.")
     ] = None,
@@ -41,7 +45,17 @@ def reproduce_paper(
         raise typer.BadParameter(f"{unknown[0]!r} is not known; choose among {', '.join(EXPERIMENTS)}")
     folder = out or Path("reproduction-quick" if quick else "reproduction")
     try:
-        done = reproduce(names or (), out=folder, quick=quick, jobs=jobs, run=run, root=root, cache=cache, tell=_tell)
+        done = reproduce(
+            names or (),
+            out=folder,
+            quick=quick,
+            jobs=jobs,
+            run=run,
+            photographs=photographs,
+            root=root,
+            cache=cache,
+            tell=_tell,
+        )
     except KeyboardInterrupt:
         print(f"what is done is kept in {folder}; the same command goes on from there", file=sys.stderr)
         raise

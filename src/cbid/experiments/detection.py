@@ -58,12 +58,11 @@ def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
     """
     first = cells[0]
     seed = first["repeat"]
-    work = context.cache / "detection" / "-".join(str(first[size] or "all") for size in SIZES) / f"seed{seed}"
-    work.mkdir(parents=True, exist_ok=True)
-    detector, X, y = _learned(first, context, work)
+    work = work_folder(first, seed, context)
+    detector, X, y = learned(first, context, work)
     test = open_annotated(first["set"], context.root)
     rows = np.random.default_rng(0).permutation(len(test))[: first["photographs"]].tolist()
-    found = [_candidates(detector, test, i, work) for i in rows]
+    found = [candidates(detector, test, i, work) for i in rows]
     truth = [test.annotations[i] for i in rows]
     verifiers = _verifiers(cells, X, y, work)
     for settings in cells:
@@ -75,7 +74,13 @@ def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
         yield settings, _result(evaluate(answers, truth, **PROTOCOL), rows)
 
 
-def _learned(settings: Settings, context: Context, work: Path) -> tuple[SlidingWindowDetector, Any, Any]:
+def work_folder(settings: Settings, seed: int, context: Context) -> Path:
+    work = context.cache / "detection" / "-".join(str(settings[size] or "all") for size in SIZES) / f"seed{seed}"
+    work.mkdir(parents=True, exist_ok=True)
+    return work
+
+
+def learned(settings: Settings, context: Context, work: Path) -> tuple[SlidingWindowDetector, Any, Any]:
     """The detector without a verifier, and the vectors and labels that verifiers are learned from."""
     model, rows = work / "detector.safetensors", work / "rows.npz"
     if model.exists() and rows.exists():
@@ -91,7 +96,7 @@ def _learned(settings: Settings, context: Context, work: Path) -> tuple[SlidingW
     return detector, X, y
 
 
-def _candidates(detector: SlidingWindowDetector, test: AnnotatedImages, i: int, work: Path) -> Windows:
+def candidates(detector: SlidingWindowDetector, test: AnnotatedImages, i: int, work: Path) -> Windows:
     path = work / f"photograph{i:03d}.npz"
     if not path.exists():
         windows = detector.candidates(test.read(i))
@@ -102,25 +107,28 @@ def _candidates(detector: SlidingWindowDetector, test: AnnotatedImages, i: int, 
 
 
 def _verifiers(cells: list[Settings], X: Any, y: Any, work: Path) -> dict[tuple[str, int], CBIDVerifier]:
+    found = {}
+    for (method, bits), coder in coders_of(cells, X, y, work).items():
+        verifier = CBIDVerifier(**TUNED.get(method, {}), random_state=cells[0]["repeat"])
+        verifier.coder_ = coder
+        found[method, bits] = verifier.fit_svm(X, y)
+    return found
+
+
+def coders_of(cells: list[Settings], X: Any, y: Any, work: Path) -> dict[tuple[str, int], Coder]:
     """Codes of C-BID of each length are the beginning of the longest."""
     wanted = [(c["method"], c["bits"]) for c in cells if c["method"] != BASELINE]
     seed = cells[0]["repeat"]
     chosen = CBIDVerifier(random_state=seed).sample(y)
-    longest = {}
+    found: dict[tuple[str, int], Coder] = {}
     for method in CODERS:
         if lengths := [bits for of, bits in wanted if of == method]:
-            longest[method] = _learned_bits(method, max(lengths), X[chosen], y[chosen], seed, work)
-    found = {}
+            longest = _learned_bits(method, max(lengths), X[chosen], y[chosen], seed, work)
+            for bits in lengths:
+                found[method, bits] = longest.truncate(bits) if bits < longest.n_bits_ else longest
     for method, bits in wanted:
-        coder: Coder
-        if method in longest:
-            coder = longest[method]
-            coder = coder.truncate(bits) if bits < coder.n_bits_ else coder
-        else:
-            coder = RIVALS[method](n_bits=bits, random_state=seed).fit(X[chosen], y[chosen])
-        verifier = CBIDVerifier(**TUNED.get(method, {}), random_state=seed)
-        verifier.coder_ = coder
-        found[method, bits] = verifier.fit_svm(X, y)
+        if method in RIVALS:
+            found[method, bits] = RIVALS[method](n_bits=bits, random_state=seed).fit(X[chosen], y[chosen])
     return found
 
 
@@ -213,7 +221,7 @@ def _show_worst(part: Results, page: Page, name: str) -> None:
             ax.imshow(false_positive_sheet(test.images, curve.false_positives, columns=8))
             ax.set_axis_off()
             told = f"{CATALOGUE[name].title}, {title_of(row.settings)}: the worst false positives."
-            page.plot(figure, f"{name}_worst_{row['bits'] or 0}", told, svg=False)
+            page.plot(figure, f"{name}_worst_{row['bits'] or 0}", told, svg=False, photographs=True)
 
 
 def verification_helps(results: Results) -> Judgement | None:

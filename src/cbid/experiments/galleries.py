@@ -113,7 +113,7 @@ def _gallery(part: Results, data: Any, place: int, page: Page, name: str) -> Non
     grid[0][0].set_title("query", fontsize=6)
     kind = data.label_name(data.labels[query])
     caption = f"{CATALOGUE[part.rows[0]['set']].title}: the ten nearest to a query of class {kind}; errors in red."
-    page.plot(figure, name, caption, svg=False)
+    page.plot(figure, name, caption, svg=False, photographs=part.rows[0]["set"] != "digits")
 
 
 def _thumbnail(image: Any) -> Any:

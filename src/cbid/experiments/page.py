@@ -36,12 +36,17 @@ class Plot:
 
 @dataclass
 class Page:
-    """Collects what an experiment shows. folder: where plots go. quick: whether sizes were reduced."""
+    """Collects what an experiment shows.
+
+    folder: where plots go. quick: whether sizes were reduced. photographs: whether to draw images of the data
+    sets, which may be shown but not always be passed on.
+    """
 
     experiment: str
     folder: Path
     context: Context
     quick: bool
+    photographs: bool = True
     parts: list[Note | Table | Plot] = field(default_factory=list)
 
     def note(self, text: str) -> None:
@@ -50,10 +55,13 @@ class Page:
     def table(self, title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         self.parts.append(Table(title, head, rows))
 
-    def plot(self, figure: Any, name: str, caption: str, *, svg: bool = True) -> None:
-        """Save a matplotlib figure as PNG and SVG (photographs as PNG alone), and put it on the page."""
+    def plot(self, figure: Any, name: str, caption: str, *, svg: bool = True, photographs: bool = False) -> None:
+        """Save a matplotlib figure as PNG and SVG (or PNG alone), and put it on the page."""
         from PIL import Image  # matplotlib needs it itself
 
+        if photographs and not self.photographs:
+            self.note(f"{caption} Photographs are left out here; a run of your own draws them.")
+            return
         self.folder.mkdir(parents=True, exist_ok=True)
         full = f"{self.experiment}_{name}" if name else self.experiment
         figure.set_dpi(_DOTS)

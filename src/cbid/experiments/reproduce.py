@@ -48,6 +48,7 @@ def reproduce(
     quick: bool = False,
     jobs: int = 1,
     run: bool = True,
+    photographs: bool = True,
     root: str | os.PathLike[str] | None = None,
     cache: str | os.PathLike[str] | None = None,
     tell: Callable[[State], None] | None = None,
@@ -55,7 +56,8 @@ def reproduce(
     """Run experiments, all by default, and write the report to ``out``.
 
     What is in ``out`` from an earlier run, interrupted or not, is not run again; with ``run=False`` nothing is run,
-    and the report shows what is there. ``root`` is the folder of data sets, by default CBID_DATA; ``cache`` that of
+    and the report shows what is there. Without ``photographs`` it shows no image of a data set, so that it may be
+    passed on. ``root`` is the folder of data sets, by default CBID_DATA; ``cache`` that of
     descriptors, by default one in ``out``. ``tell`` is called whenever a task has ended.
     """
     check_integer("jobs", jobs, 1)
@@ -83,7 +85,7 @@ def reproduce(
         if tell is not None:
             elapsed = time.perf_counter() - started
             tell(State(count, len(tasks), elapsed, elapsed * (total - done) / done, task, trouble))
-    report, there = _report(plans, context, folder, quick)
+    report, there = _report(plans, context, folder, quick, photographs)
     kept = sum(len(plan.cells) for plan in plans) - sum(len(task.cells) for task in tasks) if run else there
     return Outcome(
         report,
@@ -94,18 +96,22 @@ def reproduce(
     )
 
 
-def _report(plans: Sequence[Plan], context: Context, folder: Path, quick: bool) -> tuple[Path, int]:
+def _report(
+    plans: Sequence[Plan], context: Context, folder: Path, quick: bool, photographs: bool
+) -> tuple[Path, int]:
     """Metrics, plots and claims of what is there, in one file; and how many cells are."""
     with in_style():
-        sections = [_section(plan, context, folder, quick) for plan in plans]
+        sections = [
+            _section(plan, Page(plan.experiment.name, folder / "plots", context, quick, photographs))
+            for plan in plans
+        ]
     return write_report(sections, folder, quick), sum(len(section.results) for section in sections)
 
 
-def _section(plan: Plan, context: Context, folder: Path, quick: bool) -> Section:
+def _section(plan: Plan, page: Page) -> Section:
     """What raw results show of one experiment. Where some are missing, what cannot be shown of them is a failure that
     is told, and the rest of the report is there all the same."""
-    results = raw_file(folder, plan.experiment).results(plan.cells)
-    page = Page(plan.experiment.name, folder / "plots", context, quick)
+    results = raw_file(page.folder.parent, plan.experiment).results(plan.cells)
     judged: list[tuple[Claim, Judgement | None]] = [(claim, None) for claim in plan.experiment.claims]
     if len(results):
         try:
