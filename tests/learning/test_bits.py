@@ -54,7 +54,7 @@ def test_relaxed_objective_equals_the_triplet_by_triplet_one():
     u = rng.random(300)
     rows = rows_from_triplets(30, triplets.anchor, triplets.positive, triplets.negative)
     columns = columns_with_bits(rows, "shared", random_bits(30, 1))
-    graph = PairGraph([rows.misses, rows.hits], 30).weighted(*(sides[0] for sides in columns.side_weights(u)))
+    graph = PairGraph([rows.misses, rows.hits], 30).weighted(*next(columns.side_weights(u)))
     params = rng.standard_normal(5)
     value, gradient = relaxed_objective(params, X, graph, SIGMOIDS["arctan"], 0.0)
     expected, slope = textbook.relaxed_objective(params, X.astype(np.float64), triplets, u)

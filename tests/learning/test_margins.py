@@ -65,7 +65,7 @@ def test_correlations_are_the_adjoint(margin, triplets, hits, precise):
 
 def graphs_of(rows, columns, u, n):
     pairs = ClassGraph(rows.misses) if rows.hits is rows.misses else PairGraph([rows.misses, rows.hits], n)
-    return [pairs.weighted(*sides) for sides in zip(*columns.side_weights(u))]
+    return [pairs.weighted(*sides) for sides in columns.side_weights(u)]
 
 
 @pytest.mark.parametrize("margin", MARGINS)
@@ -134,7 +134,7 @@ def test_threads_change_nothing():
     u = np.random.default_rng(14).random(len(rows))
     h = random_bits(5000, 1, seed=15)[0]
     one, two = (
-        PairGraph([rows.misses, rows.hits], 5000, n_threads=t).weighted(*(s[0] for s in columns.side_weights(u)))
+        PairGraph([rows.misses, rows.hits], 5000, n_threads=t).weighted(*next(columns.side_weights(u)))
         for t in (1, 2)
     )
     assert len(two._cuts) == 3
@@ -151,3 +151,23 @@ def test_ready_made_triplets_share_pairs():
     columns = columns_with_bits(rows, "shared", h[None])
     expected = coefficients(h, Triplets(anchors, positives, negatives))
     np.testing.assert_allclose(columns.margins(np.ones((1, 1))), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("margin", ["class", "paper", "database"])
+def test_memory_does_not_grow_with_the_square_of_the_classes(margin):
+    """One weight vector for each class, gone through one at a time."""
+    import tracemalloc
+
+    from cbid import CBID
+
+    n, d = 1200, 4
+    peaks = []
+    for k in (20, 120):
+        rng = np.random.default_rng(0)
+        y = np.arange(n) % k
+        X = rng.standard_normal((k, d))[y] + 0.1 * rng.standard_normal((n, d))
+        tracemalloc.start()
+        CBID(n_bits=1, margin=margin, n_starts=2, n_climbs=1, nu=1e-3).fit(X, y)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 8 * peaks[0]  # 6 times the classes; the square would be 36

@@ -186,7 +186,7 @@ def test_laplacian_of_bags_equals_the_sum_over_rows(bags):
     H = random_bits(len(y), 6, seed=8)
     columns = columns_with_bits(rows, "shared", H)
     u = np.random.default_rng(9).random(len(rows))
-    graph = PairGraph([rows.misses, rows.hits], len(y)).weighted(*(sides[0] for sides in columns.side_weights(u)))
+    graph = PairGraph([rows.misses, rows.hits], len(y)).weighted(*next(columns.side_weights(u)))
     expected = columns.dense().T @ u / len(rows)
     np.testing.assert_allclose([worth(graph, h) for h in H], expected, rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(columns.correlations(u, precise=True)[:, 0], expected, rtol=1e-6, atol=1e-7)
@@ -211,7 +211,7 @@ def test_laplacian_of_patches_equals_the_sum_over_triplets():
     ]
     for made in (rows, triplets):
         columns = columns_with_bits(made, "shared", H)
-        graph = PairGraph([made.misses, made.hits], len(y)).weighted(*(s[0] for s in columns.side_weights(u)))
+        graph = PairGraph([made.misses, made.hits], len(y)).weighted(*next(columns.side_weights(u)))
         np.testing.assert_allclose([worth(graph, h) for h in H], by_hand, rtol=1e-4, atol=1e-6)
 
 

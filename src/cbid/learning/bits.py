@@ -89,10 +89,16 @@ class BitSearch:
 
     def best(self, graphs: Iterable[Graph], taken: "TakenBits", rng: np.random.Generator) -> Bit | None:
         """The best new bit over all graphs (one per weight vector), or None when every bit found is taken."""
-        starts = [(graph, bit) for graph in graphs if graph.size for bit in self._start(graph, rng)]
-        starts.sort(key=lambda start: -start[1].value)
-        climbed = [self._climb(graph, bit) for graph, bit in starts[: self.n_climbs]]
-        found = climbed + [bit for _, bit in starts]
+        starts: list[tuple[Graph, Bit]] = []  # the best so far, to climb from
+        others: list[Bit] = []  # the rest, whose graphs need not be held
+        for graph in graphs:
+            if graph.size:
+                starts += [(graph, bit) for bit in self._start(graph, rng)]
+                starts.sort(key=lambda start: -start[1].value)
+                others += [bit for _, bit in starts[self.n_climbs :]]
+                del starts[self.n_climbs :]
+        found = [self._climb(graph, bit) for graph, bit in starts]
+        found += [bit for _, bit in starts] + others
         fresh = (bit for bit in sorted(found, key=lambda bit: -bit.value) if not taken.holds(bit.h))
         return next(fresh, None)
 

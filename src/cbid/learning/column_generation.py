@@ -63,7 +63,7 @@ def generate_bits(
 
     for s in range(len(known), n_bits):
         # 1. The most violated dual constraint: a bit h, and the weight vector it violates most.
-        graphs = (pairs.weighted(*sides) for sides in zip(*columns.side_weights(u)))
+        graphs = (pairs.weighted(*sides) for sides in columns.side_weights(u))
         bit = search.best(graphs, taken, np.random.default_rng([setting.seed, s]))
         if bit is None or bit.value <= _least_violation(setting):
             return

@@ -4,6 +4,7 @@ rho_q = <C_q, W>. The four kinds of margin differ only in whose weights measure 
 table describes them all and one solver serves them all.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +28,8 @@ MARGINS: dict[str, tuple[list[tuple[int, str | None]], list[tuple[int, str | Non
 class Columns:
     """The coefficients C of all rows, one column per bit, added one at a time.
 
-    Only the sides' distances are stored, never a row-by-row copy, however many triplets share a side.
+    Only the sides' distances are stored, never a row-by-row copy, however many triplets share a side. Weight vectors
+    are gone through one at a time, over the sides that they measure: nothing has the size of sides times classes.
     """
 
     def __init__(self, rows: Rows, margin: str, capacity: int) -> None:
@@ -35,21 +37,26 @@ class Columns:
         self.n_weights = 1 if margin == "shared" else rows.n_classes  # weight vectors
         self.n_bits = 0
         miss_terms, hit_terms = MARGINS[margin]
-        miss = [(sign, self._place(whose, rows.miss, len(rows.misses))) for sign, whose in miss_terms]
-        hit = [(sign, self._place(whose, rows.hit, len(rows.hits))) for sign, whose in hit_terms]
+        miss = [(sign, whose, rows.miss) for sign, whose in miss_terms]
+        hit = [(sign, whose, rows.hit) for sign, whose in hit_terms]
         if rows.hits is rows.misses:
-            self._groups = [_Group(rows.misses, rows.misses.store(capacity), miss + hit)]
+            self._groups = [self._group(rows.misses, capacity, miss + hit)]
         else:
-            self._groups = [
-                _Group(rows.misses, rows.misses.store(capacity), miss),
-                _Group(rows.hits, rows.hits.store(capacity), hit),
-            ]
+            self._groups = [self._group(rows.misses, capacity, miss), self._group(rows.hits, capacity, hit)]
 
-    def _place(self, whose: str | None, side: NDArray[np.int32], n_sides: int) -> NDArray[np.intp]:
-        """Where in a flattened (n_weights, n_sides) table each row finds its term."""
-        if whose is None:
-            return side.astype(np.intp)
-        return getattr(self.rows, whose).astype(np.intp) * n_sides + side
+    def _group(self, sides: Sides, capacity: int, terms: list[tuple[int, str | None, NDArray[np.int32]]]) -> "_Group":
+        if self.n_weights == 1:
+            everywhere = [_Term(sign, slice(None), side) for sign, _, side in terms]
+            return _Group(len(sides), sides.store(capacity), [_Part(None, everywhere)])
+        parts = []
+        by_class = [_by_class(getattr(self.rows, str(whose)), self.n_weights) for _, whose, _ in terms]
+        for c in range(self.n_weights):
+            of_class = [(sign, rows[c], side[rows[c]]) for (sign, _, side), rows in zip(terms, by_class)]
+            used, place = np.unique(np.concatenate([side for *_, side in of_class]), return_inverse=True)
+            cuts = np.cumsum([len(side) for *_, side in of_class])[:-1]
+            placed = zip(of_class, np.split(place, cuts))
+            parts.append(_Part(used, [_Term(sign, rows, at) for (sign, rows, _), at in placed]))
+        return _Group(len(sides), sides.store(capacity), parts)
 
     def append(self, h: NDArray[np.float32]) -> None:
         """Add the bit whose values on the training samples are h (n,), in -1/+1."""
@@ -63,31 +70,45 @@ class Columns:
         rho = np.zeros(len(self.rows), dtype=weights.dtype)
         if self.n_bits:
             for group in self._groups:
-                table = group.store.weighted(weights).ravel()
-                for sign, place in group.terms:
-                    rho += sign * table[place]
+                for w, part in zip(weights, group.parts):
+                    distances = group.store.weighted(w, part.sides)
+                    for term in part.terms:
+                        rho[term.rows] += term.sign * distances[term.place]
         return rho
 
-    def side_weights(self, u: NDArray[np.floating]) -> list[NDArray[np.float64]]:
-        """How much each side's distance counts in (1/R) sum_q u_q rho_q, per weight vector.
+    def side_weights(self, u: NDArray[np.floating]) -> Iterator[list[NDArray[np.float64]]]:
+        """How much each side's distance counts in (1/R) sum_q u_q rho_q, for one weight vector after the other.
 
-        An array (n_weights, sides) for each kind of side: misses and hits, or both in one. They turn a sum over rows
-        into a sum over pairs: every row that shares a pair has been added up.
+        An array (sides,) for each kind of side: misses and hits, or both in one. They turn a sum over rows into a sum
+        over pairs: every row that shares a pair has been added up.
         """
-        sums = []
-        for group in self._groups:
-            total = np.zeros(self.n_weights * len(group.sides))
-            for sign, place in group.terms:
-                total += sign * np.bincount(place, weights=u, minlength=len(total))
-            sums.append((total / len(self.rows)).reshape(self.n_weights, len(group.sides)))
-        return sums
+        for c in range(self.n_weights):
+            per_kind = []
+            for group in self._groups:
+                part = group.parts[c]
+                sums = self._summed_up(part, group, u)
+                if part.sides is not None:
+                    everywhere = np.zeros(group.n_sides)
+                    everywhere[part.sides] = sums
+                    sums = everywhere
+                per_kind.append(sums)
+            yield per_kind
+
+    def _summed_up(self, part: "_Part", group: "_Group", u: NDArray[np.floating]) -> NDArray[np.float64]:
+        """u of the rows, added up over the sides of a part."""
+        total = np.zeros(group.n_sides if part.sides is None else len(part.sides))
+        for term in part.terms:
+            total += term.sign * np.bincount(term.place, weights=u[term.rows], minlength=len(total))
+        return total / len(self.rows)
 
     def correlations(self, u: NDArray[np.floating], *, precise: bool = False) -> NDArray[np.float64]:
         """G(u) = (1/R) sum_q u_q C_q, (t, n_weights)."""
         dtype = np.float64 if precise else np.float32
         G = np.zeros((self.n_bits, self.n_weights))
-        for group, per_side in zip(self._groups, self.side_weights(u)):
-            G += group.store.summed(per_side.astype(dtype, copy=False))
+        for group in self._groups:
+            for c, part in enumerate(group.parts):
+                per_side: NDArray[np.floating] = self._summed_up(part, group, u).astype(dtype, copy=False)
+                G[:, c] += group.store.summed(per_side, part.sides)
         return G
 
     def dense(self) -> NDArray[np.float64]:
@@ -101,10 +122,33 @@ class Columns:
         return C
 
 
+def _by_class(numbers: NDArray[np.integer], n_classes: int) -> list[NDArray[np.intp]]:
+    """The rows of each class."""
+    order = np.argsort(numbers, kind="stable")
+    return np.split(order, np.searchsorted(numbers[order], np.arange(1, n_classes)))
+
+
+@dataclass(frozen=True)
+class _Term:
+    """A signed distance in the margins of some rows; place: where among the sides of the part each row finds it."""
+
+    sign: int
+    rows: NDArray[np.intp] | slice
+    place: NDArray[np.integer]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What one weight vector measures: the numbers of its sides (None: all), and the terms over them."""
+
+    sides: NDArray[np.integer] | None
+    terms: list[_Term]
+
+
 @dataclass(frozen=True)
 class _Group:
-    """One kind of side, the store of its distances, and the margin's terms over it."""
+    """One kind of side, the store of its distances, and the part of every weight vector."""
 
-    sides: Sides
+    n_sides: int
     store: Store
-    terms: list[tuple[int, NDArray[np.intp]]]
+    parts: list[_Part]

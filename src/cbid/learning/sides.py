@@ -26,11 +26,11 @@ class Store(Protocol):
     def append(self, h: Bits) -> None:
         """Take in one more bit."""
 
-    def weighted(self, weights: Array) -> Array:
-        """weights (c, t) @ D, (c, S), in the precision of ``weights``."""
+    def weighted(self, weights: Array, sides: NDArray[np.integer] | None = None) -> Array:
+        """weights (t,) @ D, (S,), or (m,) of the m ``sides`` alone, in the precision of ``weights``."""
 
-    def summed(self, per_side: Array) -> Array:
-        """D @ per_side.T, (t, c), for per_side (c, S), in its precision."""
+    def summed(self, per_side: Array, sides: NDArray[np.integer] | None = None) -> Array:
+        """D @ per_side, (t,), for per_side (S,), or (m,) over the m ``sides`` alone, in its precision."""
 
 
 class Sides(Protocol):
@@ -133,21 +133,24 @@ class _DenseStore:
         self._D[self.n_bits] = self.sides.distances(h)
         self.n_bits += 1
 
-    def weighted(self, weights: Array) -> Array:
-        return np.concatenate([weights @ part for _, part in self._parts(weights.dtype)], axis=1)
+    def weighted(self, weights: Array, sides: NDArray[np.integer] | None = None) -> Array:
+        return np.concatenate([weights @ part for _, part in self._parts(weights.dtype, sides)])
 
-    def summed(self, per_side: Array) -> Array:
-        total = np.zeros((self.n_bits, len(per_side)))
-        for where, part in self._parts(per_side.dtype):
-            total += part @ per_side[:, where].T
+    def summed(self, per_side: Array, sides: NDArray[np.integer] | None = None) -> Array:
+        total = np.zeros(self.n_bits)
+        for where, part in self._parts(per_side.dtype, sides):
+            total += part @ per_side[where]
         return total
 
-    def _parts(self, dtype: np.dtype) -> Iterator[tuple[slice, Array]]:
-        """D whole in float32; in float64 by slices of sides, so that no second copy is held."""
-        step = len(self.sides) if dtype == np.float32 else 4096
-        for start in range(0, len(self.sides), step):
-            where = slice(start, start + step)
-            yield where, self._D[: self.n_bits, where].astype(dtype, copy=False)
+    def _parts(self, dtype: np.dtype, sides: NDArray[np.integer] | None) -> Iterator[tuple[slice, Array]]:
+        """D whole in float32; else, and of some sides alone, by slices, so that no second copy is held."""
+        D = self._D[: self.n_bits]
+        if sides is None and dtype == np.float32:
+            yield slice(None), D
+            return
+        for start in range(0, len(self.sides) if sides is None else len(sides), 4096):
+            where = slice(start, start + 4096)
+            yield where, D[:, where if sides is None else sides[where]].astype(dtype, copy=False)
 
 
 class WholeClassSides:
@@ -192,21 +195,30 @@ class _MeansStore:
         self._means[self.n_bits] = self.sides.means(h)
         self.n_bits += 1
 
-    def weighted(self, weights: Array) -> Array:
-        H = self._H[: self.n_bits].astype(weights.dtype, copy=False)
-        means = self._means[: self.n_bits]
-        table = np.empty((len(weights), *self.sides.factor.shape), dtype=weights.dtype)
-        for w, out in zip(weights, table):
-            np.matmul(H.T, -w[:, None] * means, out=out)  # (n, k)
-            out += w.sum()
-            out *= self.sides.factor
-        return table.reshape(len(weights), -1)
+    def weighted(self, weights: Array, sides: NDArray[np.integer] | None = None) -> Array:
+        samples, place = self._samples_of(sides)
+        H = self._H[: self.n_bits, samples].astype(weights.dtype, copy=False)
+        distances = H.T @ (-weights[:, None] * self._means[: self.n_bits])  # (samples, k)
+        distances += weights.sum()
+        distances *= self.sides.factor[samples]
+        return distances.ravel() if place is None else distances.ravel()[place]
 
-    def summed(self, per_side: Array) -> Array:
-        H = self._H[: self.n_bits].astype(per_side.dtype, copy=False)
-        means = self._means[: self.n_bits]
-        total = np.empty((self.n_bits, len(per_side)))
-        for c, flat in enumerate(per_side):
-            V = flat.reshape(self.sides.factor.shape) * self.sides.factor.astype(per_side.dtype)
-            total[:, c] = V.sum(dtype=np.float64) - np.einsum("tk,tk->t", H @ V, means, dtype=np.float64)
-        return total
+    def summed(self, per_side: Array, sides: NDArray[np.integer] | None = None) -> Array:
+        samples, place = self._samples_of(sides)
+        factor = self.sides.factor[samples].astype(per_side.dtype, copy=False)
+        V = np.zeros(factor.shape, dtype=per_side.dtype)
+        V.ravel()[slice(None) if place is None else place] = per_side
+        V *= factor
+        H = self._H[: self.n_bits, samples].astype(per_side.dtype, copy=False)
+        inner: Array = np.einsum("tk,tk->t", H @ V, self._means[: self.n_bits], dtype=np.float64)
+        return V.sum(dtype=np.float64) - inner
+
+    def _samples_of(
+        self, sides: NDArray[np.integer] | None
+    ) -> tuple[NDArray[np.integer] | slice, NDArray[np.integer] | None]:
+        """The samples that sides are of, and the place of each side in the table (samples, k)."""
+        if sides is None:
+            return slice(None), None
+        k = self.sides.n_classes
+        samples, row = np.unique(sides // k, return_inverse=True)
+        return samples, row * k + sides % k
