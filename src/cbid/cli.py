@@ -21,9 +21,14 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """The same, returning the exit status."""
     try:
         import typer
-    except ImportError:
+
+        from cbid.commands import app
+    except ModuleNotFoundError as error:
+        if error.name != "typer":
+            raise
         return _fail("the command line needs the extra 'cli': pip install 'cbid[cli]'")
-    from cbid.commands import app
+    except KeyboardInterrupt:
+        return _fail("interrupted")
 
     # typer has no public name for the base of all errors in a call.
     wrong_call = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")

@@ -285,6 +285,21 @@ def test_sources_that_cannot_be_fitted(capsys, tmp_path):
     assert "give vectors (n, d), or images" in fails(capsys, "fit", tmp_path / "v.npy", *out)
 
 
+def test_folders_with_a_dot_in_their_names_have_projects_of_their_own(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("v1.2", "v1.3"):
+        write_images(tmp_path / name, n=4)
+        assert call(capsys, "fit", name, *SETTINGS, "-q")[0] == 0
+    assert sorted(path.name for path in tmp_path.glob("*.cbid")) == ["v1.2.cbid", "v1.3.cbid"]
+    assert "there are 2 projects" in fails(capsys, "search", "v1.2/red/000.png")
+    (tmp_path / "v1.3.cbid" / "project.json").unlink()  # a fit that has not ended is no project yet
+    assert call(capsys, "search", "v1.2/red/000.png", "-k", "1")[0] == 0
+
+
+def test_a_class_that_is_not_there(here, capsys):
+    assert "'blue', 'green', 'red'" in fails(capsys, "search", "query.png", "--label", "mauve")
+
+
 def test_settings_that_are_not_accepted(here, capsys, tmp_path):
     out = ("--out", tmp_path / "p.cbid")
     assert "descriptor='sift' is not accepted" in fails(capsys, "fit", "images", "-d", "sift", *out)

@@ -262,8 +262,8 @@ class Killed(BaseException):
         ("cbid.coders.CBID.save", False),
         ("cbid.search.CodeIndex.save", False),
         ("cbid.project.fitting.evaluate", False),
-        ("cbid.project.table.ImageTable.settle", False),
         ("cbid.project.manifest.Manifest.write", True),
+        ("cbid.project.table.ImageTable.settle", True),
     ],
 )
 def test_a_kill_at_any_step_leaves_the_old_project_or_the_new_one(copied, made, monkeypatch, last, committed):
@@ -289,6 +289,51 @@ def test_a_kill_at_any_step_leaves_the_old_project_or_the_new_one(copied, made, 
     with fitted(copied, made[0], n_bits=10) as again:
         assert (again.n_bits, again.last_fit["read"]) == (10, 0)
     assert files(copied) == ["coder", "evaluation", "images.sqlite", "index", "lock", "project.json", "vectors.f32"]
+
+
+@pytest.mark.parametrize("failing", ["cbid.project.manifest.Manifest.write", "cbid.project.table.ImageTable.settle"])
+def test_labels_that_changed_are_not_lost_with_a_failure(tmp_path, monkeypatch, failing):
+    """Index and table agree after the next fit, wherever the one before was stopped."""
+    X = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
+    X[:20] += 2
+
+    def written(first):
+        np.savez(tmp_path / "v.npz", X=X, y=np.array([first] * 20 + ["b"] * 20))
+        return tmp_path / "v.npz"
+
+    with fitted(tmp_path / "p.cbid", written("a"), n_bits=8) as project:
+        assert project.classes == ["a", "b"]
+    *module, owner, name = failing.split(".")
+    with monkeypatch.context() as patch:
+        patch.setattr(getattr(importlib.import_module(".".join(module)), owner), name, _no_space)
+        with pytest.raises(OSError, match="No space left"):
+            fitted(tmp_path / "p.cbid", written("new"), n_bits=8)
+    with fitted(tmp_path / "p.cbid", tmp_path / "v.npz", n_bits=8) as project:
+        assert project.classes == ["b", "new"]
+        assert {r.label for r in project.records(0, 40)} == {"b", "new"}
+        assert "pending" not in {r.part for r in project.records(0, 40)}
+        assert project.search(X[:1], 1).labels[0, 0] == "new"
+    with fitted(tmp_path / "p.cbid", tmp_path / "v.npz", n_bits=8) as project:
+        assert project.was_up_to_date
+
+
+def _no_space(*arguments, **options):
+    raise OSError(28, "No space left on device")
+
+
+def test_settings_that_cannot_work_are_told_before_anything_is_read(tmp_path, made):
+    for wrong in ({"n_bits": 100_000}, {"coder": CBID(n_bits=8, nu=-1.0)}, {"coder": "ITQ", "n_bits": 70_000}):
+        with pytest.raises(ValueError, match=r"n_bits=|nu="):
+            fitted(tmp_path / "p.cbid", made[0], **wrong)
+        assert not (tmp_path / "p.cbid").exists()
+
+
+def test_few_images_without_classes_get_few_bits(tmp_path):
+    images = write_images(tmp_path / "images", n=20, colours=("red",))
+    flat = sorted(images.rglob("*.png"))
+    with pytest.warns(ProjectWarning) as told, fitted(tmp_path / "p.cbid", flat, n_bits=128) as project:
+        assert project.n_bits == 15
+    assert any("n_bits=128 was asked for" in str(warning.message) for warning in told)
 
 
 def test_a_directory_with_other_files(tmp_path, made):

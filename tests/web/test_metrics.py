@@ -31,3 +31,11 @@ def test_every_kind_of_line():
 
 def test_memory_of_this_process():
     assert resident_bytes() > 10 * 2**20
+
+
+def test_methods_that_clients_make_up_are_counted_together():
+    metrics = Metrics()
+    for i in range(100):
+        metrics.request(f"M{i}", "page", 405, 0.01)
+    assert 'cbid_requests_total{method="other",route="page",status="405"} 100\n' in metrics.text({})
+    assert "M7" not in metrics.text({})

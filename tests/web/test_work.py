@@ -79,3 +79,20 @@ def test_the_loop_stays_free(workers):
         return late
 
     assert asyncio.run(both()) < 0.19
+
+
+def test_a_change_that_has_begun_is_waited_for():
+    """One that waits still is dropped; one that runs is answered, however late."""
+    workers = Workers("test", 1, 5, 0.1, to_the_end=True)
+    made = []
+
+    async def both():
+        first = asyncio.create_task(workers.run(lambda: (time.sleep(0.4), made.append(1), "done")[-1]))
+        await asyncio.sleep(0.02)
+        with pytest.raises(HTTPException, match="given up"):
+            await workers.run(made.append, 2)
+        return await first
+
+    assert asyncio.run(both()) == "done"
+    workers.close()
+    assert made == [1]

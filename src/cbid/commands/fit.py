@@ -8,7 +8,7 @@ import typer
 from cbid.commands.options import SUFFIX, JobsOption, JsonOption, QuietOption, echo, echo_json, resumable
 from cbid.commands.results import accuracy_table
 
-__all__ = ["fit", "summary", "tell_fit"]
+__all__ = ["default_project", "fit", "summary", "tell_fit"]
 
 
 def fit(
@@ -65,7 +65,7 @@ def fit(
         name: value for name, value in (("vectors", vectors), ("labels", labels), ("ids", ids)) if value
     }
     opened: Any = open_source(source, on_error="skip", **columns) if columns else source
-    path = out if out is not None else Path(source.resolve().name).with_suffix(SUFFIX)
+    path = out if out is not None else default_project(source)
     with (
         resumable(),
         Project.fit(
@@ -88,6 +88,12 @@ def fit(
             echo(f"cbid search IMAGE -p {project.path}    finds the images most like one")
             echo(f"cbid report -p {project.path}          writes all of this as a page")
             echo(f"cbid serve {project.path}              opens a page to search with")
+
+
+def default_project(source: Path) -> Path:
+    """In the current folder: photos.cbid for the folder photos, v1.2.cbid for v1.2, list.cbid for list.txt."""
+    name = source.resolve()
+    return Path(f"{name.name if name.is_dir() else name.stem}{SUFFIX}")
 
 
 def summary(project: Any) -> dict[str, Any]:

@@ -44,7 +44,8 @@ def find_project(given: Path | None, folder: Path | None = None) -> Path:
     if given is not None:
         return given
     here = Path.cwd() if folder is None else folder
-    found = sorted(path for path in here.glob(f"*{SUFFIX}") if path.is_dir())
+    folders = sorted(path for path in here.glob(f"*{SUFFIX}") if path.is_dir())
+    found = [path for path in folders if (path / "project.json").is_file()] or folders  # else one that was begun
     if len(found) == 1:
         return Path(found[0].name) if folder is None else found[0]
     if not found:

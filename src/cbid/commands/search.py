@@ -8,6 +8,7 @@ import typer
 
 from cbid.commands.options import JobsOption, JsonOption, ProjectOption, echo, echo_json, find_project, table
 from cbid.commands.queries import queries
+from cbid.data.names import printable
 
 __all__ = ["matches_table", "search"]
 
@@ -31,6 +32,8 @@ def search(
     from cbid.project import Project
 
     with Project.open(find_project(project)) as opened:
+        if label is not None and label not in opened.classes:
+            raise ValueError(f"label={label!r} is not in the project; its classes are {_some(opened.classes)}")
         answers: list[dict[str, Any]] = []
         asked_before = False
         for batch in queries(opened, query, jobs=jobs):
@@ -50,7 +53,7 @@ def search(
                     if asked_before:
                         echo()
                     if asked_before or len(batch) > 1 or len(query) > 1:
-                        echo(f"{asked.name}:")
+                        echo(f"{printable(asked.name)}:")
                     echo(matches_table(opened, found))
                 asked_before = True
         if as_json:
@@ -61,6 +64,10 @@ def matches_table(project: Any, found: Any) -> str:
     """What was found for one query, as text."""
     rows = [(f"{d:.3f}", r.label or "", r.id, _shown(r)) for r, d in _matches(project, found)]
     return table(["distance", "label", "id", "image"], rows, right=["distance", "id"])
+
+
+def _some(classes: list[str]) -> str:
+    return ", ".join(map(repr, classes[:20])) + (", ..." if len(classes) > 20 else "")
 
 
 def _shown(record: Any) -> str:

@@ -54,9 +54,10 @@ def serve(
         raise typer.BadParameter(
             f"host={host!r} can be reached from other machines; give --api-key, or set {KEY_VARIABLE}"
         )
+    shown = f"[{host}]" if ":" in host else host
     settings = Settings(
         api_key=api_key,
-        hosts=LOOPBACK_NAMES if alone else (),
+        hosts=(*LOOPBACK_NAMES, shown.lower()) if alone else (),
         max_upload=max_upload * _MIB,
         max_pixels=max_pixels,
         seconds=seconds,
@@ -71,7 +72,6 @@ def serve(
     sock = listen(host, port)
     try:
         app = create_app(folder, settings)
-        shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{sock.getsockname()[1]}"
         images = len(app.state.library.project)
         typer.echo(f"Serving {folder} ({images:,} images) at {address} (Ctrl-C ends)")

@@ -27,7 +27,7 @@ from cbid.project.encoding import encode_rows
 from cbid.project.errors import ProjectError, ProjectWarning
 from cbid.project.evaluating import evaluate
 from cbid.project.intake import Taken, label_of, take_in
-from cbid.project.learning import choose_coder, coder_settings, is_supervised, learn
+from cbid.project.learning import check_settings, choose_coder, coder_settings, is_supervised, learn
 from cbid.project.manifest import IMAGES, LEARNING, LOCK, MANIFEST, STARTED, VECTORS, Manifest, is_ours, new_name
 from cbid.project.parts import ADDED, HELD_OUT, TRAIN, split
 from cbid.project.prefixes import lengths_of, weights_of
@@ -76,6 +76,7 @@ def fit(
     describer = None if isinstance(images, VectorTable) else make_descriptor(descriptor)
     labels = [label_of(images, i) for i in range(len(images))]
     made = choose_coder(coder, n_bits, labels, describer, seed=seed, n_jobs=n_jobs)
+    check_settings(made)
     _make_directory(directory)  # what is wrong with the settings is told before anything is made or read
     lock = WriterLock(directory)
     try:
@@ -100,6 +101,7 @@ class _Fit:
         self.describer, self.n_jobs, self.progress = descriptor, n_jobs, progress
         self.descriptor = None if descriptor is None else descriptor_to_json(descriptor)
         self.before = Manifest.read(directory) if (directory / MANIFEST).exists() else None
+        self.committed: dict[int, str] = {}  # labels by id, as the committed index has them
         self.seconds: dict[str, float] = {}
 
     def run(self, coder: Coder, held_out: float, seed: int) -> bool:
@@ -112,6 +114,7 @@ class _Fit:
             parts = split(taken.names, taken.labels, held_out, seed, supervised=is_supervised(coder))
             self._tell(taken, parts)
             if self._up_to_date(taken, settings, table):
+                self._settle(table, taken, parts)
                 return False
             self._learn_and_commit(table, taken, kept, parts, coder, settings, width)
             return True
@@ -140,13 +143,13 @@ class _Fit:
 
     def _take_in(self, table: ImageTable) -> tuple[Taken, list[ImageRow], int]:
         """The source's images, and the rows of those that were added by hand and stay."""
-        live: set[int] = set()
         if self.before is not None:
             with CodeIndex.open(self.directory / self.before.index) as index:
-                live = set(index.ids.tolist())
+                names = index.labels
+                self.committed = dict(zip(index.ids.tolist(), [] if names is None else names.tolist()))
         known, stale, added = {}, [], []
         for row in table.rows():
-            if row.id in live or row.part == PENDING:
+            if row.id in self.committed or row.part == PENDING:
                 known[row.key] = row
                 if row.origin == "add":
                     added.append(row)
@@ -174,8 +177,15 @@ class _Fit:
         """Whether the committed fit is just what this one would make."""
         if self.before is None or self.before.settings != settings:
             return False
-        labels = {row.id: row.label for row in table.rows() if row.part != PENDING and row.origin == "fit"}
-        return labels == dict(zip(taken.ids.tolist(), taken.labels))
+        # By the committed index, not by the table: that may be ahead of it, or behind, where a fit was killed.
+        labels = {r.id: self.committed[r.id] for r in table.rows() if r.origin == "fit" and r.id in self.committed}
+        return labels == {id: label or "" for id, label in zip(taken.ids.tolist(), taken.labels)}
+
+    def _settle(self, table: ImageTable, taken: Taken, parts: NDArray[np.str_]) -> None:
+        """What the last fit could not write down after its commit."""
+        wanted = dict(zip(taken.ids.tolist(), zip(taken.labels, parts.tolist())))
+        if any((row.label, row.part) != wanted.get(row.id, (row.label, row.part)) for row in table.rows()):
+            table.settle(taken.ids.tolist(), taken.labels, parts.tolist())
 
     def _tell(self, taken: Taken, parts: NDArray[np.str_]) -> None:
         if taken.failures:
@@ -256,11 +266,12 @@ class _Fit:
                 failures=[list(failure) for failure in taken.failures[:_MOST_FAILURES]],
                 n_failures=len(taken.failures),
             )
-            table.settle(taken.ids.tolist(), taken.labels, parts.tolist())
             manifest.write(self.directory)
         except BaseException:
             _remove(self.directory, manifest)
             raise
+        # Committed. What follows is made up for by the next fit where it fails.
+        table.settle(taken.ids.tolist(), taken.labels, parts.tolist())
         self._sweep(table, manifest, set(all_ids.tolist()))
 
     def _sweep(self, table: ImageTable, manifest: Manifest, live: set[int]) -> None:

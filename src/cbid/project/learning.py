@@ -11,12 +11,14 @@ from sklearn.base import clone
 from sklearn.utils import get_tags
 
 from cbid import coders
-from cbid.coders import CBID, Coder, PatchCBID
+from cbid.checks import check_integer
+from cbid.coders import CBID, ITQ, Coder, PatchCBID
+from cbid.coders.large_margin import MOST_BITS
 from cbid.coders.state import params_to_json
 from cbid.descriptors import Descriptor, ONNXEmbedding
 from cbid.project.errors import ProjectWarning
 
-__all__ = ["CODERS", "choose_coder", "coder_settings", "learn"]
+__all__ = ["CODERS", "check_settings", "choose_coder", "coder_settings", "is_supervised", "learn"]
 
 # Those that take one vector an image.
 CODERS = tuple(
@@ -73,6 +75,13 @@ def choose_coder(
     return chosen
 
 
+def check_settings(coder: Coder) -> None:
+    """A ValueError for settings that no images can make right, before any is read."""
+    if isinstance(coder, CBID):
+        coder._check_params()
+    check_integer("n_bits", coder.get_params().get("n_bits", 1), 1, MOST_BITS)
+
+
 def is_supervised(coder: Coder) -> bool:
     """Whether it learns from labels."""
     return bool(get_tags(coder).target_tags.required)
@@ -103,11 +112,24 @@ def learn(
     if isinstance(coder, CBID):
         coder = _learn_on(coder, X, y, checkpoint)
     else:
+        _shorten(coder, X)
         coder.fit(X, y)
     weights = getattr(coder, "weights_", None)
     if weights is not None and np.ndim(weights) != 1:
         raise ValueError("coder has one weight vector for each class; a project takes one for all (margin='shared')")
     return coder
+
+
+def _shorten(coder: Coder, X: NDArray[np.float32]) -> None:
+    """ITQ has no more bits than there are directions in which the images differ: few images, few bits."""
+    most = min(len(X) - 1, X.shape[1])
+    if isinstance(coder, ITQ) and coder.n_bits > most:
+        warnings.warn(
+            f"n_bits={coder.n_bits} was asked for; {len(X)} images of {X.shape[1]} values give ITQ {most}",
+            ProjectWarning,
+            stacklevel=6,
+        )
+        coder.set_params(n_bits=most)
 
 
 def _learn_on(coder: CBID, X: NDArray[np.float32], y: NDArray[np.str_] | None, checkpoint: Path) -> CBID:

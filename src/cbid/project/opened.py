@@ -87,13 +87,17 @@ class Opened:
         if write:
             self._lock = WriterLock(self.path)
         try:
-            self._table = ImageTable(self.path / IMAGES, write=write)
+            self._open_table(write=write)
             if write:
                 self._refresh()
                 self._remove_litter()
         except BaseException:
             self._release()
             raise
+
+    def _open_table(self, *, write: bool = False) -> None:
+        self._table_file = _file_of(self.path / IMAGES)
+        self._table = ImageTable(self.path / IMAGES, write=write)
 
     def close(self) -> None:
         """Let others write; afterwards the project is not to be used."""
@@ -119,6 +123,11 @@ class Opened:
 
     def __len__(self) -> int:
         return len(self.index)
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """Another one with every fit that is committed and seen."""
+        return self._state.stamp
 
     @property
     def coder(self) -> Coder:
@@ -216,7 +225,10 @@ class Opened:
     def vector(self, id: int) -> NDArray[np.float32]:
         """The raw vector (d,) of one image, as the descriptor gave it."""
         self._check_ids([id])
-        vectors = self._state.vectors
+        state = self._state
+        if id >= len(state.vectors):  # it was added a moment ago, and the index was the first to know
+            state.vectors = map_vectors(self.path / VECTORS, state.manifest.n_features)
+        vectors = state.vectors
         if id >= len(vectors):
             raise ProjectError(f"{self.path / VECTORS} is too short: it has no vector for id={id}")
         return vectors[id]
@@ -243,7 +255,12 @@ class Opened:
 
     def _refresh(self) -> bool:
         if _stamp(self.path) != self._state.stamp:
-            self._state = self._read()
+            state = self._read()
+            if state.manifest.descriptor != self._state.manifest.descriptor:
+                self._descriptor = None
+            if _file_of(self.path / IMAGES) != self._table_file:  # deleted, and made anew under the same name
+                self._open_table()
+            self._state = state
             return True
         state = self._state
         if not state.index.refresh():
@@ -254,6 +271,8 @@ class Opened:
 
     def _remove_litter(self) -> None:
         """Rows that an addition left when it was killed before its codes were committed."""
+        if self._table.n_settled() == len(self):  # every image has its row, so there are no others
+            return
         live = set(self.ids.tolist())
         self._table.delete([row.id for row in self._table.rows() if row.part != PENDING and row.id not in live])
 
@@ -283,6 +302,15 @@ class Opened:
             raise ProjectError(f"{self.path / manifest.evaluation} is damaged: it is not JSON") from error
         vectors = map_vectors(self.path / VECTORS, manifest.n_features)
         return State(manifest, stamp, coder, index, vectors, evaluation, lengths_of(coder))
+
+
+def _file_of(path: Path) -> tuple[int, int]:
+    """Which file that is, whatever its name."""
+    try:
+        info = os.stat(path)
+    except OSError:
+        return (0, 0)
+    return info.st_dev, info.st_ino
 
 
 def _stamp(path: Path) -> tuple[int, int]:

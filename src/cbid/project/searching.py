@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["HOW", "Searchable"]
 
 HOW = ("weighted", "plain", "raw")
+_MOST_WEIGHTS = 64  # lengths whose weights are kept
 _CERTAIN = 5_000  # images among which the most certain ones of a bit are looked for
 
 
@@ -38,19 +39,11 @@ class Searchable(Opened):
         if descriptor is None:
             raise ValueError("the project was made from vectors and has no descriptor; give vectors")
         array = decode_image(image) if isinstance(image, bytes) else np.asarray(image)
-        return self._as_vectors(descriptor.describe(array))[0]
+        return _as_vectors(self._state, descriptor.describe(array))[0]
 
     def encode(self, vectors: ArrayLike) -> NDArray[np.uint8]:
         """Packed codes (n, ceil(n_bits/8)) of vectors (n, d), or of one (d,)."""
-        return self.coder.encode(self._as_vectors(vectors))
-
-    def _as_vectors(self, vectors: ArrayLike) -> NDArray[np.float32]:
-        array = np.atleast_2d(np.asarray(vectors, dtype=np.float32))
-        if array.ndim != 2 or array.shape[1] != self.n_features:
-            raise ValueError(f"vectors has shape {array.shape}; vectors of {self.n_features} values are accepted")
-        if not np.isfinite(array).all():
-            raise ValueError("vectors has values that are not finite")
-        return array
+        return _as_codes(self._state, np.asarray(vectors, dtype=np.float32))
 
     # Searching
 
@@ -82,22 +75,22 @@ class Searchable(Opened):
                 raise ValueError("how='raw' compares vectors; codes were given")
             if n_bits is not None:
                 raise ValueError("how='raw' compares vectors; it takes no n_bits")
-            return self._search_raw(state, self._as_vectors(queries), k, left_out, label, begun)
-        length = self._length(n_bits)
+            return self._search_raw(state, _as_vectors(state, queries), k, left_out, label, begun)
+        length = self._length(state, n_bits)
         labels = None if label is None else [label]
-        ids, distances, names = self._nearest(self._as_codes(queries), k, self.weights(length, how), left_out, labels)
+        codes, weights = _as_codes(state, queries), _weights(state, length, how)
+        ids, distances, names = self._nearest(state, codes, k, weights, left_out, labels)
         return ProjectMatches(ids, distances, names, time.perf_counter() - begun, n_bytes(length))
 
     def search_in(self, store: "MilvusStore") -> None:
         """From now on searches by code ask this store, which holds the project's codes (``cbid index --to``)."""
         self._store = store
-        self._searched()
+        self._searched(self._state)
 
-    def _searched(self) -> "CodeIndex | MilvusStore":
+    def _searched(self, state: State) -> "CodeIndex | MilvusStore":
         """What is asked: the project's index, or a store, as long as it holds codes of the project's coder."""
         if self._store is None:
-            return self.index
-        state = self._state
+            return state.index
         if state.digest is None:
             from cbid.scale.digests import coder_digest
 
@@ -108,13 +101,15 @@ class Searchable(Opened):
             )
         return self._store
 
-    def _length(self, n_bits: int | None) -> int:
-        if self._store is not None and n_bits is not None and n_bits != self.n_bits:
-            raise ValueError(f"n_bits={n_bits} is not accepted; Milvus compares whole codes: give {self.n_bits}")
-        return self.n_bits if n_bits is None else n_bits
+    def _length(self, state: State, n_bits: int | None) -> int:
+        whole = state.coder.n_bits_
+        if self._store is not None and n_bits is not None and n_bits != whole:
+            raise ValueError(f"n_bits={n_bits} is not accepted; Milvus compares whole codes: give {whole}")
+        return whole if n_bits is None else n_bits
 
     def _nearest(
         self,
+        state: State,
         codes: NDArray[np.uint8],
         k: int,
         weights: NDArray[np.float64],
@@ -122,7 +117,7 @@ class Searchable(Opened):
         labels: list[str] | None,
     ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.str_]]:
         """Ids, distances and labels (q, k) of the nearest codes that are not left out."""
-        found = self._searched().search(codes, k + len(left_out), weights=weights, labels=labels)
+        found = self._searched(state).search(codes, k + len(left_out), weights=weights, labels=labels)
         assert found.labels is not None
         if not len(left_out):
             return found.ids, found.distances, found.labels
@@ -160,31 +155,24 @@ class Searchable(Opened):
 
     def weights(self, n_bits: int, how: str = "weighted") -> NDArray[np.float64]:
         """Weights (self.n_bits,) of a search with the first ``n_bits`` bits; zero past them."""
-        state = self._state
-        key = (n_bits, how)
-        if key not in state.weights:
-            state.weights[key] = weights_of(state.coder, n_bits, how)
-        return state.weights[key]
-
-    def _as_codes(self, queries: NDArray[Any]) -> NDArray[np.uint8]:
-        if queries.dtype == np.uint8:
-            return check_codes(queries, self.n_bits)
-        return self.encode(queries)
+        return _weights(self._state, n_bits, how)
 
     def classify(
         self, codes: ArrayLike, k: int = 5, n_bits: int | None = None, *, exclude: int | Sequence[int] | None = None
     ) -> Votes:
         """The class that wins the vote of the k nearest labelled images, and all votes; codes may be vectors."""
-        stored = self._state.ids_and_labels()
+        state = self._state
+        stored = state.ids_and_labels()
         classes = stored.classes
         if not classes:
             raise ValueError("the images have no labels; there is nothing to classify by")
         check_integer("k", k, 1)
-        length = self._length(n_bits)
+        length = self._length(state, n_bits)
         ids, distances, labels = self._nearest(
-            self._as_codes(np.asarray(codes)),
+            state,
+            _as_codes(state, np.asarray(codes)),
             k,
-            self.weights(length),
+            _weights(state, length, "weighted"),
             _as_ids(exclude),
             None if stored.labelled else classes,
         )
@@ -228,7 +216,7 @@ class Searchable(Opened):
 
         vectors : (n, d) of images that are not in the project; labels : (n,), None where there is none
         """
-        queries = self._as_vectors(vectors)
+        queries = _as_vectors(self._state, vectors)
         if len(labels) != len(queries):
             raise ValueError(f"labels has {len(labels)} entries for {len(queries)} vectors; each takes one")
         state = self._state
@@ -240,6 +228,33 @@ class Searchable(Opened):
             lengths=self.lengths,
             weights=self.weights,
         )
+
+
+def _as_vectors(state: State, vectors: ArrayLike) -> NDArray[np.float32]:
+    array = np.atleast_2d(np.asarray(vectors, dtype=np.float32))
+    width = state.manifest.n_features
+    if array.ndim != 2 or array.shape[1] != width:
+        raise ValueError(f"vectors has shape {array.shape}; vectors of {width} values are accepted")
+    if not np.isfinite(array).all():
+        raise ValueError("vectors has values that are not finite")
+    return array
+
+
+def _as_codes(state: State, queries: NDArray[Any]) -> NDArray[np.uint8]:
+    if queries.dtype == np.uint8:
+        return check_codes(queries, state.coder.n_bits_)
+    return state.coder.encode(_as_vectors(state, queries))
+
+
+def _weights(state: State, n_bits: int, how: str) -> NDArray[np.float64]:
+    key = (n_bits, how)
+    weights = state.weights.get(key)
+    if weights is None:
+        weights = weights_of(state.coder, n_bits, how)
+        if len(state.weights) >= _MOST_WEIGHTS:  # whoever asks for every length does not fill the memory
+            state.weights.clear()
+        state.weights[key] = weights
+    return weights
 
 
 def _as_ids(exclude: int | Sequence[int] | None) -> NDArray[np.int64]:

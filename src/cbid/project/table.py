@@ -144,6 +144,12 @@ class ImageTable:
             for row in self._connection.execute(query):
                 yield ImageRow(*row)
 
+    def n_settled(self) -> int:
+        """How many rows there are, those of an unfinished fit left out."""
+        with self._mutex, self._told():
+            row = self._connection.execute("SELECT count(*) FROM images WHERE part != ?", (PENDING,)).fetchone()
+        return int(row[0])
+
     def next_id(self) -> int:
         """The smallest id that was never given."""
         with self._mutex, self._told():

@@ -12,22 +12,38 @@ __all__ = ["BodyLimit"]
 _CLOSE = {"Connection": "close"}
 
 
+# JSON is read and checked where all requests wait for it; a vector of 2^17 numbers fits in.
+_MOST_JSON = 4 * 2**20
+_MOST_OF_A_SESSION = 4 * 2**10  # asked by anybody, without a key
+_UPLOADS_AT_A_TIME = 16  # as many of the largest are held at once, by all requests together
+
+
 class BodyLimit:
-    """At most ``max_bytes``, all within ``seconds``: otherwise 413 or 408, and the connection is closed.
+    """At most ``max_bytes`` of files, or some of JSON, all within ``seconds``: otherwise 413 or 408, and the
+    connection is closed; 503 where all requests together hold too much.
 
     A request that tells its size is refused before any of it is read. Nothing is buffered here.
     """
 
     def __init__(self, app: ASGIApp, max_bytes: int, seconds: float) -> None:
         self._app, self._max_bytes, self._seconds = app, max_bytes, seconds
+        self._held = 0  # bytes of requests that are not answered yet
+
+    def _most(self, scope: Scope, headers: dict[bytes, bytes]) -> int:
+        if scope["path"] == "/api/session":
+            return _MOST_OF_A_SESSION
+        files = headers.get(b"content-type", b"").lower().startswith(b"multipart/form-data")
+        return self._max_bytes if files else min(self._max_bytes, _MOST_JSON)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        too_large = f"the request is larger than {self._max_bytes} bytes"
-        told = dict(scope["headers"]).get(b"content-length", b"0")
-        if told.isdigit() and int(told[:20]) > self._max_bytes:
+        headers = dict(scope["headers"])
+        most = self._most(scope, headers)
+        too_large = f"the request is larger than {most} bytes"
+        told = headers.get(b"content-length", b"0")
+        if told.isdigit() and int(told[:20]) > most:
             await problem(413, too_large, _CLOSE)(scope, receive, send)
             return
         read, whole = 0, False
@@ -42,10 +58,19 @@ class BodyLimit:
                     message = await receive()
             except TimeoutError:
                 raise refuse(408, f"the request did not arrive within {self._seconds:g} seconds", **_CLOSE) from None
-            read += len(message.get("body", b""))
+            size = len(message.get("body", b""))
+            read += size
+            self._held += size
             whole = not message.get("more_body", False)
-            if read > self._max_bytes:
+            if read > most:
                 raise refuse(413, too_large, **_CLOSE)
+            if self._held > _UPLOADS_AT_A_TIME * self._max_bytes:
+                raise refuse(
+                    503, "too much was sent at once; come again in a second", **_CLOSE, **{"Retry-After": "1"}
+                )
             return message
 
-        await self._app(scope, watched, send)
+        try:
+            await self._app(scope, watched, send)
+        finally:
+            self._held -= read

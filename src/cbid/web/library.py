@@ -43,7 +43,7 @@ class Library:
         waiting, seconds = settings.max_waiting, settings.seconds
         self.searching = Workers("search", threads, waiting, seconds)
         self.imaging = Workers("image", max(1, threads // 2), waiting, seconds)  # must not hold up searches by code
-        self._writing = Workers("write", 1, waiting, 6 * seconds)
+        self._writing = Workers("write", 1, waiting, seconds, to_the_end=True)
 
     def _search_in(self, address: str) -> MilvusStore:
         # A reader alone: what others wrote may show some seconds later, and no search waits for it.
@@ -78,6 +78,21 @@ class Library:
                 await asyncio.to_thread(self.project.refresh)
             except (OSError, ValueError) as error:  # a fit is replacing it; the old state stays in use
                 _LOG.warning("the project cannot be read again: %s", error)
+
+    def steady(self, work: Callable[[], T]) -> T:
+        """What ``work`` makes of the project; once more where a fit was committed meanwhile, so that no answer mixes
+        codes of one with the index of another."""
+        for _ in range(3):
+            before = self.project.version
+            try:
+                answer = work()
+            except ValueError:
+                if self.project.version == before:
+                    raise
+            else:
+                if self.project.version == before:
+                    return answer
+        return work()
 
     def records(self, ids: NDArray[np.int64]) -> list[ImageRecord]:
         """The records of those ids that are still there."""

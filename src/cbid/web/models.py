@@ -2,7 +2,16 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    FailFast,
+    Field,
+    StringConstraints,
+    model_validator,
+)
 
 from cbid.project import ImageRecord
 
@@ -37,6 +46,8 @@ __all__ = [
 MOST_MATCHES = 1000
 LARGEST_ID = 2**63 - 1
 _MOST_BITS = 2**16
+_MOST_FIELDS = 20
+_LARGEST = 1e15  # squares of differences, and sums of them, are then far from the end of float32
 
 How = Literal["weighted", "plain", "raw"]
 ImageId = Annotated[int, Field(ge=0, le=LARGEST_ID)]
@@ -61,6 +72,14 @@ Label = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterVal
 class _Given(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _few_fields(cls, data: Any) -> Any:
+        # Each field that is not known is told by an error of its own: a million of them would stop the service.
+        if isinstance(data, dict) and len(data) > _MOST_FIELDS:
+            raise ValueError(f"{len(data)} fields came; at most {_MOST_FIELDS} are accepted")
+        return data
+
 
 # Queries
 
@@ -74,7 +93,9 @@ class ById(_Given):
 class ByVector(_Given):
     """A raw vector, as the descriptor gives it."""
 
-    vector: list[Annotated[float, Field(ge=-3e38, le=3e38)]] = Field(min_length=1, max_length=2**17)
+    vector: Annotated[list[Annotated[float, Field(ge=-_LARGEST, le=_LARGEST)]], FailFast()] = Field(
+        min_length=1, max_length=2**17
+    )
 
 
 class ByCode(_Given):
@@ -97,7 +118,7 @@ class SearchOptions(_Given):
 
 class Search(SearchOptions):
     query: Asked
-    exclude: list[ImageId] = Field(
+    exclude: Annotated[list[ImageId], FailFast()] = Field(
         default=[], max_length=MOST_MATCHES, description="Images that are not to be found."
     )
 

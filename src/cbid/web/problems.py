@@ -12,7 +12,8 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.responses import Response
 
 from cbid.data import ImageError
-from cbid.search import IndexConflictError, IndexLockedError, UnknownIdError
+from cbid.project import ProjectError
+from cbid.search import IndexConflictError, IndexCorruptError, IndexLockedError, UnknownIdError
 
 __all__ = ["Problem", "add_handlers", "documented", "problem", "refuse"]
 
@@ -84,6 +85,12 @@ def add_handlers(app: FastAPI) -> None:
     async def unreachable(request: Request, error: ConnectionError) -> Response:
         _LOG.error("%s %s: %s", request.method, request.url.path, error)
         return problem(503, "the store that is searched does not answer", {"Retry-After": "5"})
+
+    @app.exception_handler(ProjectError)
+    @app.exception_handler(IndexCorruptError)
+    async def damaged(request: Request, error: Exception) -> Response:
+        _LOG.error("%s %s: %s", request.method, request.url.path, error)
+        return problem(503, "the project cannot be read as it is; the service's log tells why", {"Retry-After": "5"})
 
     @app.exception_handler(ValueError)
     async def not_accepted(request: Request, error: ValueError) -> Response:

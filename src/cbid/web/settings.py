@@ -50,7 +50,7 @@ class Settings:
             check_integer(name, getattr(self, name), 1)
         for name in ("seconds", "upload_seconds"):
             check_real(name, getattr(self, name), 0, open_below=True)
-        check_real("rate", self.rate, 0)
+        check_real("rate", self.rate, 0, 1e9)
         if self.threads is not None:
             check_integer("threads", self.threads, 1)
         if self.store is not None:

@@ -22,11 +22,15 @@ class Workers:
     """``threads`` threads; at most ``max_waiting`` calls wait for one, and each has ``seconds`` from when it came.
 
     A call whose time is over is dropped if it waits still. One that runs goes on to its end, unheard, and counts as
-    waiting until then: so work that hangs is felt as "too much to do", and never piles up.
+    waiting until then: so work that hangs is felt as "too much to do", and never piles up. With ``to_the_end``
+    whoever asked hears of it all the same: a change that is told to be given up, and then happens, is made twice.
     """
 
-    def __init__(self, name: str, threads: int, max_waiting: int, seconds: float) -> None:
+    def __init__(
+        self, name: str, threads: int, max_waiting: int, seconds: float, *, to_the_end: bool = False
+    ) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"cbid-{name}")
+        self._to_the_end = to_the_end
         self._threads, self._max_waiting, self._seconds = threads, max_waiting, seconds
         self._open = 0
 
@@ -42,15 +46,14 @@ class Workers:
         self._open += 1
         work = self._pool.submit(partial(call, *arguments, **named))
         work.add_done_callback(lambda _: _on_loop(loop, self._closed))
-        try:
-            async with asyncio.timeout(self._seconds):
-                return await asyncio.wrap_future(work)
-        except TimeoutError:
-            if work.done() and not work.cancelled() and isinstance(work.exception(), TimeoutError):
-                raise  # the work's own
+        answer = asyncio.wrap_future(work)
+        await asyncio.wait({answer}, timeout=self._seconds)
+        if not answer.done() and (work.cancel() or not self._to_the_end):
+            answer.cancel()
             raise refuse(
                 503, f"this took longer than {self._seconds:g} seconds and was given up", **{"Retry-After": "1"}
-            ) from None
+            )
+        return await answer
 
     def _closed(self) -> None:
         self._open -= 1

@@ -2,7 +2,9 @@
 
 import io
 import threading
+import time
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -115,6 +117,40 @@ def test_limits(copied):
         assert told.status_code == 413
         assert told.headers["connection"] == "close"
         assert client.get("/health").json()["images"] == 48
+
+
+def test_pixels_of_all_images_together(copied):
+    with client_of(copied, rate=0, max_pixels=64 * 64) as client:
+        files = [("images", (f"{i}.png", png("rings", i))) for i in range(6)]
+        answer = client.post("/api/images", files=files)
+        assert answer.status_code == 413
+        assert "pixels together" in answer.json()["error"]
+        assert client.post("/api/images", files=files[:5]).status_code == 201
+
+
+def test_what_nobody_waits_for_is_not_read(copied, monkeypatch):
+    read = []
+
+    def slow(data, *, max_pixels):
+        read.append(len(data))
+        time.sleep(0.3)
+        return np.zeros((4, 4), np.uint8)
+
+    with client_of(copied, rate=0, seconds=0.2) as client:
+        monkeypatch.setattr("cbid.web.routes.images.decode_image", slow)
+        files = [("images", (f"{i}.png", png("rings", i))) for i in range(20)]
+        assert client.post("/api/images", files=files).status_code == 503
+        time.sleep(0.8)
+        assert len(read) == 1
+
+
+def test_a_slow_addition_is_answered_when_it_is_done(copied, monkeypatch):
+    add = Project.add
+    with client_of(copied, rate=0, seconds=0.5) as client:
+        monkeypatch.setattr(Project, "add", lambda self, *a, **k: (time.sleep(1.0), add(self, *a, **k))[1])
+        answer = client.post("/api/images", files=[("images", ("a.png", png("rings", 1)))])
+        assert answer.status_code == 201
+        assert answer.json()["total"] == len(client.app.state.library.project) == 49
 
 
 def test_read_only(client):

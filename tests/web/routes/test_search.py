@@ -1,12 +1,16 @@
 """Search and classify through the service, beside distances computed here."""
 
+import shutil
+import time
+
 import numpy as np
 import pytest
 
 from cbid.codes import prefix, weighted_hamming
-from tests.data.pictures import encoded, png_of_claimed_size
-from tests.web.conftest import N_BITS, PER_CLASS
-from tests.web.shapes import png, shape
+from cbid.project import Project, ProjectError
+from tests.data.pictures import encoded, png_of_claimed_size, write_tree
+from tests.web.conftest import N_BITS, PER_CLASS, client_of
+from tests.web.shapes import KINDS, png, shape
 
 
 def nearest(project, code, n_bits, how, k=10, without=()):
@@ -154,3 +158,86 @@ def test_an_image_does_not_vote_for_itself(client, project):
     count = {vote["label"]: vote["votes"] for vote in votes}
     assert count[project.record(id).label] == PER_CLASS - 1
     assert sum(count.values()) == len(project) - 1
+
+
+# What would stop the service
+
+
+def _many(n):
+    return b"{" + b",".join(b'"%d":1' % i for i in range(n)) + b"}"
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (_many(300_000), 422),
+        (b'{"query":' + _many(300_000) + b"}", 422),
+        (b'{"query":{"id":0},"exclude":[' + b",".join([b"[]"] * 1_000_000) + b"]}", 422),
+        (b'{"query":{"vector":[' + b",".join([b'"x"'] * 900_000) + b"]}}", 422),
+        (_many(1_400_000), 413),
+    ],
+    ids=["fields", "fields of a query", "wrong ids", "wrong numbers", "too large"],
+)
+def test_json_that_is_all_mistakes_is_refused_cheaply(client, body, status):
+    begun = time.thread_time()
+    process = time.process_time()
+    answer = client.post("/api/search", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == status
+    assert len(answer.text) < 1000
+    assert max(time.thread_time() - begun, time.process_time() - process) < 2.0
+
+
+def test_a_session_is_asked_for_in_few_bytes(fitted):
+    with client_of(fitted, rate=0, api_key="a key of sixteen or more") as client:
+        assert client.post("/api/session", json={"key": "x" * 900}).status_code == 401
+        assert client.post("/api/session", content=_many(1000)).status_code == 413
+
+
+def test_a_fit_in_between_is_answered_by_one_or_the_other(copied, monkeypatch):
+    """Codes of the old coder never meet the new index: the question is asked once more."""
+    with client_of(copied, rate=0) as client:
+        library = client.app.state.library
+        vector = library.project.vector(3).tolist()
+        encode = type(library.project).encode
+        fits = []
+
+        def refit_meanwhile(self, vectors):
+            code = encode(self, vectors)
+            if not fits:
+                fits.append(Project.fit(copied, self.settings["source"], descriptor="pixels", n_bits=16))
+                self.refresh()
+            return code
+
+        monkeypatch.setattr(type(library.project), "encode", refit_meanwhile)
+        answer = client.post("/api/search", json={"query": {"vector": vector}, "k": 1})
+        assert answer.status_code == 200, answer.text
+        assert answer.json()["n_bits"] == 16
+        assert len(answer.json()["code"]) == 4
+        assert answer.json()["matches"][0]["distance"] == 0
+        fits[0].close()
+
+
+def test_a_project_made_anew_under_the_same_name(copied, tmp_path):
+    """Names, labels and pictures are those of the new one."""
+    with client_of(copied, rate=0) as client:
+        assert client.get("/api/images/0").json()["label"] in KINDS
+        source = write_tree(
+            tmp_path / "other", {f"{k}/n{i}.png": png(KINDS[k == "y"], i) for k in "xy" for i in range(8)}
+        )
+        shutil.rmtree(copied)
+        Project.fit(copied, source, descriptor="pixels", n_bits=8).close()
+        client.app.state.library.project.refresh()
+        told = client.get("/api/images/0").json()
+        assert (told["name"], told["label"]) == ("x/n0.png", "x")
+        assert client.post("/api/search", json={"query": {"id": 0}}).json()["matches"][0]["label"] in "xy"
+
+
+def test_a_damaged_project_is_no_fault_of_the_caller(copied, monkeypatch):
+    def damaged(*arguments, **options):
+        raise ProjectError("vectors.f32 is too short")
+
+    with client_of(copied, rate=0) as client:
+        monkeypatch.setattr(type(client.app.state.library.project), "search", damaged)
+        answer = client.post("/api/search", json={"query": {"id": 0}})
+        assert answer.status_code == 503
+        assert "vectors.f32" not in answer.text

@@ -1,5 +1,6 @@
 """The stored images: look, add, remove."""
 
+import threading
 from typing import Annotated
 
 from fastapi import APIRouter, File, Form, Path, Query, Request, Response, UploadFile
@@ -15,6 +16,7 @@ __all__ = ["router"]
 router = APIRouter(prefix="/api/images", tags=["images"])
 Id = Annotated[int, Path(ge=0, le=LARGEST_ID)]
 _LONGEST_NAME = 200
+_IMAGES_AT_A_TIME = 4  # of the largest that are accepted: pixels of one request
 
 
 @router.get("", responses=documented())
@@ -50,9 +52,11 @@ async def image(id: Id, request: Request) -> Image:
 async def thumbnail(id: Id, request: Request) -> Response:
     """A small picture, its longer side at most 192 pixels."""
     library = library_of(request)
+    if not library.project.has_thumbnails:
+        raise refuse(404, "the project was made from vectors; it has no pictures")
     jpeg = await library.searching.run(library.project.thumbnail, id)
-    # Ids are never given twice, so the picture of one never changes.
-    return Response(jpeg, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=3600"})
+    # A project never gives an id twice; one that was deleted and made anew does, and is to be seen soon.
+    return Response(jpeg, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=60"})
 
 
 @router.post("", status_code=201, responses=documented(409, 415))
@@ -68,7 +72,11 @@ async def add(
         raise refuse(413, f"{len(images)} images came; at most {settings.max_files} are taken at once")
     contents = [await file.read() for file in images]
     names = [_name(file.filename) for file in images]
-    await library.imaging.run(_check_all, contents, names, settings.max_pixels)
+    given_up = threading.Event()
+    try:
+        await library.imaging.run(_check_all, contents, names, settings.max_pixels, given_up)
+    finally:
+        given_up.set()
     ids = await library.add(contents, [label] * len(contents), names)
     project = library.project
     records = await library.searching.run(library.records, ids)
@@ -89,9 +97,16 @@ def _name(given: str | None) -> str:
     return "".join(c for c in last if c.isprintable())[:_LONGEST_NAME] or "image"
 
 
-def _check_all(contents: list[bytes], names: list[str], max_pixels: int) -> None:
+def _check_all(contents: list[bytes], names: list[str], max_pixels: int, given_up: threading.Event) -> None:
+    """All of them can be read, and are not too much together; nothing more is read once nobody waits for it."""
+    pixels = 0
     for data, name in zip(contents, names):
+        if given_up.is_set():
+            return
+        if pixels > _IMAGES_AT_A_TIME * max_pixels:
+            raise refuse(413, f"the images have more than {_IMAGES_AT_A_TIME * max_pixels:,} pixels together")
         try:
-            decode_image(data, max_pixels=max_pixels)
+            image = decode_image(data, max_pixels=max_pixels)
         except ImageError as error:
             raise ImageError(f"{name}: {error}") from error
+        pixels += image.shape[0] * image.shape[1]

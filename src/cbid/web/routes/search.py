@@ -36,7 +36,7 @@ async def search(asked: Search, request: Request) -> Found:
         answer = found(library, queried(library.project, asked.query, asked.how), asked, exclude=exclude)
         return answer.model_copy(update={"label": label})
 
-    return await library.searching.run(work)
+    return await library.searching.run(library.steady, work)
 
 
 @router.post("/search/image", responses=documented(415))
@@ -45,7 +45,7 @@ async def search_image(image: ImageFile, request: Request, options: Annotated[Im
     library = library_of(request)
     data = await image.read()
     vector = await library.imaging.run(described, library.project, data, library.settings.max_pixels)
-    answer = await library.searching.run(found, library, vector, options)
+    answer = await library.searching.run(library.steady, lambda: found(library, vector, options))
     return answer.model_copy(update={"vector": vector.tolist() if options.vector else None})
 
 
@@ -58,7 +58,7 @@ async def classify(asked: Classify, request: Request) -> Classified:
         exclude = [asked.query.id] if isinstance(asked.query, ById) else None
         return _voted(library.project, code_of(library.project, asked.query), asked.k, asked.n_bits, exclude)
 
-    return await library.searching.run(work)
+    return await library.searching.run(library.steady, work)
 
 
 @router.post("/classify/image", responses=documented(415))
@@ -72,10 +72,11 @@ async def classify_image(
     library = library_of(request)
     data = await image.read()
 
+    project = library.project
+
     def work() -> Classified:
-        project = library.project
-        code = project.encode(described(project, data, library.settings.max_pixels))[0]
-        return _voted(project, code, k, n_bits, None)
+        vector = described(project, data, library.settings.max_pixels)
+        return library.steady(lambda: _voted(project, project.encode(vector)[0], k, n_bits, None))
 
     return await library.imaging.run(work)
 
