@@ -241,10 +241,15 @@ def _without_claims():
     return replace(toy.EXPERIMENT, claims=())
 
 
-def program(folder, **environment):
-    command = [sys.executable, "-c", PROGRAM, "reproduce", "--out", str(folder)]
+def program(folder, *options, **environment):
+    command = [sys.executable, "-c", PROGRAM, "reproduce", "--out", str(folder), *options]
     return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | environment
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | environment,
+        process_group=0,
     )
 
 
@@ -274,11 +279,13 @@ def test_killed_it_goes_on_where_it_stopped(tmp_path):
     assert (tmp_path / "report.html").exists()
 
 
-def test_interrupted_it_says_so(tmp_path):
-    with program(tmp_path, TOY_SECONDS="0.5") as process:
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_interrupted_it_says_so(tmp_path, jobs):
+    with program(tmp_path, "--jobs", jobs, TOY_SECONDS="0.5") as process:
         wait_for_lines(tmp_path, 1)
-        process.send_signal(signal.SIGINT)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the workers have it too
         _, told = process.communicate(timeout=120)
     assert process.returncode == 1
     assert "the same command goes on from there" in told
     assert told.endswith("cbid: interrupted\n")
+    assert len(lines(tmp_path)) < 8
