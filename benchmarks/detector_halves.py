@@ -30,7 +30,7 @@ SET = "inria_person"
 CONTROL = "HOG itself"
 PENALTIES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 WEIGHTS = (0.25, 0.5, 0.75, 1.0)
-WHOLE: dict = dict.fromkeys(detection.SIZES)  # all photographs and windows
+WHOLE: dict = {"set": SET} | dict.fromkeys(detection.SIZES)  # all photographs and windows
 TARGET = FOLDER / "detector_halves.jsonl"
 
 
@@ -64,7 +64,7 @@ def run(cache: Path, methods: list[str], lengths: list[int], seeds: list[int]) -
     truth = list(test.annotations)
     for seed in seeds:
         work = detection.work_folder(WHOLE, seed, Context(None, cache))
-        detector, X, y = detection.learned(WHOLE | {"set": SET, "repeat": seed}, Context(None, cache), work)
+        detector, X, y = detection.learned(WHOLE | {"repeat": seed}, Context(None, cache), work)
         found = [detection.candidates(detector, test, i, work) for i in range(len(test))]
         if (seed, detection.BASELINE, None, None) not in done:
             keep(seed, detection.BASELINE, None, None, {"0": rates(found, [w.scores for w in found], truth)})

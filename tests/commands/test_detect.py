@@ -1,6 +1,7 @@
 """``cbid detect``: a photograph, a folder with bad files in it, JSON and drawn output."""
 
 import json
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -9,6 +10,8 @@ from cbid.cli import run
 from cbid.data import read_image
 from cbid.detection.drawing import write_picture
 from tests.detection.planted import detector, scenes
+
+COMMAND = import_module("cbid.commands.detect")  # as an attribute it is the function
 
 
 @pytest.fixture
@@ -61,3 +64,59 @@ def test_no_detector(tmp_path, folder, capsys):
     assert run(["detect", str(tmp_path / "text"), str(folder)]) == 1
     assert "is no whole detector file" in capsys.readouterr().err
     assert run(["detect", str(tmp_path / "nothing"), str(folder)]) == 1
+
+
+def test_drawing_leaves_the_photographs_alone(model, folder, tmp_path, capsys):
+    """By a list that leads up, and into the folder itself."""
+    (tmp_path / "lists").mkdir()
+    (tmp_path / "lists" / "some.txt").write_text("../photographs/below/0.png\n")
+    before = {path: path.read_bytes() for path in folder.rglob("*.*")}
+    drawn = tmp_path / "drawn"
+    assert run(["detect", model, str(tmp_path / "lists" / "some.txt"), "--draw", str(drawn)]) == 0
+    assert (drawn / "photographs" / "below" / "0.png").exists()
+    (drawn / "link").symlink_to(folder)
+    for into in (folder, drawn / "link"):
+        assert run(["detect", model, str(folder), "--draw", str(into)]) == 1
+        assert "which is one of the photographs to be searched; give another folder" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in folder.rglob("*.*")} == before
+
+
+def test_photographs_of_like_names_are_drawn_apart(model, tmp_path):
+    image = scenes()[0][0]
+    for name in ("x/1.png", "y/1.png", "a.jpg", "a.png", "a.jpg.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        write_picture(tmp_path / name, image)
+    names = [tmp_path / "x/1.png", tmp_path / "y/1.png", "a.jpg", "a.png", "a.jpg.png", "x/../a.png"]
+    (tmp_path / "some.txt").write_text("".join(f"{name}\n" for name in names))
+    drawn = tmp_path / "drawn"
+    assert run(["detect", model, str(tmp_path / "some.txt"), "--draw", str(drawn)]) == 0
+    inside = tmp_path.relative_to("/")
+    expected = [inside / "x/1.png", inside / "y/1.png", "a.jpg.png", "a.png", "a.jpg-2.png", "a-2.png"]
+    assert sorted(p for p in drawn.rglob("*") if p.is_file()) == sorted(drawn / name for name in expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--jobs", "0"], "--jobs 0 is not accepted; give 1 or more, or -1"),
+        (["--out", "nowhere/x.json"], "--out nowhere/x.json is in the folder nowhere, which is not there"),
+        (["--out", "photographs"], "--out photographs is a folder"),
+        (["--draw", "rings.detector"], "--draw rings.detector is a file; give a folder"),
+    ],
+)
+def test_a_wrong_call_is_told_before_the_work(model, folder, tmp_path, monkeypatch, capsys, options, told):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(COMMAND, "detect_all", lambda *_, **__: pytest.fail("it worked first"))
+    assert run(["detect", model, str(folder), *options]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_an_answer_that_cannot_be_written_is_shown(model, folder, tmp_path, monkeypatch, capsys):
+    def full(path):
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(COMMAND, "whole_file", full)
+    assert run(["detect", model, str(folder / "below" / "1.png"), "--out", str(tmp_path / "x.json")]) == 1
+    shown = capsys.readouterr()
+    assert "1.png: 3 found" in shown.out
+    assert "the disk is full" in shown.err

@@ -117,6 +117,22 @@ def test_boxes_of_another_width_are_found_with_the_aspect_of_pedestrians():
     assert evaluate(found, truth, aspect=0.41).detection_rate[-1] == 1
 
 
+def test_an_ignored_region_keeps_its_width():
+    """Who finds people in a crowd is not blamed, with the aspect or without."""
+    truth = [objects((0, 0, 400, 100), (500, 0, 541, 100), ignore=[0])]
+    found = [detections((20, 0, 61, 100, 2.0), (300, 0, 341, 100, 1.0))]
+    for aspect in (None, 0.41):
+        assert evaluate(found, truth, aspect=aspect).false_positives == []
+
+
+def test_an_object_ignored_for_its_height_has_the_aspect_of_the_others():
+    """60 x 48 becomes 20 wide: a detection at its edge is not in it any more."""
+    truth = [objects((0, 0, 60, 48), (100, 0, 120, 60))]
+    found = [detections((0, 0, 18, 48, 1.0))]
+    assert len(evaluate(found, truth, min_height=50).false_positives) == 0
+    assert len(evaluate(found, truth, min_height=50, aspect=0.41).false_positives) == 1
+
+
 def test_nothing_found():
     curve = evaluate([NOTHING], [objects((0, 0, 1, 1))])
     assert (curve.log_average_detection_rate(), curve.log_average_miss_rate()) == (0, 1)

@@ -1,5 +1,8 @@
 import numpy as np
+import pytest
 
+from cbid.data.image_sets import as_image_set
+from cbid.detection.drawing import write_picture
 from cbid.detection.layout import WindowLayout
 from cbid.detection.mining import NegativeWindows, random_windows
 from cbid.detection.scan import Scanner
@@ -45,3 +48,17 @@ def test_threads_draw_the_same_windows():
         mined.add_random(4, np.random.default_rng(0))
         drawn.append(mined.rows())
     np.testing.assert_array_equal(*drawn)
+
+
+def test_a_photograph_that_is_too_small_is_named(tmp_path):
+    """By its path, or else by its number; when windows are drawn and when they are mined."""
+    small = gray()[0][:20, :20]
+    write_picture(tmp_path / "small.png", small)
+    for photographs, name in (([small], "photograph 0"), (as_image_set([tmp_path / "small.png"]), r"small\.png")):
+        mined = NegativeWindows(SCANNER, photographs, most=5)
+        with pytest.raises(
+            ValueError, match=rf"{name} of the negatives cannot be used: the image has 20 x 20 pixels"
+        ):
+            mined.add_random(4, np.random.default_rng(0))
+        with pytest.raises(ValueError, match=rf"{name} of the negatives"):
+            mined.add_hard(np.zeros(324), 0.0, 0.0)

@@ -25,6 +25,17 @@ def test_a_small_class_counts_as_much_as_a_large_one():
 
 
 @pytest.mark.parametrize("metric", [accuracy, mean_class_accuracy, confusion_matrix])
+@pytest.mark.parametrize(
+    ("predicted", "kind"),
+    [(["1", "3"], "text"), ([b"1", b"3"], "bytes"), (np.array([1, "3"], object), "numbers, text")],
+)
+def test_a_number_is_not_the_text_of_it(metric, predicted, kind):
+    with pytest.raises(ValueError, match=f"truth of numbers and predicted of {kind} cannot be compared"):
+        metric([1, 2], predicted)
+    assert accuracy(np.array(["1", "2"], object), ["1", "3"]) == accuracy([1, 2], [1.0, 3.0]) == 0.5
+
+
+@pytest.mark.parametrize("metric", [accuracy, mean_class_accuracy, confusion_matrix])
 @pytest.mark.parametrize("wrong", [([0, 1], [0]), ([], []), ([[0]], [[0]])])
 def test_bad_input_is_named(metric, wrong):
     with pytest.raises(ValueError, match=r"truth .* and predicted"):

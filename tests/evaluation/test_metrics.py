@@ -1,6 +1,7 @@
 """Metrics against scikit-learn without ties, and against enumeration of all orders with them."""
 
 import itertools
+from functools import partial
 
 import numpy as np
 import pytest
@@ -101,3 +102,42 @@ def test_bad_input_is_named():
         average_precision([1, 2, 3], [True, False, True])
     with pytest.raises(ValueError, match="k=3"):
         precision_at([[1, 2]], [[True, False]], 3)
+    with pytest.raises(ValueError, match=r"k=1\.5 is not accepted; give an integer from 1 to 2"):
+        recall_at([[1, 2]], [[True, False]], 1.5)
+    with pytest.raises(ValueError, match="distances hold nan"):
+        average_precision([[1, np.nan]], [[True, False]])
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.uint32, np.uint64, np.int8])
+def test_distances_of_any_whole_type(kind):
+    distances, relevant = np.array([[3, 0, 3, 7], [1, 1, 2, 0]]), np.array([[1, 0, 1, 0], [0, 1, 0, 1]], bool)
+    at_two = [partial(precision_at, k=2), partial(recall_at, k=2)]
+    for metric in (average_precision, average_precision_bounds, *at_two):
+        np.testing.assert_array_equal(metric(distances.astype(kind), relevant), metric(distances, relevant))
+
+
+BITS = np.array([[1, -1, 1], [-1, -1, 1]])
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"queries": (BITS > 0).astype(int)}, "queries of type int64 are no bits in -1/\\+1"),
+        ({"database": BITS > 0}, "database of type bool are no bits"),
+        ({"database": np.packbits(BITS > 0, axis=1)}, "database of type uint8 are no bits"),
+        ({"queries": BITS * np.nan}, "queries of type float64 are no bits"),
+        ({"queries": BITS[0]}, r"queries have shape \(3,\)"),
+        ({"queries": BITS[:0]}, r"queries have shape \(0, 3\)"),
+        ({"queries": BITS[:, :2]}, "queries have 2 bits and database 3"),
+        ({"query_labels": [0]}, r"query_labels have shape \(1,\); give \(2,\)"),
+        ({"labels": [[0], [1]]}, r"labels have shape \(2, 1\); give \(2,\)"),
+        ({"weights": [1.0, 2.0]}, r"weights have shape \(2,\); give 3 finite numbers"),
+        ({"weights": np.ones((3, 2))}, r"weights have shape \(3, 2\)"),
+        ({"weights": [1.0, np.nan, 1.0]}, "3 finite numbers"),
+    ],
+)
+def test_what_is_no_code_is_named(changes, told):
+    given = {"queries": BITS, "query_labels": [0, 1], "database": BITS, "labels": [0, 1]}
+    assert mean_average_precision(**given) == 1
+    with pytest.raises(ValueError, match=told):
+        mean_average_precision(**given | changes)

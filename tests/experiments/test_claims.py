@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cbid.experiments import descriptors, knn_bits, patches, similarity, svm_bits, windows
+from cbid.experiments import descriptors, detection, knn_bits, patches, similarity, svm_bits, windows
 from cbid.experiments.over_bits import ORIGINAL
 from tests.experiments.made import accuracies, row, together
 
@@ -29,6 +29,21 @@ def test_nearest_neighbours(ours, rivals, expected):
     results = knn(ours, rivals)
     judged = (knn_bits.same_as_original, knn_bits.beats_hashing, knn_bits.grows)
     assert tuple(judge(results).holds for judge in judged) == expected
+
+
+def test_original_features_alone_judge_nothing():
+    results = together(accuracies([0.6], set="scene15", features="x", method=ORIGINAL, bits=None))
+    judged = (knn_bits.same_as_original, knn_bits.beats_hashing, knn_bits.grows)
+    assert [judge(results) for judge in judged] == [None] * 3
+
+
+def test_a_gain_without_its_baseline_is_a_dash():
+    curve = {"thresholds": [1.0], "false_positives": [0.0], "detection_rates": [0.5], "n_images": 2, "n_objects": 3}
+    fixed = {"set": "inria_person", "photographs": None, "windows": None, "negatives": None}
+    there = [row(curve | {"worst": []}, **fixed, method="HOG + SVM", bits=None, repeat=0)]
+    there += [row(curve | {"worst": []}, **fixed, method="LSH", bits=8, repeat=seed) for seed in (0, 1)]
+    for rows, gains in ((there, ["", "+0.0 (+0.0)"]), (there[1:], ["–"])):
+        assert [line[2] for line in detection.table_of(together(rows), "inria_person")[2]] == gains
 
 
 def test_windows_must_beat_both_features():

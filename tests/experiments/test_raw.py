@@ -1,6 +1,7 @@
 """Raw results: written once, read back, and whole after a kill."""
 
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -63,11 +64,42 @@ def test_lines_of_several_writers_do_not_mix(raw):
     assert all(set(line["result"]["values"]) == {line["settings"]["i"]} for line in found)
 
 
-def test_a_file_of_something_else_is_named(raw):
-    raw.path.parent.mkdir()
-    raw.path.write_text('{"settings": {}}\n')
-    with pytest.raises(ValueError, match=r"x\.jsonl, line 1 is no raw result"):
-        raw.read()
+def test_bad_lines_count_as_missing_and_are_told(raw):
+    for i in range(3):
+        raw.add({"i": i}, {"value": i}, 0)
+    assert raw.problem() is None
+    whole = raw.path.read_bytes().splitlines(keepends=True)
+    raw.path.write_bytes(whole[0] + whole[1][:20] + whole[2])  # half a line, and the next one behind it
+    assert raw.missing([{"i": i} for i in range(3)]) == [{"i": 1}, {"i": 2}]
+    assert raw.problem().startswith("x.jsonl: line 2 is no raw result (JSONDecodeError: ")
+    raw.add({"i": 1}, {"value": 1}, 0)
+    assert [row["i"] for row in raw.results([{"i": i} for i in range(3)])] == [0, 1]
+    raw.path.write_text('{"settings": {}}\n[]\n')
+    assert raw.problem() == (
+        "x.jsonl: 2 lines are no raw results, the first of them line 1 (KeyError: 'result'); what it held counts as "
+        "missing"
+    )
+
+
+@pytest.mark.parametrize("other", [False, True])
+def test_half_a_line_is_taken_back_unless_another_stands_behind_it(raw, monkeypatch, other):
+    raw.add({"i": 0}, {}, 0)
+    before, write = raw.path.read_bytes(), os.write
+
+    def half(handle, data):
+        written = write(handle, data[: len(data) // 2])
+        if other:
+            with raw.path.open("ab") as file:
+                file.write(before)
+        return written
+
+    with monkeypatch.context() as patch:
+        patch.setattr("cbid.experiments.raw.os.write", half)
+        with pytest.raises(OSError, match="not written whole"):
+            raw.add({"i": 1}, {}, 0)
+    assert raw.path.read_bytes().startswith(before)
+    assert raw.path.read_bytes().endswith(before)
+    assert (raw.path.read_bytes() == before) is not other
 
 
 def test_what_json_has_no_word_for_is_an_error(raw):

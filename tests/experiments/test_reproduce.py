@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 import pytest
 
 from cbid.experiments import EXPERIMENTS, reproduce
+from cbid.experiments.drawing import new_figure
 from tests.experiments import toy
 
 TOY = {"toy": "tests.experiments.toy"}
@@ -164,16 +165,91 @@ def test_a_part_that_is_not_there_is_no_failure(tmp_path, monkeypatch):
     assert "Left out: the coin is at the mint" in done.report.read_text()
 
 
+def test_half_a_line_does_not_cost_the_report(tmp_path):
+    reproduce(out=tmp_path)
+    path = tmp_path / "raw" / "toy.jsonl"
+    whole = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(whole[0] + whole[1][:30] + b"".join(whole[2:]))
+    shown = reproduce(out=tmp_path, run=False)
+    assert (shown.kept, shown.failures) == (6, {})
+    assert "toy.jsonl: line 2 is no raw result (" in shown.report.read_text()
+    mended = reproduce(out=tmp_path)
+    assert (mended.ran, mended.kept) == (2, 6)
+
+
+@pytest.mark.parametrize("run", [True, False])
+def test_raw_results_that_cannot_be_read_are_a_failure(tmp_path, run):
+    (tmp_path / "raw" / "toy.jsonl").mkdir(parents=True)
+    done = reproduce(out=tmp_path, run=run)
+    assert (done.ran, done.kept) == (0, 0)
+    assert all("IsADirectoryError" in told for told in done.failures["toy"])
+    assert "IsADirectoryError" in done.report.read_text()
+
+
+def test_a_killed_worker_is_told_and_the_others_go_on(tmp_path, monkeypatch):
+    """Four tasks of two cells, two at a time."""
+    from dataclasses import replace
+
+    monkeypatch.setattr(toy, "EXPERIMENT", replace(_without_claims(), together=("repeat",)))
+    monkeypatch.setenv("TOY_KILLED", "loaded 0")
+    told = []
+    done = reproduce(out=tmp_path, jobs=2, tell=told.append)
+    assert len(told) == 4
+    killed = [state.task.cells[0]["repeat"] for state in told if state.trouble]
+    assert 0 in killed
+    assert len(killed) <= 2
+    assert done.failures["toy"][0].startswith("a worker was killed, perhaps for want of memory")
+    assert "Failed: a worker was killed" in done.report.read_text()
+    assert done.ran >= 4
+    monkeypatch.delenv("TOY_KILLED")
+    again = reproduce(out=tmp_path, jobs=2)
+    assert (again.ran + again.kept, again.kept, again.failures) == (8, done.ran, {})
+
+
+def test_a_name_given_twice_is_one_section(tmp_path):
+    done = reproduce(["toy", "toy"], out=tmp_path, quick=True)
+    assert (done.ran, len(lines(tmp_path))) == (4, 4)
+    assert done.report.read_text().count('<h2 id="toy">') == 1
+
+
+def test_photographs_of_an_earlier_run_do_not_stay_beside_the_report(tmp_path, monkeypatch):
+    from dataclasses import replace
+
+    def show(results, page):
+        toy.show(results, page)
+        page.plot(new_figure()[0], "gallery", "Coins.", svg=False, photographs=True)
+
+    monkeypatch.setattr(toy, "EXPERIMENT", replace(toy.EXPERIMENT, show=show))
+    plots = tmp_path / "plots"
+    reproduce(out=tmp_path, quick=True)
+    assert (plots / "toy_gallery.png").exists()
+    for name in ("toybox.png", "other_toy.png", "toy_notes.txt", "toy_gallery.svg"):
+        (plots / name).write_text("of somebody else, but the last")
+    reproduce(out=tmp_path, quick=True, photographs=False)
+    assert sorted(path.name for path in plots.iterdir()) == [
+        "other_toy.png",
+        "toy.png",
+        "toy.svg",
+        "toy_notes.txt",
+        "toybox.png",
+    ]
+
+
 def _without_claims():
     from dataclasses import replace
 
     return replace(toy.EXPERIMENT, claims=())
 
 
-def program(folder, **environment):
-    command = [sys.executable, "-c", PROGRAM, "reproduce", "--out", str(folder)]
+def program(folder, *options, **environment):
+    command = [sys.executable, "-c", PROGRAM, "reproduce", "--out", str(folder), *options]
     return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | environment
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | environment,
+        process_group=0,
     )
 
 
@@ -203,11 +279,13 @@ def test_killed_it_goes_on_where_it_stopped(tmp_path):
     assert (tmp_path / "report.html").exists()
 
 
-def test_interrupted_it_says_so(tmp_path):
-    with program(tmp_path, TOY_SECONDS="0.5") as process:
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_interrupted_it_says_so(tmp_path, jobs):
+    with program(tmp_path, "--jobs", jobs, TOY_SECONDS="0.5") as process:
         wait_for_lines(tmp_path, 1)
-        process.send_signal(signal.SIGINT)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the workers have it too
         _, told = process.communicate(timeout=120)
     assert process.returncode == 1
     assert "the same command goes on from there" in told
     assert told.endswith("cbid: interrupted\n")
+    assert len(lines(tmp_path)) < 8

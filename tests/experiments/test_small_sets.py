@@ -1,5 +1,6 @@
 """Experiments on small sets in the layouts of the real ones, from cells to the report."""
 
+import dataclasses
 import io
 import json
 
@@ -7,9 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from cbid import CBID
 from cbid.evaluation import accuracy
 from cbid.experiments import descriptors, detection, galleries, learning_curves, patches, similarity, svm_bits
-from cbid.experiments.base import Results, Row
+from cbid.experiments.base import Context, Results, Row
 from cbid.experiments.drawing import in_style, new_figure
 from cbid.experiments.page import Page, Plot, Table
 from tests.experiments.made import context, striped, write_classes
@@ -168,6 +170,38 @@ def test_detection_and_going_on_with_it(tmp_path, monkeypatch):
     # The bits that were learned are gone on with, and the first ones stay.
     longer = [cells[1], cells[1] | {"bits": 12}]
     assert _plain(next(detection.run(longer, context(tmp_path)))[1]) == results.rows[1].result
+    # Codes that ended early are no codes of the length that was asked for; the detector itself is there all the same.
+    monkeypatch.setattr(detection, "_learned_bits", lambda *_: CBID(n_bits=1).fit(np.eye(4), [0, 0, 1, 1]))
+    run = detection.run(cells[:2], context(tmp_path))
+    assert _plain(next(run)[1]) == results.rows[0].result
+    with pytest.raises(RuntimeError, match="C-BID: learning ended at 1 bits, and 8 were asked for"):
+        next(run)
+
+
+def test_work_of_detection_is_kept_apart_by_set_place_and_revision(tmp_path, monkeypatch):
+    for place in "ab":
+        for part in ("positive", "negative"):
+            (tmp_path / place / "inria_person" / "train" / part).mkdir(parents=True)
+        (tmp_path / place / "inria_person" / "test" / "images").mkdir(parents=True)
+        (tmp_path / place / "inria_person" / "test" / "boxes.json").touch()
+    settings = {"set": "inria_person", "photographs": None, "windows": None, "negatives": 8}
+
+    def folder(place, **changes):
+        return detection.work_folder(settings | changes, 0, Context(str(tmp_path / place), tmp_path / "cache"))
+
+    found = {folder("a"), folder("b"), folder("a", negatives=None)}
+    assert folder("a") in found
+    assert len(found) == 3
+    revised = dataclasses.replace(detection.EXPERIMENT, revision=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(detection, "EXPERIMENT", revised)
+        assert folder("a") not in found
+    # One that was there before names had a digest is gone on with, from one place.
+    old = tmp_path / "cache" / "detection" / "all-all-8" / "seed0"
+    old.mkdir(parents=True)
+    assert [folder(place) == old for place in "aba"] == [True, False, True]
+    monkeypatch.setattr(detection, "EXPERIMENT", revised)
+    assert folder("a") != old
 
 
 def small(cells, **sizes):

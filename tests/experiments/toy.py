@@ -1,6 +1,7 @@
 """An experiment that costs nothing: a coin with a bias, thrown by the seed."""
 
 import os
+import signal
 import time
 
 import numpy as np
@@ -23,6 +24,8 @@ def run(cells, context):
             raise ZeroDivisionError("the coin <rolled> away")
         if os.environ.get("TOY_LACKS") == settings["method"]:
             raise DataAbsent("the coin is at the mint")
+        if os.environ.get("TOY_KILLED") == f"{settings['method']} {settings['repeat']}":
+            os.kill(os.getpid(), signal.SIGKILL)
         time.sleep(float(os.environ.get("TOY_SECONDS", 0)))
         rng = np.random.default_rng([settings["repeat"], len(settings["method"])])
         heads = (rng.random(20) < METHODS[settings["method"]]).astype(int)

@@ -2,7 +2,7 @@
 
 import json
 import os
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Annotated, Any
 
 import numpy as np
@@ -29,8 +29,10 @@ def detect(
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """Find objects; boxes are left, top, right, bottom in pixels."""
+    _check_call(jobs, out, draw)
     model = SlidingWindowDetector.load(detector)
     images = _photographs(source)
+    targets = None if draw is None else _targets(draw, images)
     found: list[dict[str, Any]] = []
     failures = [{"image": printable(name), "reason": reason} for name, reason in images.problems]
     for i, result in detect_all(model, images, n_jobs=jobs, verbose=int(not as_json)):
@@ -41,13 +43,16 @@ def detect(
         kept = result.scores >= threshold
         shown = Detections(result.boxes[kept], result.scores[kept])
         found.append({"image": name, "boxes": np.round(shown.boxes, 1).tolist(), "scores": shown.scores.tolist()})
-        if draw is not None:
-            _draw(draw, name, images, i, shown)
+        if targets is not None:
+            targets[i].parent.mkdir(parents=True, exist_ok=True)
+            write_picture(targets[i], draw_detections(images.read(i), shown))
     content = {"detector": printable(detector), "threshold": threshold, "images": found, "failures": failures}
-    if out is not None:
-        with whole_file(out) as temporary:
-            temporary.write_text(json.dumps(content, indent=1) + "\n")
-    typer.echo(json.dumps(content, indent=1) if as_json else _text(content))
+    try:
+        if out is not None:
+            with whole_file(out) as temporary:
+                temporary.write_text(json.dumps(content, indent=1) + "\n")
+    finally:  # a full disk does not cost the answer
+        typer.echo(json.dumps(content, indent=1) if as_json else _text(content))
     if not found:
         raise RuntimeError(f"no photograph of {printable(source)} could be searched")
 
@@ -59,11 +64,50 @@ def _photographs(source: Path) -> ImageSet:
     return opened
 
 
-def _draw(folder: Path, name: str, images: ImageSet, i: int, found: Detections) -> None:
-    """The photograph with boxes, under the same name with the ending .png."""
-    path = folder / Path(os.path.basename(name) if os.path.isabs(name) else name).with_suffix(".png")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_picture(path, draw_detections(images.read(i), found))
+def _check_call(jobs: int, out: Path | None, draw: Path | None) -> None:
+    """What would fail only after all the work is told before it."""
+    if jobs == 0:
+        raise typer.BadParameter("--jobs 0 is not accepted; give 1 or more, or -1 for one for each core")
+    if out is not None and (out.is_dir() or not out.parent.is_dir()):
+        what = "is a folder" if out.is_dir() else f"is in the folder {printable(out.parent)}, which is not there"
+        raise typer.BadParameter(f"--out {printable(out)} {what}; give a file in a folder that is there")
+    if draw is not None and draw.exists() and not draw.is_dir():
+        raise typer.BadParameter(f"--draw {printable(draw)} is a file; give a folder")
+
+
+def _targets(folder: Path, images: ImageSet) -> list[Path]:
+    """Where each photograph is drawn: below the folder under its name, as PNG; no two of them in one place.
+
+    A name keeps its own ending before .png (a.jpg.png), and has nothing that leads out of the folder.
+    """
+    sources = {_identity(path) for i in range(len(images)) if (path := images.path(i)) is not None} - {None}
+    targets: list[Path] = []
+    taken: set[str] = set()
+    for name in images.names:
+        inner = PurePath(os.path.normpath(printable(name)))
+        inner = PurePath(*(part for part in inner.parts if part not in (inner.anchor, "..")))
+        stem = inner.with_suffix("") if inner.suffix.lower() == ".png" else inner
+        target, number = f"{stem}.png", 1
+        while target.lower() in taken:  # some file systems do not tell A from a
+            number += 1
+            target = f"{stem}-{number}.png"
+        taken.add(target.lower())
+        if (there := _identity(folder / target)) is not None and there in sources:
+            raise ValueError(
+                f"--draw {printable(folder)} would write over {printable(folder / target)}, which is one of the "
+                "photographs to be searched; give another folder"
+            )
+        targets.append(folder / target)
+    return targets
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """The same for two paths of one file; None where there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _text(content: dict[str, Any]) -> str:

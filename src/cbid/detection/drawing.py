@@ -13,6 +13,7 @@ from cbid.descriptors.sizes import resize
 from cbid.detection.boxes import Annotation, Boxes, Detections, check_boxes
 from cbid.detection.evaluate import REFERENCE_FPPI, DetectionCurve, FalsePositive
 from cbid.detection.matching import HIT, IGNORED, match
+from cbid.files import whole_file
 
 __all__ = [
     "crop",
@@ -124,7 +125,11 @@ def plot_curves(curves: Mapping[str, DetectionCurve], axes: Any) -> None:
 
 
 def write_picture(path: str | os.PathLike[str], image: NDArray[Any]) -> None:
-    """Write an RGB image; the ending of the name is the format."""
+    """Write an RGB image, whole or not at all; the ending of the name is the format."""
     from PIL import Image as Pillow
 
-    Pillow.fromarray(np.asarray(image, np.uint8)).save(path)
+    kind = Pillow.registered_extensions().get(os.path.splitext(path)[1].lower())
+    if kind is None:
+        raise ValueError(f"path={os.fspath(path)!r} is not accepted; give a name that ends in .png, .jpg or the like")
+    with whole_file(path) as temporary:
+        Pillow.fromarray(np.asarray(image, np.uint8)).save(temporary, format=kind)

@@ -74,8 +74,10 @@ def evaluate(
 
     found, truth: one for each photograph, in the same order.
     overlap: intersection over union from which a detection counts as a hit.
-    aspect: width / height to which all boxes are brought first (``with_aspect``); 0.41 for pedestrians.
-    min_height: objects less high are ignored, and so are detections of less than that over 1.25 (0.8 of it).
+    aspect: width / height to which boxes are brought first (``with_aspect``), those of detections and of objects;
+        0.41 for pedestrians. Regions that the annotation has ignored stay as they are: a crowd is as wide as it is.
+    min_height: objects less high are ignored, and so are detections of less than that over 1.25 (0.8 of it). The
+        aspect leaves heights alone, and an object ignored for its height alone is brought to the aspect too.
     """
     if len(found) != len(truth):
         raise ValueError(f"there are detections of {len(found)} photographs and annotations of {len(truth)}")
@@ -90,7 +92,8 @@ def evaluate(
         tall = _heights(detections.boxes) >= min_height / _TALLER
         kept = Detections(with_aspect(detections.boxes[tall], aspect), detections.scores[tall])
         small = _heights(annotation.boxes) < min_height
-        wanted = Annotation(with_aspect(annotation.boxes, aspect), annotation.ignore | small)
+        regions = np.where(annotation.ignore[:, None], annotation.boxes, with_aspect(annotation.boxes, aspect))
+        wanted = Annotation(regions, annotation.ignore | small)
         n_objects += int(np.sum(~wanted.ignore))
         scores.append(kept.scores)
         verdicts.append(match(kept, wanted, overlap=overlap))

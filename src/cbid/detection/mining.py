@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cbid.data.names import printable
 from cbid.data.parallel import ordered_map
 from cbid.detection.scan import Scanner, Windows
 from cbid.progress import image_progress
@@ -55,7 +56,7 @@ class NegativeWindows:
         seeds = rng.integers(2**63, size=len(self.photographs))
 
         def draw(i: int) -> Floats:
-            return random_windows(self.scanner, self.photographs[i], n, np.random.default_rng(seeds[i]))
+            return random_windows(self.scanner, self._read(i), n, np.random.default_rng(seeds[i]))
 
         self.features += self._all(draw, "random windows")
 
@@ -63,7 +64,7 @@ class NegativeWindows:
         """The windows that score at least ``threshold`` and are not there yet; returns how many there were."""
 
         def mine(i: int) -> Windows:
-            return self.scanner.scan(self.photographs[i], coef, intercept, threshold, self.most)
+            return self.scanner.scan(self._read(i), coef, intercept, threshold, self.most)
 
         added = 0
         for i, found in enumerate(self._all(mine, "hard windows")):
@@ -77,6 +78,16 @@ class NegativeWindows:
     def rows(self) -> Floats:
         """All of them, (n, d)."""
         return np.concatenate(self.features)
+
+    def _read(self, i: int) -> NDArray[Any]:
+        """Photograph i; a ValueError names it if no window fits."""
+        image = self.photographs[i]
+        try:
+            return self.scanner.check_photograph(image)
+        except ValueError as error:
+            names = getattr(self.photographs, "names", None)
+            name = f"photograph {i}" if names is None else printable(names[i])
+            raise ValueError(f"{name} of the negatives cannot be used: {error}") from error
 
     def _all(self, function: Any, doing: str) -> list[Any]:
         results = []

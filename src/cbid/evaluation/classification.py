@@ -7,6 +7,8 @@ from numpy.typing import ArrayLike, NDArray
 
 __all__ = ["accuracy", "confusion_matrix", "mean_class_accuracy"]
 
+_NAMES = {"U": "text", "T": "text", "S": "bytes"}
+
 
 def accuracy(truth: ArrayLike, predicted: ArrayLike) -> float:
     """Share of samples whose predicted class is the true one."""
@@ -36,4 +38,17 @@ def _checked(truth: ArrayLike, predicted: ArrayLike) -> tuple[NDArray[Any], NDAr
     true, found = np.asarray(truth), np.asarray(predicted)
     if true.ndim != 1 or true.shape != found.shape or not len(true):
         raise ValueError(f"truth {true.shape} and predicted {found.shape} must both be (n,), with n at least 1")
+    kinds = [_kinds(true), _kinds(found)]
+    if len(set().union(*kinds)) > 1:
+        what = " and ".join(
+            f"{name} of {', '.join(sorted(kind))}" for name, kind in zip(("truth", "predicted"), kinds)
+        )
+        raise ValueError(f"{what} cannot be compared; give classes of one kind")
     return true, found
+
+
+def _kinds(classes: NDArray[Any]) -> set[str]:
+    """Text, bytes or numbers: 1 and "1" are different classes, which numpy does not always see."""
+    if classes.dtype.kind == "O":
+        return {_NAMES.get(np.asarray(value).dtype.kind, "numbers") for value in classes}
+    return {_NAMES.get(classes.dtype.kind, "numbers")}

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cbid.checks import check_integer
+
 __all__ = ["average_precision", "average_precision_bounds", "mean_average_precision", "precision_at", "recall_at"]
 
 Array = NDArray[np.float64]
@@ -73,11 +75,16 @@ def mean_average_precision(
     queries, database : (q, t), (n, t) bits in -1/+1
     weights : (t,), or 1 for plain Hamming
     """
-    Q, B = np.asarray(queries, dtype=np.float32), np.asarray(database, dtype=np.float32)
-    wanted, labels = np.asarray(query_labels), np.asarray(labels)
+    Q, B = _bits("queries", queries), _bits("database", database)
     n_bits = Q.shape[1]
-    plain = np.ndim(weights) == 0
-    w = np.broadcast_to(np.asarray(weights, dtype=np.float64), n_bits)
+    if B.shape[1] != n_bits:
+        raise ValueError(f"queries have {n_bits} bits and database {B.shape[1]}; give codes of one length")
+    wanted, labels = _labels("query_labels", query_labels, len(Q)), _labels("labels", labels, len(B))
+    w = np.asarray(weights, dtype=np.float64)
+    plain = w.ndim == 0
+    if w.shape not in ((), (n_bits,)) or not np.isfinite(w).all():
+        raise ValueError(f"weights have shape {w.shape}; give {n_bits} finite numbers, one for each bit, or 1")
+    w = np.broadcast_to(w, n_bits)
     w = w / (w.sum() or 1.0)
     found = []
     step = max(1, _PAIRS // max(len(B), 1))
@@ -92,11 +99,30 @@ def mean_average_precision(
     return float(np.nanmean(np.concatenate(found)))
 
 
+def _bits(name: str, bits: ArrayLike) -> NDArray[np.float32]:
+    """Codes (n, t) in -1/+1. Others, 0/1 or packed, would give a figure too, and a wrong one."""
+    found = np.asarray(bits)
+    if found.ndim != 2 or not found.size:
+        raise ValueError(f"{name} have shape {found.shape}; give (n, t), with at least one code of one bit")
+    if found.dtype.kind not in "if" or not np.all(np.abs(found) == 1):
+        raise ValueError(
+            f"{name} of type {found.dtype} are no bits in -1/+1, as transform gives them; cbid.codes.unpack makes "
+            "them from packed codes, 2 * b - 1 from 0/1"
+        )
+    return found.astype(np.float32)
+
+
+def _labels(name: str, labels: ArrayLike, n: int) -> NDArray[Any]:
+    found = np.asarray(labels)
+    if found.shape != (n,):
+        raise ValueError(f"{name} have shape {found.shape}; give ({n},), one for each code")
+    return found
+
+
 def _found_at(distances: ArrayLike, relevant: ArrayLike, k: int) -> tuple[Array, Array]:
     """Expected number of relevant items among the k nearest of each query, and the number of all, (q,) and (q,)."""
     checked = _checked(distances, relevant)
-    if not 1 <= k <= checked[0].shape[1]:
-        raise ValueError(f"k={k!r} is not accepted; give 1 to {checked[0].shape[1]}, the number of items")
+    check_integer("k", k, 1, checked[0].shape[1])
     size, hits, before, _ = _groups(*checked)
     taken = np.clip(k - before, 0, size)  # how many of each group are among the first k
     return np.sum(np.divide(hits * taken, size, out=np.zeros_like(size), where=size > 0), axis=1), hits.sum(axis=1)
@@ -117,6 +143,8 @@ def _checked(distances: ArrayLike, relevant: ArrayLike) -> tuple[NDArray[Any], N
     d, r = np.asarray(distances), np.asarray(relevant, dtype=bool)
     if d.ndim != 2 or d.shape != r.shape:
         raise ValueError(f"distances {d.shape} and relevant {r.shape} must both be (queries, items)")
+    if d.dtype.kind == "f" and np.isnan(d).any():
+        raise ValueError("distances hold nan, which is neither near nor far; give numbers")
     return d, r
 
 
@@ -127,7 +155,7 @@ def _groups(distances: NDArray[Any], relevant: NDArray[np.bool_]) -> tuple[Array
     """
     q, n = distances.shape
     if distances.dtype.kind in "iu" and distances.min(initial=0) >= 0 and distances.max(initial=0) < max(n, _FEW):
-        group, found = distances, relevant
+        group, found = distances.astype(np.int64), relevant  # unsigned types have no room for what follows
     else:
         group, found = _ranked(distances, relevant)
     width = int(group.max(initial=-1)) + 1

@@ -49,7 +49,8 @@ def beats_hashing(results: Results) -> Judgement | None:
     told, holds = [], []
     for name in results.distinct("set"):
         part = results.where(set=name)
-        found = lead(part, METRIC, ("C-BID",), RIVALS, max(b for b in part.distinct("bits") if b is not None))
+        lengths = [b for b in part.distinct("bits") if b is not None]  # none, while only original features are there
+        found = lead(part, METRIC, ("C-BID",), RIVALS, max(lengths)) if lengths else None
         if found is not None:
             told.append(f"{CATALOGUE[name].title}: {found.figures}")
             holds.append(found.holds)

@@ -48,6 +48,7 @@ class Page:
     quick: bool
     photographs: bool = True
     parts: list[Note | Table | Plot] = field(default_factory=list)
+    _files: set[str] = field(default_factory=set)
 
     def note(self, text: str) -> None:
         self.parts.append(Note(text))
@@ -69,9 +70,19 @@ class Page:
         drawn = Image.fromarray(np.asarray(figure.canvas.buffer_rgba())).convert("RGB")
         # 256 colours are enough for plots and gray photographs, in a third of the bytes.
         drawn.quantize(256, dither=Image.Dither.NONE).save(self.folder / f"{full}.png", optimize=True)
+        self._files.add(f"{full}.png")
         if svg:  # without a date: the same results give the same file
             figure.savefig(self.folder / f"{full}.svg", metadata={"Date": None})
+            self._files.add(f"{full}.svg")
         self.parts.append(Plot(full, caption))
+
+    def tidy(self) -> None:
+        """Remove plots of this experiment that an earlier run left and this page does not have: a report to be passed
+        on has no photographs beside it."""
+        for path in (*self.folder.glob("*.png"), *self.folder.glob("*.svg")):
+            own = path.stem == self.experiment or path.stem.startswith(f"{self.experiment}_")
+            if own and path.name not in self._files:
+                path.unlink()
 
 
 def percent(share: float) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cbid.checks import check_integer
-from cbid.experiments.base import Claim, Context, Judgement
+from cbid.experiments.base import Claim, Context, Judgement, Results
 from cbid.experiments.drawing import in_style
 from cbid.experiments.page import Page
 from cbid.experiments.registry import EXPERIMENTS, get_experiment
@@ -53,7 +53,7 @@ def reproduce(
     cache: str | os.PathLike[str] | None = None,
     tell: Callable[[State], None] | None = None,
 ) -> Outcome:
-    """Run experiments, all by default, and write the report to ``out``.
+    """Run experiments, all by default and each once, and write the report to ``out``.
 
     What is in ``out`` from an earlier run, interrupted or not, is not run again; with ``run=False`` nothing is run,
     and the report shows what is there. Without ``photographs`` it shows no image of a data set, so that it may be
@@ -68,7 +68,7 @@ def reproduce(
     in_style()  # without matplotlib there is no report: better told now than at the end
     folder.mkdir(parents=True, exist_ok=True)
     plans = []
-    for name in names or EXPERIMENTS:
+    for name in dict.fromkeys(names or EXPERIMENTS):
         experiment = get_experiment(name)
         present, absent = present_sets(experiment, context)
         plans.append(Plan(experiment, experiment.cells(present, quick), absent))
@@ -86,7 +86,7 @@ def reproduce(
             elapsed = time.perf_counter() - started
             tell(State(count, len(tasks), elapsed, elapsed * (total - done) / done, task, trouble))
     report, there = _report(plans, context, folder, quick, photographs)
-    kept = sum(len(plan.cells) for plan in plans) - sum(len(task.cells) for task in tasks) if run else there
+    kept = sum(plan.kept for plan in plans) if run else there
     return Outcome(
         report,
         there - kept,
@@ -111,14 +111,18 @@ def _report(
 def _section(plan: Plan, page: Page) -> Section:
     """What raw results show of one experiment. Where some are missing, what cannot be shown of them is a failure that
     is told, and the rest of the report is there all the same."""
-    results = raw_file(page.folder.parent, plan.experiment).results(plan.cells)
+    raw, results = raw_file(page.folder.parent, plan.experiment), Results([])
     judged: list[tuple[Claim, Judgement | None]] = [(claim, None) for claim in plan.experiment.claims]
-    if len(results):
-        try:
+    try:
+        results = raw.results(plan.cells)
+        if problem := raw.problem():
+            page.note(f"{problem}.")
+        if len(results):
             plan.experiment.show(results, page)
             judged = [(claim, claim.judge(results)) for claim in plan.experiment.claims]
-        except Exception as error:
-            plan.failures.append(f"the results could not be shown: {told(error)}")
+    except Exception as error:
+        plan.failures.append(f"the results could not be shown: {told(error)}")
+    page.tidy()
     return Section(
         plan.experiment, results, len(plan.cells), page.parts, judged, plan.absent, plan.lacking, plan.failures
     )

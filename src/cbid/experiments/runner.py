@@ -2,7 +2,9 @@
 
 import time
 import traceback
+from collections import deque
 from collections.abc import Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +18,11 @@ from cbid.experiments.registry import EXPERIMENTS, load_experiment
 from cbid.threads import faiss_threads
 
 __all__ = ["Plan", "Task", "Trouble", "present_sets", "raw_file", "run_missing", "tasks_of", "told"]
+
+_KILLED = (
+    "a worker was killed, perhaps for want of memory, and with it all tasks under way; what they had done is kept, "
+    "and the same command, with fewer --jobs, goes on from there"
+)
 
 
 @dataclass(frozen=True)
@@ -31,11 +38,12 @@ class Task:
 @dataclass
 class Plan:
     """What an experiment has to run. absent: the sets that are not on this machine, with the reason. lacking: parts
-    of sets that turned out not to be there. failures: errors."""
+    of sets that turned out not to be there. failures: errors. kept: how many cells were there before."""
 
     experiment: Experiment
     cells: list[Settings]
     absent: dict[str, str]
+    kept: int = 0
     lacking: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
 
@@ -65,13 +73,22 @@ def raw_file(out: Path, experiment: Experiment) -> RawResults:
 
 
 def tasks_of(plans: Sequence[Plan], out: Path, quick: bool) -> list[Task]:
-    """The cells that are missing, those that take longest first, so that all workers end at about the same time."""
+    """The cells that are missing, those that take longest first, so that all workers end at about the same time.
+
+    An experiment whose raw results cannot be read has failed, and has no tasks.
+    """
     tasks: list[Task] = []
     for plan in plans:
         raw = raw_file(out, plan.experiment)
-        raw.mend()
+        try:
+            raw.mend()
+            missing = raw.missing(plan.cells)
+        except OSError as error:
+            plan.failures.append(told(error))
+            continue
+        plan.kept = len(plan.cells) - len(missing)
         name, cost = plan.experiment.name, plan.experiment.cost[quick]
-        groups = plan.experiment.tasks(raw.missing(plan.cells))
+        groups = plan.experiment.tasks(missing)
         tasks += [Task(name, EXPERIMENTS[name], cells, len(cells) * cost) for cells in groups]
     return sorted(tasks, key=lambda task: -task.seconds)
 
@@ -84,20 +101,42 @@ def run_missing(
         for task in tasks:
             yield task, _run(task, context, out)
         return
-    from joblib import Parallel, delayed
-    from joblib.externals.loky import get_reusable_executor
+    waiting = deque(tasks)
+    while waiting:
+        yield from _run_in_pool(waiting, context, out, jobs)
 
-    pool = Parallel(jobs, return_as="generator_unordered", batch_size=1, pre_dispatch=jobs)
+
+def _run_in_pool(
+    waiting: deque[Task], context: Context, out: Path, jobs: int
+) -> Iterator[tuple[Task, Trouble | None]]:
+    """Tasks from ``waiting`` until it is empty or a worker is killed, which ends the whole pool."""
+    from joblib.externals.loky import ProcessPoolExecutor
+    from joblib.externals.loky.process_executor import BrokenProcessPool
+
+    pool = ProcessPoolExecutor(jobs)
+    under_way: dict[Future[Trouble | None], Task] = {}
+    broken = False
     try:
-        yield from pool(delayed(_run_in_worker)(task, context, out) for task in tasks)
+        while under_way or (waiting and not broken):
+            while waiting and len(under_way) < jobs and not broken:
+                try:
+                    future = pool.submit(_run, waiting[0], context, out)
+                except BrokenProcessPool:  # a worker was killed since the last answer
+                    broken = True
+                else:
+                    under_way[future] = waiting.popleft()
+            for future in wait(under_way, return_when=FIRST_COMPLETED).done:
+                task = under_way.pop(future)
+                try:
+                    trouble = future.result()
+                except BrokenProcessPool:
+                    broken, trouble = True, Trouble(_KILLED)
+                yield task, trouble
     except BaseException:
         # Also Ctrl-C: workers must not go on by themselves.
-        get_reusable_executor().shutdown(wait=False, kill_workers=True)
+        pool.shutdown(wait=False, kill_workers=True)
         raise
-
-
-def _run_in_worker(task: Task, context: Context, out: Path) -> tuple[Task, Trouble | None]:
-    return task, _run(task, context, out)
+    pool.shutdown()
 
 
 def _run(task: Task, context: Context, out: Path) -> Trouble | None:
