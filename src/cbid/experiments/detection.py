@@ -37,7 +37,6 @@ KEPT_EVERY = 128  # bits
 WORST = 16  # false positives that are shown
 PUBLISHED_GAIN, PUBLISHED_MISS = 5.28, 46
 SIZES = ("photographs", "windows", "negatives")  # None: all
-OLD_SET, OLD_REVISION = "inria_person", 1  # of folders without a digest in their names
 
 
 def cells(present: Sequence[str], quick: bool) -> list[Settings]:
@@ -84,16 +83,6 @@ def work_folder(settings: Settings, seed: int, context: Context) -> Path:
     place = str(CATALOGUE[name].find(context.root).resolve())
     origin = blake2b(json.dumps([name, place, EXPERIMENT.revision]).encode(), digest_size=4).hexdigest()
     sizes = "-".join(str(settings[size] or "all") for size in SIZES)
-    old = context.cache / "detection" / sizes / f"seed{seed}"
-    if name == OLD_SET and EXPERIMENT.revision == OLD_REVISION and old.is_dir():
-        # Folders once had no digest, and what is in them took hours: the first to come goes on with such a folder,
-        # and it stays his.
-        owner = old / "origin"
-        if not owner.exists():
-            with whole_file(owner) as temporary:
-                temporary.write_text(origin)
-        if owner.read_text() == origin:
-            return old
     work = context.cache / "detection" / f"{sizes}-{origin}" / f"seed{seed}"
     work.mkdir(parents=True, exist_ok=True)
     return work
