@@ -279,8 +279,8 @@ class MilvusStore(Contents):
         what was reached, and nothing is kept."""
         check_real("target", target, 0, 1 + 1e-9, open_below=True)
         k = as_count(k, "k")
-        tried = [c for c in candidates if c >= k]
-        if not tried:
+        tried = [c for c in candidates if as_count(c, "candidates", at_most=_MOST_CANDIDATES) >= k]
+        if len(candidates) and not tried:
             raise ValueError(f"candidates={tuple(candidates)} is not accepted for k={k}; give at least k")
         measured = self.measure_recall(sample, k, tried, exact=exact)
         enough = [c for c, recall in measured.items() if recall >= target]
