@@ -175,6 +175,8 @@ def test_other_ids_are_another_job(npy, coder, tmp_path, monkeypatch):
             encode_to(npy, coder, out, ids=ids)
     encode_to(npy, coder, out, ids=np.arange(1000) + 5000, overwrite=True)
     assert np.load(tmp_path / "codes.ids.npy")[0] == 5000
+    encode_to(npy, coder, out, overwrite=True)
+    assert not (tmp_path / "codes.ids.npy").exists()  # they were those of the codes before
 
 
 def test_given_ids_win(vectors, coder, tmp_path):

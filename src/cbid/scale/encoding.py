@@ -104,7 +104,7 @@ def encode_to(
     plan = {"what": "codes", "coder": coder_digest(coder), "source": rows.identity()}
     if rows.ids is not None:
         outputs[IDS] = id_file(target)
-        plan["ids"] = digest_of(stored_ids(rows.ids))
+        plan[IDS] = digest_of(stored_ids(rows.ids))
     job = Job(
         task=Encode(rows.without_labels(), coder),
         spans=rows.spans(size),
@@ -112,6 +112,7 @@ def encode_to(
         record=target.with_name(f"{target.name}.json"),
         plan=plan,
         sources=rows.files(),
+        ids_file=id_file(target) if rows.ids is None else None,
         fixed=part_rows is not None,
     )
     run(job, scheduler=scheduler, n_jobs=n_jobs, timeout=timeout, overwrite=overwrite, verbose=verbose)

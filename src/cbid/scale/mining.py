@@ -154,7 +154,7 @@ def mine_to(
     }
     if rows.ids is not None:
         outputs[IDS] = target / f"{IDS}.npy"
-        plan["ids"] = digest_of(stored_ids(rows.ids))
+        plan[IDS] = digest_of(stored_ids(rows.ids))
     centre, size = _centre_and_size(rows)
     job = Job(
         task=Mine(rows.without_labels(), rows.labels, n_classes, n_hits, n_misses, centre, size),
@@ -163,6 +163,7 @@ def mine_to(
         record=target.with_name(f"{target.name}.json"),
         plan=plan,
         sources=rows.files(),
+        ids_file=target / f"{IDS}.npy" if rows.ids is None else None,
         fixed=part_rows is not None,
     )
     run(job, scheduler=scheduler, n_jobs=n_jobs, timeout=timeout, overwrite=overwrite, verbose=verbose)

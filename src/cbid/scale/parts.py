@@ -46,6 +46,7 @@ class Job:
     plan: what the results depend on; the spans are added to it.
     sources: the files that are read, none of which may be an output.
     uneven: arrays with other numbers of rows than the rest, such as all local descriptors of some images.
+    ids_file: where the ids would go, if these results have none; those of a result that is replaced are removed.
     fixed: whether the spans were asked for; if not, those of an earlier run of the same plan serve as well.
     """
 
@@ -56,6 +57,7 @@ class Job:
     plan: dict[str, Any] = field(default_factory=dict)
     sources: Sequence[str | os.PathLike[str]] = ()
     uneven: frozenset[str] = frozenset()
+    ids_file: Path | None = None
     fixed: bool = True
 
     @property
@@ -130,7 +132,10 @@ class Job:
         A damaged part is removed, and a ``PartError`` tells of it: who computes the missing ones again repairs it.
         """
         notes = self._checked_notes()
-        self.record.unlink(missing_ok=True)  # of what is replaced now
+        replaced = self._recorded() or {}
+        self.record.unlink(missing_ok=True)
+        if self.ids_file is not None and IDS in replaced:
+            self.ids_file.unlink(missing_ok=True)
         for name, path in self.outputs.items():
             _join(path, (_restored(name, self._read(n)[0].get(name)) for n in range(len(self.spans))))
         with whole_file(self.record) as temporary:
