@@ -265,6 +265,12 @@ def test_the_memory_of_the_process_is_no_other_job(npy, vectors, coder, tmp_path
         encode_to(npy, coder, out, part_rows=100)  # asked for
 
 
+def test_what_is_done_takes_no_memory(npy, vectors, coder, tmp_path):
+    encode_to(npy, coder, tmp_path / "codes.npy")
+    codes = encode_to(npy, coder, tmp_path / "codes.npy", max_memory="1kB")
+    np.testing.assert_array_equal(codes, coder.encode(vectors[0]))
+
+
 @pytest.mark.parametrize("on_a_worker", [False, True])
 def test_threads_of_blas_are_as_before(npy, coder, tmp_path, monkeypatch, on_a_worker):
     """Parts of unequal length, whose ends and beginnings overlap; each is computed with one thread."""

@@ -1,7 +1,7 @@
 """Codes of more vectors than memory holds, streamed to a file; in this process or by the workers of a cluster."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +96,7 @@ def encode_to(
         )
     if part_rows is not None:
         check_integer("part_rows", part_rows, 1)
-    size = part_rows or _part_rows(rows, coder, as_bytes(max_memory), 1 if scheduler is not None else n_jobs)
+    budget = as_bytes(max_memory)
     target = Path(os.path.abspath(out))
     if target.suffix != ".npy":
         raise ValueError(f"out={os.fspath(out)!r} is not accepted; give the name of a .npy file")
@@ -107,14 +107,17 @@ def encode_to(
         plan[IDS] = digest_of(stored_ids(rows.ids))
     job = Job(
         task=Encode(rows.without_labels(), coder),
-        spans=rows.spans(size),
+        spans=[] if part_rows is None else rows.spans(part_rows),
         outputs=outputs,
         record=target.with_name(f"{target.name}.json"),
         plan=plan,
         sources=rows.files(),
         ids_file=id_file(target) if rows.ids is None else None,
         fixed=part_rows is not None,
-    )
+    ).settled()
+    if part_rows is None and not (job.spans and job.is_done(overwrite=overwrite)):
+        size = _part_rows(rows, coder, budget, 1 if scheduler is not None else n_jobs)
+        job = replace(job, spans=job.spans or rows.spans(size))
     run(job, scheduler=scheduler, n_jobs=n_jobs, timeout=timeout, overwrite=overwrite, verbose=verbose)
     return codes_io.load(target)
 

@@ -106,7 +106,8 @@ class Job:
                 f"{self.folder} holds parts of another job (changed: {changed}); finish that one, remove the "
                 "folder, or give overwrite=True"
             )
-        self._remove_parts()  # of another job, or of nobody knows which
+        if found is not None or any(self.folder.glob("part-*.safetensors")):
+            self._remove_parts()  # of another job, or of nobody knows which
         for path in (self.folder, *(path.parent for path in self.outputs.values())):
             path.mkdir(parents=True, exist_ok=True)
         with whole_file(self._note) as temporary:
