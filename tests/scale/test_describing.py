@@ -35,7 +35,7 @@ def test_bags(images, tmp_path):
 
 def test_what_cannot_be_described_is_told(images, tmp_path):
     """The whole of the second part, and one of the third."""
-    mixed = [*images[:2], np.full((40, 44), 7.0), "missing.png", images[2], b"no image"]
+    mixed = [*images[:2], np.full((40, 44), 7.0), "missing.png", images[2], b"no image", [[1, 2], [3]]]
     with pytest.raises(ImageError, match="image 2"):
         describe_to(mixed, HOG(), tmp_path / "hog.npy", part_images=2)
     for _ in range(2):  # computed, and found again

@@ -132,15 +132,16 @@ def _digest(images: ImageSet) -> str:
     for i in range(len(images)):
         path = images.path(i)
         digest.update(images.names.raw(i) + b"\0")
-        if path is None:
-            digest.update(images.digest(i))
-            continue
         try:
-            found = os.stat(path)
-            state = f"{found.st_size} {found.st_mtime_ns}"
-        except OSError:
-            state = "absent"  # whoever describes it tells of it
-        digest.update(os.fsencode(os.path.abspath(path)) + b"\0" + state.encode() + b"\0")
+            if path is None:
+                digest.update(images.digest(i))
+            else:
+                found = os.stat(path)
+                state = f"{os.path.abspath(path)}\0{found.st_size} {found.st_mtime_ns}"
+                digest.update(os.fsencode(state))
+        except (OSError, ValueError):
+            digest.update(b"no image")  # whoever describes it tells of it
+        digest.update(b"\0")
     return digest.hexdigest()
 
 
