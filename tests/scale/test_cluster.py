@@ -146,6 +146,15 @@ def test_a_scheduler_without_workers(npy, coder, tmp_path):
         encode_to(npy, coder, tmp_path / "codes.npy", scheduler=cluster.scheduler_address, timeout=0.5)
 
 
+def test_busy_workers_are_not_refused(npy, vectors, coder, tmp_path, client):
+    """Each at work for longer than the time in which it must answer."""
+    busy = [client.submit(time.sleep, 6, workers=[worker], pure=False) for worker in client.nthreads()]
+    time.sleep(0.5)
+    codes = encode_to(npy, coder, tmp_path / "codes.npy", part_rows=500, scheduler=client, timeout=3)
+    np.testing.assert_array_equal(codes, coder.encode(vectors[0]))
+    client.gather(busy)
+
+
 def test_a_worker_of_another_version(npy, coder, tmp_path, client, monkeypatch):
     monkeypatch.setattr("cbid.scale.cluster.__version__", "9.9")
     with pytest.raises(ClusterError, match=r"has cbid .*, this process 9.9; they must be the same"):

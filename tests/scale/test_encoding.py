@@ -1,14 +1,21 @@
 """Codes streamed to a file: the bytes of ``coder.encode``, whole or not at all, gone on with after a stop."""
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from threading import Thread
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from cbid import CBID, codes_io
 from cbid.coders import ITQ
+from cbid.files import whole_file
 from cbid.scale import encode_to
 from cbid.scale.encoding import Encode
+from cbid.scale.parts import do_part
+from cbid.scale.sources import HeldRows, open_rows
 from tests.scale.test_sources import write_parquet
 
 
@@ -86,6 +93,7 @@ def test_another_job_is_not_mixed_in(npy, vectors, coder, tmp_path):
     out.unlink()
     (tmp_path / "codes.npy.parts").mkdir()
     (tmp_path / "codes.npy.parts" / "plan.json").write_text('{"what": "codes", "coder": "x"}')
+    (tmp_path / "codes.npy.parts" / "part-000000.safetensors").touch()
     with pytest.raises(FileExistsError, match=r"holds parts of another job \(changed: coder, source, spans\)"):
         encode_to(npy, other, out)
 
@@ -110,3 +118,191 @@ def test_bad_arguments(npy, coder, tmp_path):
     with pytest.raises(ValueError, match="array in the memory of this process, which the workers cannot read"):
         encode_to(np.load(npy), coder, tmp_path / "codes.npy", scheduler="tcp://127.0.0.1:1")
     assert [p.name for p in tmp_path.iterdir()] == ["x.npy"]
+
+
+def test_a_job_that_cannot_start_leaves_nothing(npy, vectors, coder, tmp_path):
+    out = tmp_path / "codes.npy"
+    np.save(tmp_path / "narrow.npy", vectors[0][:, :8])
+    for source, used, message, how in (
+        (vectors[0][:0], coder, r"source has shape \(0, 12\)", {}),
+        (tmp_path / "narrow.npy", coder, "source has vectors of 8 values; coder was fitted to 12", {}),
+        (npy, ITQ(n_bits=8), "is not fitted", {}),
+        (npy, ITQ(n_bits=8), "is not fitted", {"part_rows": 10}),
+        (npy, coder, "n_jobs=0 is not accepted", {"n_jobs": 0}),
+        (npy, coder, "n_jobs=0 is not accepted", {"n_jobs": 0, "part_rows": 10}),
+    ):
+        with pytest.raises(ValueError, match=message):
+            encode_to(source, used, out, **how)
+        assert not (tmp_path / "codes.npy.parts").exists()
+
+
+def test_a_folder_without_parts_is_no_other_job(npy, vectors, coder, tmp_path):
+    (tmp_path / "codes.npy.parts").mkdir()
+    (tmp_path / "codes.npy.parts" / "plan.json").write_text('{"what": "codes", "coder": "x"}')
+    encode_to(npy, coder, tmp_path / "codes.npy")
+    assert not (tmp_path / "codes.npy.parts").exists()
+
+
+def stopped_before(patch, what):
+    """Stopped by the user when this file is to be written."""
+
+    def written(path):
+        if str(path).endswith(what):
+            raise KeyboardInterrupt
+        return whole_file(path)
+
+    patch.setattr("cbid.scale.parts.whole_file", written)
+
+
+@pytest.mark.parametrize("what", ["codes.npy", "codes.ids.npy", "codes.npy.json"])
+def test_a_run_that_was_stopped_while_it_joined(npy, vectors, coder, tmp_path, monkeypatch, what):
+    out, ids = tmp_path / "codes.npy", np.arange(1000) + 7
+    with monkeypatch.context() as patch:
+        stopped_before(patch, what)
+        with pytest.raises(KeyboardInterrupt):
+            encode_to(npy, coder, out, ids=ids, part_rows=100)
+    monkeypatch.setattr(Encode, "__call__", None)  # nothing is computed again
+    np.testing.assert_array_equal(encode_to(npy, coder, out, ids=ids, part_rows=100), coder.encode(vectors[0]))
+    np.testing.assert_array_equal(np.load(tmp_path / "codes.ids.npy"), ids)
+    assert not (tmp_path / "codes.npy.parts").exists()
+
+
+def test_other_ids_are_another_job(npy, coder, tmp_path, monkeypatch):
+    out = tmp_path / "codes.npy"
+    encode_to(npy, coder, out, ids=np.arange(1000))
+    for ids in (np.arange(1000) + 5000, None):
+        with pytest.raises(FileExistsError):
+            encode_to(npy, coder, out, ids=ids)
+    encode_to(npy, coder, out, ids=np.arange(1000) + 5000, overwrite=True)
+    assert np.load(tmp_path / "codes.ids.npy")[0] == 5000
+    encode_to(npy, coder, out, overwrite=True)
+    assert not (tmp_path / "codes.ids.npy").exists()  # they were those of the codes before
+
+
+def test_given_ids_win(vectors, coder, tmp_path):
+    write_parquet(tmp_path / "x.parquet", vectors[0], id=np.arange(1000))
+    ids = [f"image {i}" for i in range(1000)]
+    encode_to(tmp_path / "x.parquet", coder, tmp_path / "codes.npy", ids=ids, n_jobs=2, part_rows=140)
+    assert np.load(tmp_path / "codes.ids.npy").tolist() == ids
+
+
+def test_a_source_that_changes_meanwhile_is_told(vectors, coder, tmp_path, monkeypatch):
+    """Ids of fewer rows than there are codes."""
+    monkeypatch.setattr(HeldRows, "ids_of", lambda self, start, stop: np.arange(start, stop - 1))
+    with pytest.raises(ValueError, match="rows 0 to 999 gave 1000 codes, 999 ids; was the source changed meanwhile"):
+        encode_to(vectors[0], coder, tmp_path / "codes.npy", ids=np.arange(1000))
+
+
+def test_the_old_result_stays_until_the_new_one_is_there(npy, vectors, coder, tmp_path, monkeypatch):
+    out = tmp_path / "codes.npy"
+    encode_to(npy, coder, out)
+    other = ITQ(n_bits=8).fit(vectors[0])
+    with monkeypatch.context() as patch:
+        patch.setattr(Encode, "__call__", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            encode_to(npy, other, out, overwrite=True)
+    np.testing.assert_array_equal(encode_to(npy, coder, out), coder.encode(vectors[0]))
+    np.testing.assert_array_equal(encode_to(npy, other, out, overwrite=True), other.encode(vectors[0]))
+
+
+def test_the_source_is_no_output(npy, vectors, coder, tmp_path):
+    (tmp_path / "link.npy").symlink_to(npy)
+    np.save(tmp_path / "z.ids.npy", vectors[0])
+    for source, out in ((npy, npy), (npy, tmp_path / "link.npy"), (tmp_path / "z.ids.npy", tmp_path / "z.npy")):
+        with pytest.raises(ValueError, match=r"is the source itself; give another name"):
+            encode_to(source, coder, out, ids=np.arange(1000), overwrite=True)
+    np.testing.assert_array_equal(np.load(npy), vectors[0])
+
+
+def test_many_damaged_parts_and_one_of_another_job(npy, vectors, coder, tmp_path, monkeypatch):
+    out = tmp_path / "codes.npy"
+    with monkeypatch.context() as patch:
+        stopped_before(patch, "codes.npy")
+        with pytest.raises(KeyboardInterrupt):
+            encode_to(npy, coder, out, part_rows=100)
+    for number in range(6):
+        with open(tmp_path / "codes.npy.parts" / f"part-{number:06d}.safetensors", "r+b") as file:
+            file.truncate(20)
+    np.testing.assert_array_equal(encode_to(npy, coder, out, part_rows=100), coder.encode(vectors[0]))
+
+
+def test_parts_of_nobody_knows_which_job(npy, vectors, coder, tmp_path, monkeypatch):
+    """The plan is gone: they are not used, whatever job comes. What others put there stays."""
+    out, folder = tmp_path / "codes.npy", tmp_path / "codes.npy.parts"
+    with monkeypatch.context() as patch:
+        stopped_before(patch, "codes.npy")
+        with pytest.raises(KeyboardInterrupt):
+            encode_to(npy, ITQ(n_bits=8).fit(vectors[0]), out, part_rows=100)
+    (folder / "plan.json").unlink()
+    (folder / "mine.txt").touch()
+    np.testing.assert_array_equal(encode_to(npy, coder, out, part_rows=100), coder.encode(vectors[0]))
+    assert [path.name for path in folder.iterdir()] == ["mine.txt"]
+
+
+def test_parts_that_a_finished_job_has_left_are_cleared(npy, coder, tmp_path, monkeypatch):
+    out = tmp_path / "codes.npy"
+    with monkeypatch.context() as patch:
+        patch.setattr("cbid.scale.parts.Job._remove_parts", lambda self: None)
+        encode_to(npy, coder, out, part_rows=100)
+    assert (tmp_path / "codes.npy.parts").exists()
+    encode_to(npy, coder, out, part_rows=100)
+    assert not (tmp_path / "codes.npy.parts").exists()
+
+
+def test_the_memory_of_the_process_is_no_other_job(npy, vectors, coder, tmp_path, monkeypatch):
+    """Parts of other sizes where memory differs; those of a run that was stopped, or is done, are gone on with."""
+    out, sizes = tmp_path / "codes.npy", iter([300, 400, 250, 200])
+    monkeypatch.setattr("cbid.scale.encoding._part_rows", lambda *_: next(sizes))
+    with monkeypatch.context() as patch:
+        stopped_before(patch, "codes.npy")
+        with pytest.raises(KeyboardInterrupt):
+            encode_to(npy, coder, out)
+    for _ in range(2):
+        np.testing.assert_array_equal(encode_to(npy, coder, out), coder.encode(vectors[0]))
+    spans = json.loads((tmp_path / "codes.npy.json").read_text())["spans"]
+    assert spans == [[0, 300], [300, 600], [600, 900], [900, 1000]]
+    with pytest.raises(FileExistsError):
+        encode_to(npy, coder, out, part_rows=100)  # asked for
+
+
+def test_what_is_done_takes_no_memory(npy, vectors, coder, tmp_path):
+    encode_to(npy, coder, tmp_path / "codes.npy")
+    codes = encode_to(npy, coder, tmp_path / "codes.npy", max_memory="1kB")
+    np.testing.assert_array_equal(codes, coder.encode(vectors[0]))
+
+
+@pytest.mark.parametrize("on_a_worker", [False, True])
+def test_threads_of_blas_are_as_before(npy, coder, tmp_path, monkeypatch, on_a_worker):
+    """Parts of unequal length, whose ends and beginnings overlap; each is computed with one thread."""
+    compute, seen = Encode.__call__, []
+
+    def blas():
+        return {info["num_threads"] for info in threadpool_info() if info["user_api"] == "blas"}
+
+    def allow(n):
+        # By a thread that ends, so that others may change it afterwards.
+        setter = Thread(target=threadpool_limits, args=(n,))
+        setter.start()
+        setter.join()
+
+    def slow(self, start, stop):
+        for _ in range(1 + start // 100 % 3 * 2):
+            time.sleep(0.01)
+            seen.append(blas())
+        return compute(self, start, stop)
+
+    monkeypatch.setattr(Encode, "__call__", slow)
+    before = blas()
+    allow(2)
+    try:
+        if on_a_worker:
+            task, spans = Encode(open_rows(npy), coder), [(start, start + 100) for start in range(0, 1000, 100)]
+            with ThreadPoolExecutor(2) as pool:
+                list(pool.map(lambda span: do_part(task, str(tmp_path / f"{span[0]}"), "job", 0, *span), spans))
+                assert blas() == {2}
+        else:
+            encode_to(npy, coder, tmp_path / "codes.npy", part_rows=100, n_jobs=2)
+        assert blas() == {2}
+    finally:
+        allow(max(before))
+    assert set().union(*seen) == {1}

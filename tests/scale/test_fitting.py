@@ -3,13 +3,16 @@
 import json
 import subprocess
 import sys
+from typing import ClassVar
 
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator
 
 from cbid.coders import ITQ, LDASign
 from cbid.scale import fit_from
 from cbid.scale.fitting import _allowed
+from cbid.scale.memory import least_held
 
 
 def test_all_rows_where_they_fit(vectors):
@@ -81,6 +84,71 @@ def test_bad_arguments(vectors):
         fit_from(iter([X]), ITQ(), labels=y)
     with pytest.raises(ValueError, match="max_sample=1 is not accepted"):
         fit_from(X, ITQ(), max_sample=1)
+    with pytest.raises(ValueError, match=r"source has shape \(0, 12\)"):
+        fit_from(X[:0], ITQ())
+    with pytest.raises(ValueError, match=r"source has shape \(1000, 0\)"):
+        fit_from(X[:, :0], ITQ())
+    with pytest.raises(ValueError, match=r"source has chunks of shape \(1000, 0\)"):
+        fit_from(iter([X[:, :0]]), ITQ())
+    with pytest.raises(ValueError, match="source has no row in 0 rows"):
+        fit_from(iter([X[:0]]), ITQ())
+    with pytest.raises(ValueError, match=r"labels has shape \(1000, 1\)"):
+        fit_from(X, LDASign(), labels=y[:, None])
+    nobody = np.full(1000, None)
+    with pytest.raises(ValueError, match="labels has None for every row"):
+        fit_from(X, LDASign(), labels=nobody)
+    with pytest.raises(ValueError, match="source has no row with a label in 1000 rows"):
+        fit_from(iter([(X, nobody)]), LDASign())
+
+
+class Counting(BaseEstimator):
+    """Learns nothing, but how many rows it was given."""
+
+    given: ClassVar[list[int]] = []
+
+    def fit(self, X, y=None):
+        self.given.append(len(X))
+        return self
+
+
+@pytest.fixture
+def given(monkeypatch):
+    monkeypatch.setattr(Counting, "given", [])
+    return Counting.given
+
+
+def test_pilots_stay_below_max_sample(vectors, given):
+    X = np.repeat(vectors[0], 5, axis=0)
+    assert fit_from(X, Counting(), max_sample=50).n_sample == 50
+    assert fit_from(iter([X]), Counting(), max_sample=50).n_sample == 50
+    assert max(given) == 50
+
+
+def test_pilots_stay_within_the_budget(tmp_path, given):
+    """160 MB of rows, all of which the pilots of 1,000 classes would take; 100 MB are left."""
+    np.lib.format.open_memmap(tmp_path / "x.npy", "w+", np.float32, (20_000, 2_000)).flush()
+    budget = least_held() + 10**8
+    with pytest.raises(ValueError, match="rows where at least 20000 are needed; give more"):
+        fit_from(tmp_path / "x.npy", Counting(), labels=np.arange(20_000) // 20, max_memory=budget)
+    assert given == []
+
+
+def test_classes_are_not_lost_in_silence(vectors):
+    X, labels = vectors[0], np.arange(1000) % 100
+    for source, how in ((X, {"labels": labels}), (iter([(X, labels)]), {})):
+        with pytest.raises(ValueError, match=r"sample of 50 rows is too small for 100 classes.* larger max_sample"):
+            fit_from(source, Counting(), max_sample=50, **how)
+    assert fit_from(iter([X]), Counting(), max_sample=5).n_sample == 5  # of no classes
+
+
+def test_rows_without_a_label_are_left_out(vectors):
+    X, _ = vectors
+    labels = np.array(["a", "b", None] * 333 + ["a"], dtype=object)
+    for source, how in ((X, {"labels": labels}), (iter([(X[:10], labels[:10]), (X[10:], labels[10:])]), {})):
+        report = fit_from(source, LDASign(n_bits=1), max_memory="4GB", **how)
+        assert report.per_class == {"a": 334, "b": 333}
+        assert report.n_rows == 1000
+        assert 2 not in report.rows
 
 
 PROGRAM = r"""

@@ -61,3 +61,38 @@ def test_bad_arguments(vectors, tmp_path):
         mine_to(vectors[0], tmp_path / "near")
     with pytest.raises(ValueError, match="n_hits=0 is not accepted"):
         mine_to(vectors[0], tmp_path / "near", labels=vectors[1], n_hits=0)
+    with pytest.raises(ValueError, match=r"source has shape \(0, 12\)"):
+        mine_to(vectors[0][:0], tmp_path / "near", labels=[])
+    with pytest.raises(ValueError, match="labels has None for every row"):
+        mine_to(vectors[0], tmp_path / "near", labels=np.full(1000, None))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_is_told(vectors, tmp_path, monkeypatch, bad):
+    monkeypatch.setattr("cbid.scale.mining._SPAN_BYTES", 4 * 12 * 90)
+    X = vectors[0].copy()
+    X[777, 3] = bad
+    with pytest.raises(ValueError, match="source holds NaN or infinity in row 777"):
+        mine_to(X, tmp_path / "near", labels=vectors[1])
+    with pytest.raises(ValueError, match="too large to be compared"):
+        mine_to(np.full((4, 2), 1.7e308), tmp_path / "near", labels=[0, 0, 1, 1])
+
+
+def test_rows_without_a_label_are_no_anchors(tmp_path):
+    labels = np.array(["a", "b", "b", None], dtype=object)
+    found = mine_to(np.arange(4.0)[:, None], tmp_path / "near", labels=labels, n_hits=1, n_misses=1).neighbourhoods()
+    assert found.anchors.tolist() == [1, 2, 0]
+    assert found.others.tolist() == [0, 0, 1]
+    assert found.misses.tolist() == [[0], [0], [1]]
+
+
+def test_other_ids_are_another_job(vectors, tmp_path):
+    X, y = vectors
+    for ids in (np.arange(50), np.arange(50) + 1):
+        np.savez_compressed(tmp_path / "x.npz", X=X[:50], y=y[:50], ids=ids)
+        if ids[0]:
+            with pytest.raises(FileExistsError):
+                mine_to(tmp_path / "x.npz", tmp_path / "near")
+        mine_to(tmp_path / "x.npz", tmp_path / "near", overwrite=True)
+        np.testing.assert_array_equal(np.load(tmp_path / "near" / "ids.npy"), ids)

@@ -101,3 +101,41 @@ def test_what_is_no_source(npy):
         open_rows(npy, ids=np.zeros(1000))
     with pytest.raises(FileNotFoundError):
         open_rows(npy.with_name("y.npy"))
+
+
+def test_given_ids_win(tmp_path, vectors):
+    """Also in copies, for threads or for workers, and without a change of the source that was given."""
+    write_parquet(tmp_path / "own.parquet", vectors[0], id=np.arange(1000))
+    write_parquet(tmp_path / "none.parquet", vectors[0])
+    given = np.arange(1000) + 5000
+    for name in ("own", "none"):
+        source = open_rows(tmp_path / f"{name}.parquet")
+        rows = open_rows(source, ids=given).without_labels()
+        for reader in (rows, pickle.loads(pickle.dumps(rows))):  # noqa: S301 - our own bytes
+            np.testing.assert_array_equal(reader.ids_of(3, 200), given[3:200])
+        assert source.ids_of(3, 5).tolist() == [3, 4]
+
+
+def test_a_parquet_file_that_is_written_anew(tmp_path, vectors):
+    path = tmp_path / "x.parquet"
+    for first in (0, 77):
+        write_parquet(path, vectors[0], id=np.arange(1000) + first)
+        rows = pickle.loads(pickle.dumps(open_rows(path)))  # noqa: S301 - our own bytes
+        assert rows.ids_of(0, 3).tolist() == [first, first + 1, first + 2]
+
+
+def test_ids_that_no_int64_holds(npy):
+    with pytest.raises(ValueError, match=f"ids holds {2**63 + 7}; give whole numbers of at most {2**63 - 1}"):
+        open_rows(npy, ids=np.full(1000, 2**63 + 7, np.uint64))
+    assert open_rows(npy, ids=np.arange(1000, dtype=np.uint64)).ids.dtype == np.int64
+
+
+def test_nothing_at_all(vectors):
+    with pytest.raises(ValueError, match=r"source has shape \(0, 12\); give at least one row"):
+        open_rows(vectors[0][:0])
+    with pytest.raises(ValueError, match=r"queries has shape \(1000, 0\); give at least one row"):
+        open_rows(vectors[0][:, :0], name="queries")
+    with pytest.raises(
+        ValueError, match=r"labels has shape \(1000, 1\); the source has 1000 rows, and each takes one"
+    ):
+        open_rows(vectors[0], labels=np.zeros((1000, 1)))

@@ -42,6 +42,10 @@ def encode(
         str | None,
         typer.Option(show_default=False, help='Most memory to take, such as "2GB"; of each worker on a cluster.'),
     ] = None,
+    overwrite: Annotated[
+        bool,
+        typer.Option("--overwrite", help="With these two: replace a file, or parts of one, made of something else."),
+    ] = False,
     jobs: JobsOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -59,13 +63,19 @@ def encode(
 
     if out is not None and out.suffix not in (".npy", ".parquet"):
         raise ValueError(f"--out={out} is not accepted; give a name that ends in .npy or .parquet")
+    if out is not None and not out.parent.is_dir():
+        raise ValueError(f"--out={out} is not accepted: there is no folder {out.parent}; make it first")
+    if out is not None and out.exists() and any(given.exists() and out.samefile(given) for given in source):
+        raise ValueError(f"--out={out} is the source itself; give another name")
+    if jobs == 0:
+        raise ValueError("--jobs=0 is not accepted; give a number of at least 1, or -1 for one for each core")
     with Project.open(find_project(project)) as opened:
         length = opened.n_bits if n_bits is None else n_bits
         opened.weights(length)  # refuses what is no length of this code
         if scheduler is not None or max_memory is not None:
             if out is None or out.suffix != ".npy" or len(source) != 1:
                 raise ValueError("--scheduler and --max-memory take one SRC, and --out with a name that ends in .npy")
-            settings = {"scheduler": scheduler, "n_jobs": jobs, "verbose": not quiet}
+            settings = {"scheduler": scheduler, "n_jobs": jobs, "verbose": not quiet, "overwrite": overwrite}
             with resumable():
                 n = _encode_in_parts(opened, source[0], out, length, max_memory or "2GB", settings)
             if as_json:

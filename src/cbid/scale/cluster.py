@@ -1,6 +1,7 @@
 """The workers of a Dask cluster: reached within a time limit, given the task once, and outlived by the job."""
 
 import queue
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import CancelledError
@@ -123,17 +124,32 @@ def _wait_for_workers(client: Any, timeout: float) -> None:
 
 
 def _check_workers(client: Any, timeout: float) -> None:
-    """At least one worker answers, and those that do have this version; one that is dying is no reason to stop."""
+    """At least one worker answers, and those that do have this version; one that is dying is no reason to stop.
+
+    Asked beside the tasks of the workers, not as one more of them: a cluster that is busy answers as soon.
+    """
     _wait_for_workers(client, timeout)
-    asked = {w: client.submit(_cbid_version, workers=[w], pure=False) for w in client.nthreads()}
-    answered, until = 0, time.monotonic() + timeout
-    for worker, future in asked.items():
+    asked = list(client.nthreads())
+    answers: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+
+    def ask(worker: str) -> None:
         try:
-            found = future.result(timeout=max(until - time.monotonic(), 0.1))
-        except (OSError, CancelledError):  # timeouts are such; of a killed worker too nothing comes
-            continue
+            answers.put((worker, client.run(_cbid_version, workers=[worker], on_error="return").get(worker)))
         except Exception as error:
-            raise ClusterError(f"worker {worker} cannot import cbid {__version__}: {error}") from error
+            answers.put((worker, error))
+
+    for worker in asked:  # each by a thread of its own: one that does not answer holds up no other
+        threading.Thread(target=ask, args=(worker,), daemon=True).start()
+    answered, until = 0, time.monotonic() + timeout
+    for _ in asked:
+        try:
+            worker, found = answers.get(timeout=max(until - time.monotonic(), 0.1))
+        except queue.Empty:
+            break
+        if found is None or isinstance(found, (OSError, CancelledError)):  # of a killed worker nothing comes
+            continue
+        if isinstance(found, Exception):
+            raise ClusterError(f"worker {worker} cannot import cbid {__version__}: {found}") from found
         if found != __version__:
             raise ClusterError(f"worker {worker} has cbid {found}, this process {__version__}; they must be the same")
         answered += 1

@@ -2,17 +2,20 @@
 
 import hashlib
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cbid.bags import Bags
 from cbid.checks import check_choice, check_integer
 from cbid.data.arrays import read_npy
+from cbid.data.decode import ImageError
 from cbid.data.describing import Described, NothingDescribed, describe, opened_images
 from cbid.data.image_sets import ImageSet
+from cbid.data.names import printable
 from cbid.descriptors.base import LocalDescriptor
 from cbid.scale.parts import IDS, Job, id_file
 from cbid.scale.running import run
@@ -25,22 +28,43 @@ _OF_BAGS = ("values", "frames", "sizes", "shapes")
 
 @dataclass(frozen=True)
 class Describe:
-    """Values of a span of images; ids are their places in the source, notes tell of those that were left out."""
+    """Values of a span of images; ids are their places in the source, notes tell of those that were left out.
+
+    first, width: the first image of the source that can be described, and how many values it gives: all must give as
+    many.
+    """
 
     images: ImageSet
     descriptor: Any
     on_error: str
+    first: int = 0
+    width: int = 0
 
     def __call__(self, start: int, stop: int) -> tuple[Arrays, list[Any]]:
+        rows = np.arange(start, stop)
         try:
-            found = describe(self.images[start:stop], self.descriptor, on_error=self.on_error)
+            found: Described | None = self._described(rows)
         except NothingDescribed as error:
             return {IDS: np.empty(0, np.int64)}, [list(failure) for failure in error.failures]
-        arrays: Arrays = {IDS: start + found.rows}
+        except ImageError:
+            found = None  # it may be about an image that differs from the first of this span alone
+        if found is None or _width(found.values) != self.width:
+            found = self._described(np.concatenate([[self.first], rows]))
+            if found.rows[0] != 0:
+                raise ImageError(
+                    f"{printable(self.images.names[self.first])} could be described before, now it cannot"
+                )
+            rows, found = rows[found.rows[1:] - 1], _but_first(found)
+        else:
+            rows = rows[found.rows]
+        arrays: Arrays = {IDS: rows}
         values: Any = found.values
         names = _OF_BAGS if isinstance(values, Bags) else ()
         arrays |= {name: getattr(values, name) for name in names} or {"values": values}
         return arrays, [list(failure) for failure in found.failures]
+
+    def _described(self, rows: NDArray[np.int64]) -> Described:
+        return describe(self.images.take(rows), self.descriptor, on_error=self.on_error)
 
 
 def describe_to(
@@ -60,8 +84,8 @@ def describe_to(
 
     ``out``: a ``.npy`` file for a vector descriptor; for a local one a folder, with values, frames, sizes and shapes.
     ``OUT.parts`` holds parts until all are there, ``OUT.json`` tells what the values were made of: the descriptor,
-    and the names of the images, not their contents. The other arguments are those of ``encode_to``; workers read the
-    images themselves, under the same paths.
+    and the images, files by path, size and time of the last change, others by content. The other arguments are those
+    of ``encode_to``; workers read the images themselves, under the same paths.
     """
     check_choice("on_error", on_error, ("raise", "skip"))
     check_integer("part_images", part_images, 1)
@@ -72,15 +96,11 @@ def describe_to(
     target = Path(os.path.abspath(out))
     local = isinstance(descriptor, LocalDescriptor)
     if local:
-        target.mkdir(parents=True, exist_ok=True)
         outputs = {name: target / f"{name}.npy" for name in (*_OF_BAGS, IDS)}
     elif target.suffix == ".npy":
         outputs = {"values": target, IDS: id_file(target)}
     else:
         raise ValueError(f"out={os.fspath(out)!r} is not accepted; give the name of a .npy file")
-    names = hashlib.blake2b(digest_size=16)
-    for i in range(len(images)):
-        names.update(images.names.raw(i) + b"\0")
     n = len(images)
     job = Job(
         task=Describe(images, descriptor, on_error),
@@ -90,15 +110,67 @@ def describe_to(
         plan={
             "what": "descriptors",
             "descriptor": descriptor.fingerprint(),
-            "images": names.hexdigest(),
+            "images": _digest(images),
             "on_error": on_error,
         },
+        sources=_files(source, images),
+        uneven=frozenset({"values", "frames"} if local else ()),
     )
+    if not job.is_done(overwrite=overwrite):
+        first, width = _first(images, descriptor, on_error)
+        job = replace(job, task=Describe(images, descriptor, on_error, first, width))
     notes = run(job, scheduler=scheduler, n_jobs=n_jobs, timeout=timeout, overwrite=overwrite, verbose=verbose)
     rows = np.array(read_npy(outputs[IDS]))
     taken = images.take(rows)
     failures = [*images.problems, *((name, reason) for name, reason in notes)]
     return Described(_values(outputs, local), rows, taken.names, taken.labels, taken.classes, failures)
+
+
+def _digest(images: ImageSet) -> str:
+    """What tells these images from others: of files not the content, which would take as long as describing them."""
+    digest = hashlib.blake2b(digest_size=16)
+    for i in range(len(images)):
+        path = images.path(i)
+        digest.update(images.names.raw(i) + b"\0")
+        try:
+            if path is None:
+                digest.update(images.digest(i))
+            else:
+                found = os.stat(path)
+                state = f"{os.path.abspath(path)}\0{found.st_size} {found.st_mtime_ns}"
+                digest.update(os.fsencode(state))
+        except (OSError, ValueError):
+            digest.update(b"no image")  # whoever describes it tells of it
+        digest.update(b"\0")
+    return digest.hexdigest()
+
+
+def _files(source: Any, images: ImageSet) -> list[Any]:
+    """The files of arrays that images are read from; no image is a ``.npy`` file, as outputs are."""
+    items = getattr(images, "items", None)
+    mapped = [items.filename] if isinstance(items, np.memmap) and items.filename is not None else []
+    return [*mapped, *([source] if isinstance(source, (str, os.PathLike)) else [])]
+
+
+def _first(images: ImageSet, descriptor: Any, on_error: str) -> tuple[int, int]:
+    """The first image that can be described, and how many values it gives."""
+    failures: list[tuple[str, str]] = []
+    for i in range(len(images)):
+        try:
+            return i, _width(describe(images.take([i]), descriptor, on_error=on_error).values)
+        except NothingDescribed as error:
+            failures += error.failures
+    raise NothingDescribed(failures)
+
+
+def _width(values: Any) -> int:
+    return int((values.values if isinstance(values, Bags) else values).shape[1])
+
+
+def _but_first(found: Described) -> Described:
+    values: Any = found.values
+    kept = values.take(np.arange(1, len(values))) if isinstance(values, Bags) else values[1:]
+    return replace(found, values=kept)
 
 
 def _values(outputs: dict[str, Path], local: bool) -> Any:

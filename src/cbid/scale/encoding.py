@@ -1,21 +1,21 @@
 """Codes of more vectors than memory holds, streamed to a file; in this process or by the workers of a cluster."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from cbid import codes_io
 from cbid.checks import check_integer
 from cbid.coders.base import Coder
-from cbid.scale.digests import coder_digest
+from cbid.scale.digests import coder_digest, digest_of
 from cbid.scale.memory import as_bytes, least_held
 from cbid.scale.parts import IDS, Job, id_file, stored_ids
-from cbid.scale.running import run
+from cbid.scale.running import n_threads, run
 from cbid.scale.sources import HeldRows, RowSource, open_rows
 from cbid.tensorfile import Arrays
 
@@ -68,7 +68,7 @@ def encode_to(
         The file to write, in a folder that the workers see too. Where the source has ids, they go to
         ``OUT`` with ``.ids.npy`` for ``.npy``.
     ids
-        (n,) whole numbers or text, where the source has none of its own.
+        (n,) whole numbers or text, in the place of any that the source has.
     scheduler
         None for this process; the address of a Dask scheduler, or a ``distributed.Client``.
     n_jobs
@@ -76,15 +76,19 @@ def encode_to(
     max_memory
         For this process, or for each worker beside what it holds at the start.
     part_rows
-        Rows of a part. None: 65,536, or as many as ``max_memory`` allows.
+        Rows of a part. None: 65,536, or as many as ``max_memory`` allows; a run that was stopped goes on with parts
+        of the size that it began with.
     timeout
         Seconds to wait for the scheduler and its workers.
     overwrite
-        Whether to replace a result, or parts, of something else.
+        Whether to replace a result, or parts, of something else; the old result stays until the new one is there.
     verbose
         1 shows progress.
     """
+    check_is_fitted(coder)
     rows = open_rows(source, ids=ids)
+    if rows.shape[1] != coder.n_features_in_:
+        raise ValueError(f"source has vectors of {rows.shape[1]} values; coder was fitted to {coder.n_features_in_}")
     if scheduler is not None and isinstance(rows, HeldRows):
         raise ValueError(
             "source is an array in the memory of this process, which the workers cannot read; save it as .npy, and "
@@ -92,27 +96,34 @@ def encode_to(
         )
     if part_rows is not None:
         check_integer("part_rows", part_rows, 1)
-    size = part_rows or _part_rows(rows, coder, as_bytes(max_memory), 1 if scheduler is not None else n_jobs)
+    budget = as_bytes(max_memory)
     target = Path(os.path.abspath(out))
     if target.suffix != ".npy":
         raise ValueError(f"out={os.fspath(out)!r} is not accepted; give the name of a .npy file")
     outputs = {"codes": target}
+    plan = {"what": "codes", "coder": coder_digest(coder), "source": rows.identity()}
     if rows.ids is not None:
         outputs[IDS] = id_file(target)
-    plan = {"what": "codes", "coder": coder_digest(coder), "source": rows.identity()}
+        plan[IDS] = digest_of(stored_ids(rows.ids))
     job = Job(
         task=Encode(rows.without_labels(), coder),
-        spans=rows.spans(size),
+        spans=[] if part_rows is None else rows.spans(part_rows),
         outputs=outputs,
         record=target.with_name(f"{target.name}.json"),
         plan=plan,
-    )
+        sources=rows.files(),
+        ids_file=id_file(target) if rows.ids is None else None,
+        fixed=part_rows is not None,
+    ).settled()
+    if part_rows is None and not (job.spans and job.is_done(overwrite=overwrite)):
+        size = _part_rows(rows, coder, budget, 1 if scheduler is not None else n_jobs)
+        job = replace(job, spans=job.spans or rows.spans(size))
     run(job, scheduler=scheduler, n_jobs=n_jobs, timeout=timeout, overwrite=overwrite, verbose=verbose)
     return codes_io.load(target)
 
 
 def _part_rows(rows: RowSource, coder: Coder, budget: int, n_jobs: int | None) -> int:
-    left = (budget - least_held()) // effective_n_jobs(n_jobs) - _SLICE_BYTES
+    left = (budget - least_held()) // n_threads(n_jobs) - _SLICE_BYTES
     # A vector, the same as the coder takes it, and its code.
     allowed = left // (rows.row_bytes + 8 * rows.shape[1] * (rows.dtype.kind != "f") + coder.n_bits_ + 64)
     if allowed < 1:

@@ -98,7 +98,7 @@ def evaluate_to(
 
     Items at one distance count in random order (``cbid.evaluation``). The other arguments are those of ``encode_to``.
     """
-    asked, stored = open_rows(queries), open_rows(database)
+    asked, stored = open_rows(queries, name="queries"), open_rows(database, name="database")
     n_bits = check_n_bits(n_bits)
     check_integer("k", k, 1, len(stored))
     check_integer("part_rows", part_rows, 1)
@@ -113,7 +113,6 @@ def evaluate_to(
     wanted, of_stored = numbers[: len(asked)], numbers[len(asked) :]
     per_bit = None if weights is None else check_weights(weights, n_bits)
     target = Path(os.path.abspath(out))
-    target.mkdir(parents=True, exist_ok=True)
     outputs = {name: target / f"{name}.npy" for name in ("average_precision", "precision")}
     job = Job(
         task=Evaluate(asked.without_labels(), wanted, stored.without_labels(), of_stored, n_bits, per_bit, k),
@@ -129,6 +128,7 @@ def evaluate_to(
             "n_bits": n_bits,
             "k": k,
         },
+        sources=[*asked.files(), *stored.files()],
     )
     run(job, scheduler=scheduler, n_jobs=n_jobs, timeout=timeout, overwrite=overwrite, verbose=verbose)
     return Evaluation(*(read_npy(path) for path in outputs.values()))

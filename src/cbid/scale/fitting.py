@@ -85,6 +85,8 @@ def fit_from(
 
 def _fit_stored(rows: RowSource, coder: Any, budget: int, max_sample: int | None, seed: int) -> FitReport:
     n_known = len(rows) if rows.labels is None else int(np.count_nonzero(rows.labels >= 0))
+    if not n_known:
+        raise ValueError("labels has None for every row; give a label to those that are to be learned from")
     at_a_time = max(1, _READ // rows.row_bytes)
 
     def drawn(most: int) -> tuple[NDArray[np.int64], NDArray[Any], NDArray[Any] | None]:
@@ -93,9 +95,11 @@ def _fit_stored(rows: RowSource, coder: Any, budget: int, max_sample: int | None
         return chosen, rows.take(chosen, at_a_time), y
 
     n_classes = 1 if rows.classes is None else len(rows.classes)
-    costs = _costs(coder, (drawn(size)[1:] for size in _pilot_sizes(n_known, n_classes)))
     columns = 16 * len(rows) if rows.labels is not None else 0  # labels in order, while rows are chosen
     largest = max((stop - start for start, stop in rows.spans(at_a_time)), default=0) * rows.row_bytes
+    sizes = _pilot_sizes(min(n_known, max_sample or n_known), n_classes)
+    _check_pilots(sizes, rows.row_bytes, budget, columns + largest)
+    costs = _costs(coder, (drawn(size)[1:] for size in sizes))
     allowed, per_row = _allowed(costs, rows.row_bytes, budget, columns + largest)
     most = min(allowed, max_sample or allowed, n_known)
     chosen, X, y = drawn(most)
@@ -107,6 +111,8 @@ def _fit_passing(chunks: Iterator[Any], coder: Any, budget: int, max_sample: int
     first = next(pairs, None)
     if first is None:
         raise ValueError("source holds no chunks; give at least one")
+    if not first[0].shape[1]:
+        raise ValueError(f"source has chunks of shape {first[0].shape}; give vectors of at least one value")
     dtype = first[0].dtype if first[0].dtype.kind == "f" else np.dtype(np.float32)
     row_bytes = first[0].shape[1] * dtype.itemsize
     # A third of what is left: no coder learns in less than twice the memory of its sample.
@@ -119,6 +125,9 @@ def _fit_passing(chunks: Iterator[Any], coder: Any, budget: int, max_sample: int
     X, numbers, y = reservoir.sample()
     n_seen = reservoir.n_seen
     del reservoir
+    if not len(X):
+        labelled = "" if first[1] is None else " with a label"
+        raise ValueError(f"source has no row{labelled} in {n_seen} rows; give at least one")
     classes, labels = (None, None) if y is None else np.unique(y, return_inverse=True)
 
     def drawn(most: int) -> NDArray[np.int64]:
@@ -127,7 +136,9 @@ def _fit_passing(chunks: Iterator[Any], coder: Any, budget: int, max_sample: int
     def of(y: NDArray[Any] | None, places: NDArray[np.int64]) -> NDArray[Any] | None:
         return None if y is None else y[places]
 
-    pilots = [drawn(size) for size in _pilot_sizes(len(X), 1 if classes is None else len(classes))]
+    sizes = _pilot_sizes(len(X), 1 if classes is None else len(classes))
+    _check_pilots(sizes, row_bytes, budget, 0)
+    pilots = [drawn(size) for size in sizes]
     costs = _costs(coder, ((X[places], of(y, places)) for places in pilots))
     # The sample that waits here, while part of it is learned from, is held already.
     allowed, per_row = _allowed(costs, row_bytes, budget, 0)
@@ -141,6 +152,12 @@ def _pilot_sizes(n: int, n_classes: int) -> list[int]:
     """Rows of the two pilots, or of one over all rows where they are few."""
     sizes = [max(size, place * LEAST * n_classes) for place, size in enumerate(_PILOTS, 1)]
     return sizes if n > sizes[1] else [n]
+
+
+def _check_pilots(sizes: list[int], row_bytes: int, budget: int, besides: int) -> None:
+    """Refuse pilots whose rows alone are more than the budget allows."""
+    left = budget - least_held() - besides
+    _enough(left // row_bytes, left, budget, max(sizes))
 
 
 def _cost(coder: Any, X: NDArray[Any], y: NDArray[Any] | None) -> tuple[int, int]:

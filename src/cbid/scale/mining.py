@@ -43,8 +43,8 @@ class Mined:
     classes: NDArray[Any]
 
     def neighbourhoods(self) -> Neighbourhoods:
-        """The same in memory, as ``find_neighbourhoods`` gives it."""
-        pairs = [(np.flatnonzero(self.labels != r), r) for r in range(len(self.classes))]
+        """The same in memory, as ``find_neighbourhoods`` gives it; rows without a label are no anchors."""
+        pairs = [(np.flatnonzero((self.labels != r) & (self.labels >= 0)), r) for r in range(len(self.classes))]
         return Neighbourhoods(
             self.hits.astype(np.int32),
             np.concatenate([anchors for anchors, _ in pairs]).astype(np.int32),
@@ -134,28 +134,37 @@ def mine_to(
     rows = open_rows(source, labels)
     if rows.labels is None or rows.classes is None:
         raise ValueError("labels is None and the source has none; hits and misses are those of classes")
+    if not len(rows.classes):
+        raise ValueError("labels has None for every row; hits and misses are those of classes")
     if scheduler is not None and isinstance(rows, HeldRows):
         raise ValueError("source is an array in the memory of this process; save it as .npy, and give the path")
     n_classes = len(rows.classes)
-    if part_rows is None:
-        part_rows = min(_span_rows(rows), max(1, _ANSWER_BYTES // (16 * n_classes * max(n_hits + 1, n_misses))))
-    check_integer("part_rows", part_rows, 1)
+    size_of_part = min(_span_rows(rows), max(1, _ANSWER_BYTES // (16 * n_classes * max(n_hits + 1, n_misses))))
+    if part_rows is not None:
+        check_integer("part_rows", part_rows, 1)
+        size_of_part = part_rows
     target = Path(os.path.abspath(out))
-    target.mkdir(parents=True, exist_ok=True)
-    outputs = {name: target / f"{name}.npy" for name in ("hits", "misses", *([] if rows.ids is None else [IDS]))}
+    outputs = {name: target / f"{name}.npy" for name in ("hits", "misses")}
+    plan = {
+        "what": "neighbourhoods",
+        "source": rows.identity(),
+        "labels": digest_of(rows.labels),
+        "n_hits": n_hits,
+        "n_misses": n_misses,
+    }
+    if rows.ids is not None:
+        outputs[IDS] = target / f"{IDS}.npy"
+        plan[IDS] = digest_of(stored_ids(rows.ids))
     centre, size = _centre_and_size(rows)
     job = Job(
         task=Mine(rows.without_labels(), rows.labels, n_classes, n_hits, n_misses, centre, size),
-        spans=rows.spans(part_rows),
+        spans=rows.spans(size_of_part),
         outputs=outputs,
         record=target.with_name(f"{target.name}.json"),
-        plan={
-            "what": "neighbourhoods",
-            "source": rows.identity(),
-            "labels": digest_of(rows.labels),
-            "n_hits": n_hits,
-            "n_misses": n_misses,
-        },
+        plan=plan,
+        sources=rows.files(),
+        ids_file=target / f"{IDS}.npy" if rows.ids is None else None,
+        fixed=part_rows is not None,
     )
     run(job, scheduler=scheduler, n_jobs=n_jobs, timeout=timeout, overwrite=overwrite, verbose=verbose)
     return Mined(read_npy(outputs["hits"]), read_npy(outputs["misses"]), rows.labels, rows.classes)
@@ -175,6 +184,16 @@ def _span_rows(rows: RowSource) -> int:
 def _centre_and_size(rows: RowSource) -> tuple[NDArray[np.float64], float]:
     """The mean of all rows, and the largest difference of a value from it."""
     spans = rows.spans(_span_rows(rows))
-    centre = sum(rows.read(*span).sum(axis=0, dtype=np.float64) for span in spans) / len(rows)
-    size = max(float(np.abs(rows.read(*span) - centre).max()) for span in spans)
-    return np.asarray(centre), size or 1.0
+    centre = np.zeros(rows.shape[1])
+    with np.errstate(over="ignore", invalid="ignore"):  # what comes of it is looked at below
+        for start, stop in spans:
+            values = rows.read(start, stop)
+            good = np.isfinite(values).all(axis=1)
+            if not good.all():
+                raise ValueError(f"source holds NaN or infinity in row {start + int(good.argmin())}")
+            centre += values.sum(axis=0, dtype=np.float64)
+        centre /= len(rows)
+        size = max(float(np.abs(rows.read(*span) - centre).max()) for span in spans)
+    if not np.isfinite(size):
+        raise ValueError("source holds values too large to be compared; divide them by a number")
+    return centre, size or 1.0

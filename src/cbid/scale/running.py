@@ -8,7 +8,7 @@ from cbid.data.parallel import ordered_map
 from cbid.progress import image_progress
 from cbid.scale.parts import Job, PartError, do_part
 
-__all__ = ["run"]
+__all__ = ["n_threads", "run"]
 
 _REPAIRS = 3  # times that damaged parts are computed again
 
@@ -27,10 +27,12 @@ def run(
     scheduler: None for this process, with ``n_jobs`` threads; else the address of a Dask scheduler or a ``Client``.
     timeout: seconds to wait for a scheduler, or for a cluster that has lost all its workers.
     """
+    threads = n_threads(n_jobs)
+    job = job.settled()
     if job.is_done(overwrite=overwrite):
         return job.notes()
     if scheduler is None:
-        return _finish(job, lambda missing: _here(job, missing, n_jobs, verbose), overwrite)
+        return _finish(job, lambda missing: _here(job, missing, threads, verbose), overwrite)
     from cbid.scale.cluster import connected, run_on
 
     with connected(scheduler, timeout) as client:  # before anything is written
@@ -40,6 +42,7 @@ def run(
 def _finish(job: Job, compute: Any, overwrite: bool) -> list[Any]:
     job.open(overwrite=overwrite)
     for repair in range(_REPAIRS + 1):
+        job.sift()
         if missing := job.missing():
             compute(missing)
         try:
@@ -50,9 +53,19 @@ def _finish(job: Job, compute: Any, overwrite: bool) -> list[Any]:
     raise AssertionError  # not reached
 
 
-def _here(job: Job, missing: list[int], n_jobs: int | None, verbose: int) -> None:
+def n_threads(n_jobs: int | None) -> int:
+    """How many threads ``n_jobs`` means."""
+    if n_jobs == 0:
+        raise ValueError("n_jobs=0 is not accepted; give a number of threads, or -1 for one for each core")
+    return int(effective_n_jobs(n_jobs))
+
+
+def _here(job: Job, missing: list[int], threads: int, verbose: int) -> None:
+    from threadpoolctl import threadpool_limits
+
     tasks = ((n, (job.task, str(job.path(n)), job.digest, n, *job.spans[n])) for n in missing)
-    with image_progress(len(job.spans), "parts", shown=bool(verbose)) as progress:
+    # Set here once, before the threads begin, and lifted when they have ended: it is the limit of the process.
+    with threadpool_limits(1), image_progress(len(job.spans), "parts", shown=bool(verbose)) as progress:
         progress(len(job.spans) - len(missing))
-        for _ in ordered_map(do_part, tasks, effective_n_jobs(n_jobs), threads=True):
+        for _ in ordered_map(do_part, tasks, threads, threads=True):
             progress(1)

@@ -29,16 +29,20 @@ def quotas(sizes: NDArray[Any], most: int, least: int = LEAST) -> Indices:
         return sizes.copy()
     floor = np.minimum(sizes, least)
     if floor.sum() > most:
-        raise ValueError(
-            f"a sample of {most} rows is too small for {np.count_nonzero(sizes)} classes: it takes {floor.sum()}, up "
-            f"to {least} of each"
-        )
+        raise _too_small(most, int(np.count_nonzero(sizes)), int(floor.sum()), least)
     # What is above the floors, shared by what the classes have above theirs.
     rest = (most - int(floor.sum())) * (sizes - floor) / max(int((sizes - floor).sum()), 1)
     taken = floor + rest.astype(np.int64)
     largest = np.argsort(-(rest % 1), kind="stable")[: most - int(taken.sum())]
     taken[largest] += 1
     return np.minimum(taken, sizes)
+
+
+def _too_small(most: int, n_classes: int, needed: int, least: int) -> ValueError:
+    return ValueError(
+        f"a sample of {most} rows is too small for {n_classes} classes: it takes {needed}, up to {least} of each; "
+        "give a larger max_sample or max_memory"
+    )
 
 
 def stratified(labels: Indices | None, n: int, most: int, rng: np.random.Generator) -> Indices:
@@ -85,7 +89,8 @@ class Reservoir:
     """A sample of rows that pass once, in no more memory than it takes itself.
 
     Every row draws a number; those with the smallest are kept, after the ``LEAST`` smallest of every class. So the
-    sample is a random one in which no class is lost, and does not depend on how the rows were cut into chunks.
+    sample is a random one in which no class is lost, and does not depend on how the rows were cut into chunks. More
+    classes than it has room for are an error. Rows labelled None are left out.
     """
 
     def __init__(self, capacity: int, width: int, dtype: Any, rng: np.random.Generator) -> None:
@@ -98,17 +103,24 @@ class Reservoir:
         self.n_seen = 0
 
     def add(self, X: NDArray[Any], y: NDArray[Any] | None) -> None:
+        keys, rows = self.rng.random(len(X)), self.n_seen + np.arange(len(X))
+        self.n_seen += len(X)
+        if y is not None and y.dtype == object:
+            known = np.array([label is not None for label in y], dtype=bool)
+            X, y, keys, rows = X[known], y[known], keys[known], rows[known]
         labels = np.zeros(len(X), np.int64) if y is None else self._numbers(y)
-        keys = np.concatenate([self.keys, self.rng.random(len(X))])
-        rows = np.concatenate([self.rows, self.n_seen + np.arange(len(X))])
+        keys = np.concatenate([self.keys, keys])
+        rows = np.concatenate([self.rows, rows])
         labels = np.concatenate([self.labels, labels])
         held = len(self.keys)
-        self.n_seen += len(X)
 
         by_class = np.lexsort((keys, labels))
         starts = np.searchsorted(labels[by_class], np.arange(labels.max(initial=-1) + 1))
         place = np.empty(len(keys), np.int64)  # by key, within the class
         place[by_class] = np.arange(len(keys)) - starts[labels[by_class]]
+        floor = int(np.count_nonzero(place < LEAST))
+        if y is not None and floor > self.capacity:
+            raise _too_small(self.capacity, len(self.classes), floor, LEAST)
         kept = np.zeros(len(keys), bool)
         kept[np.lexsort((keys, place >= LEAST))[: self.capacity]] = True
 

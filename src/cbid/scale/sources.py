@@ -3,7 +3,6 @@
 A span is read by opening the file anew, so that a process holds that span and nothing of what it read before.
 """
 
-import copy
 import os
 from abc import ABCMeta, abstractmethod
 from collections.abc import Sequence
@@ -23,6 +22,7 @@ from cbid.scale.digests import digest_of
 __all__ = ["FileRows", "HeldRows", "ParquetRows", "RowSource", "open_rows"]
 
 Span = tuple[int, int]
+_LARGEST_ID = np.iinfo(np.int64).max
 
 
 class RowSource(metaclass=ABCMeta):
@@ -71,10 +71,24 @@ class RowSource(metaclass=ABCMeta):
         """The ids of a span: int64, or text of one width for all spans."""
         return np.arange(start, stop) if self.ids is None else self.ids[start:stop]
 
+    def files(self) -> list[str]:
+        """The files that are read."""
+        return []
+
+    def give_ids(self, ids: NDArray[Any]) -> None:
+        """Take these ids in the place of any of its own."""
+        self.ids = ids
+
     def without_labels(self) -> Self:
         """The same vectors and ids, for those who have no use for labels."""
-        other = copy.copy(self)
+        other = self.twin()
         other.labels = other.classes = None
+        return other
+
+    def twin(self) -> Self:
+        """The same rows, whose labels and ids can be set apart from these."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
         return other
 
 
@@ -139,6 +153,9 @@ class FileRows(RowSource):
             "shape": list(self.shape),
             "dtype": self.dtype.str,
         }
+
+    def files(self) -> list[str]:
+        return [self.path]
 
     def _mapped(self) -> NDArray[Any]:
         return np.asarray(np.memmap(self.path, self.dtype, "r", self.offset, self.shape, self.order))
@@ -205,12 +222,20 @@ class ParquetRows(RowSource):
         ids = np.concatenate([_as_ids(np.asarray(self._table(file).ids)).astype(self._id_type) for file in files])
         return ids[start - begin : stop - begin]
 
+    def files(self) -> list[str]:
+        return self.paths
+
+    def give_ids(self, ids: NDArray[Any]) -> None:
+        super().give_ids(ids)
+        self._id_type = None  # those in the files are not asked for any more
+
     def __getstate__(self) -> dict[str, Any]:
-        # Whoever gets a copy reads the ids of its spans from the files.
-        return {**self.__dict__, "ids": None}
+        # Whoever gets a copy reads the ids of its spans from the files, where they are from there.
+        return self.__dict__ if self._id_type is None else {**self.__dict__, "ids": None}
 
     def _table(self, file: int) -> ParquetTable:
-        return _open_table(self.paths[file], tuple(sorted(self._columns.items())))
+        found = os.stat(self.paths[file])
+        return _open_table(self.paths[file], tuple(sorted(self._columns.items())), found.st_size, found.st_mtime_ns)
 
     def identity(self) -> dict[str, Any]:
         found = [(os.path.basename(path), os.stat(path)) for path in self.paths]
@@ -218,33 +243,42 @@ class ParquetRows(RowSource):
 
 
 @lru_cache(maxsize=1)
-def _open_table(path: str, columns: tuple[tuple[str, str | None], ...]) -> ParquetTable:
+def _open_table(path: str, columns: tuple[tuple[str, str | None], ...], size: int, changed: int) -> ParquetTable:
+    # The size and the time of the last change tell a file that was written anew from what it was.
     return ParquetTable(path, **dict(columns))
 
 
 def open_rows(
-    source: Any, labels: ArrayLike | str | os.PathLike[str] | None = None, ids: ArrayLike | None = None
+    source: Any,
+    labels: ArrayLike | str | os.PathLike[str] | None = None,
+    ids: ArrayLike | None = None,
+    *,
+    name: str = "source",
 ) -> RowSource:
     """Rows from an array, mapped or not; a file for ``open_source``; parquet files, or a folder of them.
 
-    ``labels``, ``ids``: (n,), where the source has none of its own; labels also as a ``.npy`` file.
+    ``labels``, ``ids``: (n,), in the place of any that the source has; labels also as a ``.npy`` file.
     """
     rows = _opened(source)
+    if 0 in rows.shape:
+        raise ValueError(f"{name} has shape {rows.shape}; give at least one row, of at least one value")
     if isinstance(labels, (str, os.PathLike)):
         labels = read_npy(labels)
-    for name, given in (("labels", labels), ("ids", ids)):
-        if given is not None and np.shape(given)[:1] != (len(rows),):
-            raise ValueError(f"{name} has shape {np.shape(given)}; the source has {len(rows)} rows")
+    for column, given in (("labels", labels), ("ids", ids)):
+        if given is not None and np.shape(given) != (len(rows),):
+            raise ValueError(
+                f"{column} has shape {np.shape(given)}; the source has {len(rows)} rows, and each takes one"
+            )
     if labels is not None:
         rows.labels, rows.classes = coded(np.asarray(labels))
     if ids is not None:
-        rows.ids = _as_ids(np.asarray(ids))
+        rows.give_ids(_as_ids(np.asarray(ids)))
     return rows
 
 
 def _opened(source: Any) -> RowSource:
     if isinstance(source, RowSource):
-        return source
+        return source.twin()
     if isinstance(source, (list, tuple)) and source and all(isinstance(s, (str, os.PathLike)) for s in source):
         return ParquetRows(source)
     if isinstance(source, (str, os.PathLike)):
@@ -270,6 +304,8 @@ def _opened(source: Any) -> RowSource:
 def _as_ids(ids: NDArray[Any]) -> NDArray[Any]:
     """Whole numbers as int64, text as an array of text."""
     if ids.dtype.kind in "iu":
+        if len(ids) and ids.max() > _LARGEST_ID:
+            raise ValueError(f"ids holds {ids.max()}; give whole numbers of at most {_LARGEST_ID}, or text")
         return ids.astype(np.int64)
     if ids.dtype.kind == "U" or (ids.dtype == object and all(isinstance(v, str) for v in ids)):
         return ids.astype(np.str_)

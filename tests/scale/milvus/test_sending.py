@@ -45,6 +45,23 @@ def test_other_codes_are_not_mixed_in(lite, stored):
     assert index_to(index, address, made_by="you", overwrite=True) == Sent(600, 0, 0, 0)
 
 
+def test_overwrite_leaves_what_is_the_same(lite, stored):
+    """Candidates that were kept stay too; what is not of cbid is dropped."""
+    address, index = lite + "overwritten", stored.index()
+    index_to(index, address, made_by="me")
+    with MilvusStore.open(address) as store:
+        store.keep_candidates(77)
+    assert index_to(index, address, made_by="me", overwrite=True) == Sent(0, 0, 0, 600)
+    with MilvusStore.open(address) as store:
+        assert store.candidates == {10: 77}
+        client = store._collection.connection
+        client.call("drop", lambda c, left: c.drop_collection("overwritten", timeout=left))
+        client.call("make", lambda c, left: c.create_collection("overwritten", dimension=8, timeout=left))
+    with pytest.raises(ValueError, match="is no collection of cbid"):
+        index_to(index, address, made_by="me")
+    assert index_to(index, address, made_by="me", overwrite=True) == Sent(600, 0, 0, 0)
+
+
 def test_one_that_was_stopped_goes_on(lite, stored, monkeypatch):
     """Stopped after the first batch of 250: of the three, one is not sent again."""
     monkeypatch.setattr("cbid.scale.milvus.sending._AT_A_TIME", 250)

@@ -76,3 +76,13 @@ def test_labels():
         settings(labels="str").as_labels(["a\nb"], 1)
     with pytest.raises(ValueError, match="labels holds 5; weights were given per class"):
         settings(weights=np.ones((12, 2)), classes=[1, 2]).as_labels([1, 5], 2)
+
+
+def test_what_differs():
+    made = settings(cells=64, probes=4)
+    assert settings(cells=64, probes=4).other(made) == ""
+    assert settings().other(made) == ""  # not asked for
+    assert settings(cells=32, probes=4).other(made) == "4 of 64 cells probed, not 4 of 32"
+    assert settings(cells=64).other(made) == "4 of 64 cells probed, not 2 of 64"
+    assert settings(cells=64).other(settings()) == "no cells, not 2 of 64"
+    assert settings(n_bits=11).other(made) == "codes of 12 bits, not 11"

@@ -204,6 +204,9 @@ def test_chosen_candidates_are_kept_with_the_collection(lite, stored):
         assert chosen < 500
         with pytest.raises(ValueError, match=r"target=1 is not reached: 20 candidates have recall 0\.\d+"):
             store.choose_candidates(1, 50, candidates=[10, 20])
+        assert store.choose_candidates(0.1, 50, k=20) == 20  # ten would do, but not for 20 answers
+        with pytest.raises(ValueError, match=r"candidates=\(10, 15\) is not accepted for k=20; give at least k"):
+            store.choose_candidates(0.1, 50, k=20, candidates=[10, 15])
         chosen_for_20 = store.choose_candidates(0.9, 50, k=20)
         assert chosen_for_20 > chosen
     with MilvusStore.open(address) as store:

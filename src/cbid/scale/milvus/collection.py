@@ -48,12 +48,16 @@ class Collection:
         if settings.cells is not None and address.file is not None:
             raise ValueError(f"cells={settings.cells}: milvus-lite has none, BIN_FLAT alone; leave cells out")
         if connection.describe() is not None:
-            if exist_ok and not overwrite:
-                found = cls.open(connection)
-                if other := settings.other(found.settings):
-                    raise ValueError(f"{address} is there already with {other}; overwrite drops it")
-                return found
-            if not overwrite:
+            if exist_ok:
+                try:
+                    found = cls.open(connection)
+                    if other := settings.other(found.settings):
+                        raise ValueError(f"{address} is there already with {other}; overwrite drops it")
+                    return found
+                except ValueError:  # it is not what was asked for, or not of cbid at all
+                    if not overwrite:
+                        raise
+            elif not overwrite:
                 raise ValueError(f"{address} is there already; open it, or overwrite it")
             connection.call(
                 "drop the collection", lambda c, left: c.drop_collection(address.collection, timeout=left)

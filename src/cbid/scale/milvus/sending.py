@@ -40,8 +40,8 @@ def index_to(
     """Have a Milvus collection hold what an index holds: codes, ids, labels and weights.
 
     The collection is created if there is none. One of another code length, other weights, other labels or another
-    ``made_by`` is an error, unless ``overwrite``: then it is dropped first. Repeat a call that was stopped: what is
-    there already is not sent again.
+    ``made_by`` is an error, unless ``overwrite``: then such a one, and no other, is dropped first. Repeat a call that
+    was stopped: what is there already is not sent again.
 
     weights, classes : in the place of the index's own weights; classes are needed where these are one for each class
     made_by, token, timeout : as in `MilvusStore.create`

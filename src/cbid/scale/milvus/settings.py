@@ -116,13 +116,19 @@ class Settings:
             raise ValueError("its description was not written by cbid") from error
 
     def other(self, found: "Settings") -> str:
-        """In which of them that change the answers another's settings differ, in words; empty if in none."""
+        """In which of them that change the answers another's settings differ, in words; empty if in none.
+
+        Cells that are not asked for may be there or not.
+        """
         if self.n_bits != found.n_bits:
             return f"codes of {found.n_bits} bits, not {self.n_bits}"
         if self.labels != found.labels:
             return f"labels of kind {found.labels}, not {self.labels}"
         if not (_equal(self.weights, found.weights) and _equal(self.classes, found.classes)):
             return "other weights"
+        if self.cells is not None and (self.cells, self.probes) != (found.cells, found.probes):
+            there = "no cells" if found.cells is None else f"{found.probes} of {found.cells} cells probed"
+            return f"{there}, not {self.probes} of {self.cells}"
         return "" if self.made_by == found.made_by else "codes of another coder"
 
     # Labels

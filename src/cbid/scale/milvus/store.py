@@ -77,9 +77,10 @@ class MilvusStore(Contents):
         made_by : str
             Any text, kept with the collection, such as a digest of the coder.
         exist_ok : bool
-            Open a collection of this name that is there, if it was made with the same arguments.
+            Open a collection of this name that is there, if it was made with the same arguments; ``cells`` and
+            ``probes`` are compared where they are given.
         overwrite : bool
-            Drop a collection of this name that is there.
+            Drop a collection of this name that is there; with ``exist_ok`` only one that is not opened.
         token : str, optional
             "name:password" or an API key of the server; by default the environment's CBID_MILVUS_TOKEN.
         timeout : float
@@ -274,9 +275,14 @@ class MilvusStore(Contents):
         exact: CodeIndex | None = None,
     ) -> int:
         """The least number of candidates whose measured recall reaches ``target``; kept with the collection, for
-        everybody who opens it from now on. If none does, an error tells what was reached, and nothing is kept."""
+        everybody who opens it from now on. Numbers below ``k`` are passed over. If none reaches it, an error tells
+        what was reached, and nothing is kept."""
         check_real("target", target, 0, 1 + 1e-9, open_below=True)
-        measured = self.measure_recall(sample, k, candidates, exact=exact)
+        k = as_count(k, "k")
+        tried = [c for c in candidates if as_count(c, "candidates", at_most=_MOST_CANDIDATES) >= k]
+        if len(candidates) and not tried:
+            raise ValueError(f"candidates={tuple(candidates)} is not accepted for k={k}; give at least k")
+        measured = self.measure_recall(sample, k, tried, exact=exact)
         enough = [c for c, recall in measured.items() if recall >= target]
         if not enough:
             most, best = list(measured.items())[-1]
