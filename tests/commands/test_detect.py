@@ -98,7 +98,7 @@ def test_photographs_of_like_names_are_drawn_apart(model, tmp_path):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--jobs", "0"], "--jobs 0 is not accepted; give 1 or more, or -1"),
+        (["--jobs", "0"], "0 is not accepted; give 1 or more, or -1"),
         (["--out", "nowhere/x.json"], "--out nowhere/x.json is in the folder nowhere, which is not there"),
         (["--out", "photographs"], "--out photographs is a folder"),
         (["--draw", "rings.detector"], "--draw rings.detector is a file; give a folder"),

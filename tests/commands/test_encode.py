@@ -36,13 +36,14 @@ def test_another_folder_is_another_source(encode):
 @pytest.mark.parametrize("more", [(), ("--max-memory", "4GB")])
 def test_what_is_refused_before_the_work(encode, tmp_path, more):
     there = sorted(tmp_path.iterdir())
-    for arguments, message in (
-        (("--out", "nodir/x.npy"), "--out=nodir/x.npy is not accepted: there is no folder nodir"),
-        (("--out", "x.npy", "--jobs", "0"), "--jobs=0 is not accepted"),
+    for arguments, wanted, message in (
+        (("--out", "nodir/x.npy"), 1, "--out=nodir/x.npy is not accepted: there is no folder nodir"),
+        (("--out", "x.npy", "--jobs", "0"), 2, "0 is not accepted; give 1 or more"),
     ):
         status, told = encode("images", *arguments, *more)
-        assert status == 1
-        assert told.startswith(f"cbid: {message}")
+        assert status == wanted
+        assert told.startswith("cbid: ")
+        assert message in told
     assert sorted(tmp_path.iterdir()) == there
 
 

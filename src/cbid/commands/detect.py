@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from cbid.commands.options import checked_jobs
 from cbid.data import ImageFolder, ImageSet, open_source
 from cbid.data.decode import reason_of
 from cbid.data.names import printable
@@ -25,11 +26,13 @@ def detect(
     threshold: Annotated[float, typer.Option(help="Least score of what is shown.")] = 0.0,
     draw: Annotated[Path | None, typer.Option(help="A folder for the photographs with boxes drawn.")] = None,
     out: Annotated[Path | None, typer.Option(help="A file for the JSON.")] = None,
-    jobs: Annotated[int, typer.Option(help="Photographs at a time; -1 is one for each core.")] = 1,
+    jobs: Annotated[
+        int, typer.Option(callback=checked_jobs, help="Photographs at a time; -1 is one for each core.")
+    ] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """Find objects; boxes are left, top, right, bottom in pixels."""
-    _check_call(jobs, out, draw)
+    _check_call(out, draw)
     model = SlidingWindowDetector.load(detector)
     images = _photographs(source)
     targets = None if draw is None else _targets(draw, images)
@@ -64,10 +67,8 @@ def _photographs(source: Path) -> ImageSet:
     return opened
 
 
-def _check_call(jobs: int, out: Path | None, draw: Path | None) -> None:
+def _check_call(out: Path | None, draw: Path | None) -> None:
     """What would fail only after all the work is told before it."""
-    if jobs == 0:
-        raise typer.BadParameter("--jobs 0 is not accepted; give 1 or more, or -1 for one for each core")
     if out is not None and (out.is_dir() or not out.parent.is_dir()):
         what = "is a folder" if out.is_dir() else f"is in the folder {printable(out.parent)}, which is not there"
         raise typer.BadParameter(f"--out {printable(out)} {what}; give a file in a folder that is there")

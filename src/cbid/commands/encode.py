@@ -67,8 +67,6 @@ def encode(
         raise ValueError(f"--out={out} is not accepted: there is no folder {out.parent}; make it first")
     if out is not None and out.exists() and any(given.exists() and out.samefile(given) for given in source):
         raise ValueError(f"--out={out} is the source itself; give another name")
-    if jobs == 0:
-        raise ValueError("--jobs=0 is not accepted; give a number of at least 1, or -1 for one for each core")
     with Project.open(find_project(project)) as opened:
         length = opened.n_bits if n_bits is None else n_bits
         opened.weights(length)  # refuses what is no length of this code
@@ -91,7 +89,7 @@ def encode(
             parts.append(codes)
             if out is None and not as_json:
                 for asked, code in zip(batch, codes):
-                    echo(f"{asked.name}\t{code.tobytes().hex()}")
+                    echo(f"{printable(asked.name)}\t{code.tobytes().hex()}")
         if out is not None:
             together = np.concatenate(parts)
             if out.suffix == ".npy":

@@ -16,6 +16,7 @@ __all__ = [
     "JsonOption",
     "ProjectOption",
     "QuietOption",
+    "checked_jobs",
     "echo",
     "echo_json",
     "find_project",
@@ -33,9 +34,23 @@ ProjectOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON value, for programs.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars, and no words but errors.")]
+
+
+def checked_jobs(jobs: int | None) -> int | None:
+    if jobs == 0:
+        raise typer.BadParameter("0 is not accepted; give 1 or more, or -1 for one for each core")
+    return jobs
+
+
 JobsOption = Annotated[
     int | None,
-    typer.Option("--jobs", "-j", show_default=False, help="Images at a time; -1 is one for each core (default: 1)."),
+    typer.Option(
+        "--jobs",
+        "-j",
+        show_default=False,
+        callback=checked_jobs,
+        help="Images at a time; -1 is one for each core (default: 1).",
+    ),
 ]
 
 
