@@ -168,3 +168,13 @@ def test_more_neighbours_than_items():
     model = CodeKNeighborsClassifier(4).fit(np.eye(3), [0, 1, 1])
     with pytest.raises(ValueError, match="n_neighbors is 4; the model was fitted on 3 samples"):
         model.predict(np.eye(3))
+
+
+def test_a_failed_fit_leaves_the_classifier_as_it_was(digits):
+    X, X_test, y, _ = digits
+    model = CodeKNeighborsClassifier(3, coder=SignCoder()).fit(X, y)
+    before = model.predict(X_test)
+    model.set_params(bit_weights=np.ones(3))
+    with pytest.raises(ValueError, match="weights"):
+        model.fit(X[:, :5], [label + "!" for label in y])
+    np.testing.assert_array_equal(model.predict(X_test), before)

@@ -451,3 +451,37 @@ def test_weights_that_a_coder_does_not_have():
     with pytest.raises(ValueError, match="Plain has no weights_"):
         NBNNClassifier(coder=coder, weighted=True).fit(TRAIN, Y)
     assert NBNNClassifier(coder=coder).fit(TRAIN, Y).predict(TEST).shape == (12,)
+
+
+# Errors that leave it as it was
+
+
+def test_a_failed_fit_leaves_the_classifier_as_it_was():
+    coder = CBID(n_bits=6, margin="class").fit(np.concatenate(TRAIN), np.repeat(Y, [len(bag) for bag in TRAIN]))
+    model = NBNNClassifier(coder=coder).fit(TRAIN, Y)
+    before = model.predict(TEST)
+    with pytest.raises(ValueError, match="none of them"):
+        model.fit([bag[:, ::-1] for bag in TRAIN], [label + "!" for label in Y])
+    np.testing.assert_array_equal(model.predict(TEST), before)
+    model = NBNNClassifier(search="pca", n_components=4).fit(TRAIN, Y)
+    before = model.predict(TEST)
+    with pytest.raises(ValueError, match="n_components"):
+        model.fit([bag[:, :3] for bag in TRAIN], [label + "!" for label in Y])
+    np.testing.assert_array_equal(model.predict(TEST), before)
+
+
+@pytest.mark.parametrize("change", ["add", "remove"])
+def test_a_failed_change_leaves_the_classifier_as_it_was(change, monkeypatch):
+    model = NBNNClassifier().fit(TRAIN, Y)
+    before, ids = model.image_to_class_distances(TEST), model.ids_
+
+    def full(*args):
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(nbnn_module, "class_distances", full)
+        with pytest.raises(MemoryError):
+            model.add_images(TEST[:1], ["ant"]) if change == "add" else model.remove_image(0)
+    assert model.ids_ == ids
+    assert model.classes_.tolist() == CLASSES
+    np.testing.assert_array_equal(model.image_to_class_distances(TEST), before)

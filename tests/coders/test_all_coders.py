@@ -112,6 +112,30 @@ def test_settings_changed_after_the_fit_wait_for_the_next(cls):
 
 
 @every_coder
+def test_a_failed_fit_leaves_the_coder_as_it_was(cls, monkeypatch):
+    """At whatever moment it fails: here when X was looked at and most is learned."""
+    X, y = digits()
+    coder = make(cls, n_bits=T).fit(X, y)
+    before, state = coder.encode(X), vars(coder).copy()
+
+    def full(self, name, value):
+        if name == "n_bits_":
+            raise MemoryError("no more")
+        object.__setattr__(self, name, value)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(cls, "__setattr__", full)
+        with pytest.raises(MemoryError, match="no more"):
+            coder.fit(X[:, :50], [f"digit {v}" for v in y])
+    assert vars(coder).keys() == state.keys()
+    np.testing.assert_array_equal(coder.encode(X), before)
+    pd = pytest.importorskip("pandas")
+    with pytest.raises(ValueError, match="NaN"):  # the names of the columns are kept before the values are looked at
+        coder.fit(pd.DataFrame(X * np.nan).rename(columns=str), y)
+    assert not hasattr(coder, "feature_names_in_")
+
+
+@every_coder
 def test_codes_do_not_depend_on_the_batch(cls, monkeypatch):
     X, _ = digits()
     whole = fitted(cls).transform(X)

@@ -34,7 +34,7 @@ def with_descriptors(
     if not len(empty):
         return bags, numbers, ids
     told = ", ".join(names[i] for i in empty[:5]) + (", ..." if len(empty) > 5 else "")
-    warnings.warn(f"images without descriptors are not stored: {told}", stacklevel=3)
+    warnings.warn(f"images without descriptors are not stored: {told}", stacklevel=4)
     kept = np.flatnonzero(bags.sizes > 0)
     return bags.take(kept), numbers[kept], [ids[i] for i in kept]
 

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from cbid.codes import check_codes, pack
 from cbid.search import CodeIndex
 from cbid.search.checks import as_count
+from cbid.states import unchanged_on_error
 
 __all__ = ["CodeKNeighborsClassifier", "count_votes"]
 
@@ -72,6 +73,7 @@ class CodeKNeighborsClassifier(ClassifierMixin, BaseEstimator):
         self.bit_weights = bit_weights
         self.n_jobs = n_jobs
 
+    @unchanged_on_error
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Store the codes of X with their classes y."""
         as_count(self.n_neighbors, "n_neighbors")

@@ -21,6 +21,7 @@ from cbid.classify.nbnn_structures import class_distances
 from cbid.classify.patch_rows import PatchRows, takes_bags
 from cbid.classify.patch_store import PatchStore
 from cbid.learning.labels import check_labels, number_labels
+from cbid.states import unchanged_on_error
 
 __all__ = ["EvaluationTime", "NBNNClassifier"]
 
@@ -160,6 +161,7 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
 
     # Training images
 
+    @unchanged_on_error
     def fit(self, X: Images, y: ArrayLike, ids: Sequence[Hashable] | None = None) -> Self:
         """Store the patches of n images: Bags or one (m_i, d) array each, with labels y (n,).
 
@@ -193,6 +195,7 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
         self._add(bags, rows, numbers, ids)
         return self
 
+    @unchanged_on_error
     def add_images(self, X: Images, y: ArrayLike, ids: Sequence[Hashable] | None = None) -> Self:
         """Store more images. Coder and projection stay; a label that is new makes a new class."""
         check_is_fitted(self)
@@ -210,6 +213,7 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
         classes = number_labels([*known, *given])[0]
         if len(classes) > len(known) and np.ndim(getattr(self.coder_, "weights_", 0)) == 2:
             raise ValueError("the coder has weights for each class it was fitted on; no class can be added to those")
+        self._store = self._store.copied()
         for at, label in enumerate(classes.tolist()):
             if label not in known:
                 self._store.insert_class(at)
@@ -218,11 +222,13 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
         self._add(bags, rows, np.array([place.get(label, -1) for label in labels.tolist()])[numbers], ids)
         return self
 
+    @unchanged_on_error
     def remove_image(self, image: Hashable) -> Self:
         """Forget the image with this id, and its class with its last image."""
         check_is_fitted(self)
         if self._store.n_images == 1 and image in self._store:
             raise ValueError(f"image {image!r} is the last one; a classifier keeps at least one")
+        self._store = self._store.copied()
         c = self._store.remove(image)
         if not self._store.ids[c]:
             self._store.drop_class(c)

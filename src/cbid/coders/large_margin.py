@@ -150,14 +150,14 @@ class LargeMarginCoder(Coder):
             except KeyboardInterrupt:
                 if not len(learned):
                     raise
-                warnings.warn(f"interrupted: the coder keeps the {len(learned)} bits learned so far", stacklevel=3)
+                warnings.warn(f"interrupted: the coder keeps the {len(learned)} bits learned so far", stacklevel=4)
             else:
                 self._tell_of_early_end(len(learned), nu)
         if not learned.path[-1].any():
             warnings.warn(
                 f"every weight is zero at the optimum for nu={nu:g}: only plain Hamming distance tells codes apart; "
                 "lower nu",
-                stacklevel=3,
+                stacklevel=4,
             )
         learned.write_to(self)
         self._tell_of_open_gaps()
@@ -212,7 +212,7 @@ class LargeMarginCoder(Coder):
         warnings.warn(
             f"learning ended at {n_bits} of n_bits={self.n_bits}: no further distinct bit improves the objective; "
             f"{cure}",
-            stacklevel=4,
+            stacklevel=5,
         )
 
     def _tell_of_open_gaps(self) -> None:
@@ -224,7 +224,7 @@ class LargeMarginCoder(Coder):
                 f"at {len(open_at)} of {self.n_bits_} lengths the weights stopped above tol={self.tol:g}, at a "
                 f"relative duality gap of up to {relative[worst]:.2g} (length {worst + 1}); raise tol or nu",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def _n_columns(self) -> int:
