@@ -453,6 +453,29 @@ def test_weights_that_a_coder_does_not_have():
     assert NBNNClassifier(coder=coder).fit(TRAIN, Y).predict(TEST).shape == (12,)
 
 
+# Numbers far from zero
+
+
+@pytest.mark.parametrize("way", ["exact", "kd-tree", "pca", "local"])
+def test_an_offset_of_all_descriptors_changes_nothing(way):
+    """float32 keeps three or four digits behind this offset."""
+    train, test = ([np.float32(1000) + bag for bag in bags] for bags in (TRAIN, TEST))
+    moved = clone(WAYS[way]).fit(train, Y).image_to_class_distances(test)
+    back = [[bag - np.float32(1000) for bag in bags] for bags in (train, test)]
+    wanted = clone(WAYS[way]).fit(back[0], Y).image_to_class_distances(back[1])
+    np.testing.assert_allclose(moved, wanted, rtol=1e-4)
+
+
+@pytest.mark.parametrize("way", ["exact", "kd-tree", "pca", "local"])
+def test_the_largest_descriptors_that_are_accepted(way):
+    scale = np.float32(1e17)
+    small = clone(WAYS[way]).fit(TRAIN, Y).predict(TEST)
+    large = clone(WAYS[way]).fit([scale * bag for bag in TRAIN], Y).predict([scale * bag for bag in TEST])
+    np.testing.assert_array_equal(large, small)
+    with pytest.raises(ValueError, match="image 0 has a descriptor of length"):
+        clone(WAYS[way]).fit([100 * scale * bag for bag in TRAIN], Y)
+
+
 # Errors that leave it as it was
 
 
