@@ -2,11 +2,24 @@
 
 import os
 import tempfile
+import tokenize
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["flush", "whole_file"]
+__all__ = ["DAMAGED_NPY", "flush", "whole_file"]
+
+# What numpy raises at a ``.npy`` file whose header is damaged: it reads it as a Python literal.
+DAMAGED_NPY = (
+    ValueError,
+    EOFError,
+    SyntaxError,
+    OverflowError,
+    RecursionError,
+    tokenize.TokenError,
+    zipfile.BadZipFile,  # where it has become the mark of another format
+)
 
 
 @contextmanager

@@ -22,6 +22,12 @@ def flip_a_bit(path):
     path.write_bytes(altered)
 
 
+def alter_the_header(path):
+    altered = bytearray(path.read_bytes())
+    altered[60] ^= 0x55
+    path.write_bytes(altered)
+
+
 def other_array(path):
     size = path.stat().st_size
     np.save(path, np.zeros(size - 128, np.int8))
@@ -41,6 +47,7 @@ DAMAGE = {
         lambda path: path.write_bytes(b"x" * path.stat().st_size),
         "is not the array that was",
     ),
+    "header altered": ("codes", alter_the_header, "is not the array that was committed"),
     "runs altered": ("runs", flip_a_bit, "is not as it was committed .its checksum differs"),
     "weights altered": ("weights", flip_a_bit, "its checksum differs"),
     "removals altered": ("removed", flip_a_bit, "its checksum differs"),
