@@ -175,3 +175,22 @@ def test_a_manifest_of_a_later_format(saved, monkeypatch):
         written.write(saved)
     with pytest.raises(IndexCorruptError, match="is of format version 2; this release reads version 1"):
         CodeIndex.open(saved)
+
+
+@pytest.mark.parametrize("code", [3, 200, 255])
+def test_labels_that_were_altered_are_told_when_they_are_met(tmp_path, code):
+    """Labels are not read before they are needed; code 3 comes just after the last label."""
+    index = CodeIndex(8)
+    index.add(np.arange(6, dtype=np.uint8)[:, None], labels=list("abcabc"))
+    index.save(tmp_path / "index")
+    (path,) = (tmp_path / "index").glob("*.labels.npy")
+    content = bytearray(path.read_bytes())
+    content[-6] = code
+    path.write_bytes(content)
+    index = CodeIndex.open(tmp_path / "index")
+    with pytest.raises(IndexCorruptError, match=rf"label codes go from 0 to {code}; the index has 3 labels"):
+        index.search(np.zeros((1, 1), np.uint8), 6)
+    with pytest.raises(IndexCorruptError, match="label codes"):
+        index.range_search(np.zeros((1, 1), np.uint8), 8)
+    with pytest.raises(IndexCorruptError, match="label codes"):
+        _ = index.labels
