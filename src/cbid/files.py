@@ -1,5 +1,6 @@
 """Files that are written whole or not at all."""
 
+import errno
 import os
 import tempfile
 import tokenize
@@ -26,7 +27,12 @@ DAMAGED_NPY = (
 def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A temporary path beside ``path``, renamed to it when the block ends well and removed when it does not."""
     target = Path(path)
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
+    except OSError as error:  # which names the temporary file
+        raise OSError(error.errno, error.strerror, str(target)) from error
     os.close(handle)
     temporary = Path(name)
     try:

@@ -178,3 +178,22 @@ def test_a_failed_fit_leaves_the_classifier_as_it_was(digits):
     with pytest.raises(ValueError, match="weights"):
         model.fit(X[:, :5], [label + "!" for label in y])
     np.testing.assert_array_equal(model.predict(X_test), before)
+
+
+def test_settings_changed_after_the_fit_wait_for_the_next(digits):
+    X, X_test, y, _ = digits
+    for model in (CodeKNeighborsClassifier(3, coder=SignCoder()), CodeKNeighborsClassifier(3)):
+        before = model.fit(X, y).predict(X_test)
+        other = None if model.coder is not None else SignCoder()
+        np.testing.assert_array_equal(model.set_params(coder=other).predict(X_test), before)
+    codes = np.packbits(X > 8, axis=1)
+    model = CodeKNeighborsClassifier(3, packed=True, n_bits=64).fit(codes, y)
+    before = model.predict(codes)
+    np.testing.assert_array_equal(model.set_params(packed=False, n_bits=None).predict(codes), before)
+
+
+def test_a_fit_without_a_coder_forgets_the_last_one(digits):
+    X, X_test, y, _ = digits
+    model = CodeKNeighborsClassifier(3, coder=SignCoder()).fit(X, y).set_params(coder=None).fit(X, y)
+    assert model.coder_ is None
+    np.testing.assert_array_equal(model.predict(X_test), CodeKNeighborsClassifier(3).fit(X, y).predict(X_test))

@@ -172,7 +172,7 @@ def test_weights_of_each_class():
         part = coder.transform(np.concatenate([bag for bag, name in zip(TRAIN, Y) if name == label]))
         wanted = [((coder.transform(bag)[:, None] != part[None]) @ w).min(axis=1).sum() for bag in TEST]
         np.testing.assert_allclose(model.image_to_class_distances(TEST)[:, c], wanted, rtol=1e-6)
-    with pytest.raises(ValueError, match="no class can be added"):
+    with pytest.raises(ValueError, match="'fish' is none of them"):
         model.add_images(TEST[:1], ["fish"])
     with pytest.raises(ValueError, match="one metric"):
         NBNNClassifier(coder=coder, local=True).fit(TRAIN, Y)
@@ -451,6 +451,39 @@ def test_weights_that_a_coder_does_not_have():
     with pytest.raises(ValueError, match="Plain has no weights_"):
         NBNNClassifier(coder=coder, weighted=True).fit(TRAIN, Y)
     assert NBNNClassifier(coder=coder).fit(TRAIN, Y).predict(TEST).shape == (12,)
+
+
+# Labels of further images
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        ([np.nan], "y contains NaN"),
+        (5, "1d array"),
+        (None, "1d array"),
+        (["cat", "dog"], "y has 2 labels for 1 images"),
+    ],
+)
+def test_labels_of_further_images_are_checked(y, message):
+    model = NBNNClassifier().fit(TRAIN, Y)
+    with pytest.raises(ValueError, match=message):
+        model.add_images(TEST[:1], y)
+    assert model.classes_.tolist() == CLASSES
+
+
+def test_weights_that_are_not_used_let_classes_in():
+    coder = CBID(n_bits=6, margin="class")
+    model = NBNNClassifier(coder=coder, weighted=False).fit(TRAIN, Y).add_images(TEST[:1], ["ant"])
+    assert model.classes_.tolist() == ["ant", *CLASSES]
+    assert model.predict(TEST[:1]).tolist() == ["ant"]
+    model = NBNNClassifier(coder=coder).fit(TRAIN, Y)
+    with pytest.raises(ValueError, match="the coder has weights for each class it was fitted on; 'ant' is none"):
+        model.add_images(TEST[:1], ["ant"])
+    for image in range(4):
+        model.remove_image(image)
+    assert model.classes_.tolist() == CLASSES[1:]
+    assert model.add_images(TEST[:1], CLASSES[:1]).classes_.tolist() == CLASSES  # which has weights
 
 
 # Numbers far from zero

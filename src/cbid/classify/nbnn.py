@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 from cbid.bags import Bags
 from cbid.checks import check_choice, check_integer, check_real
 from cbid.classify.class_distances import sum_by_image
-from cbid.classify.image_bags import Images, named_bags, runs, with_descriptors
+from cbid.classify.image_bags import Images, image_labels, named_bags, runs, with_descriptors
 from cbid.classify.nbnn_structures import class_distances
 from cbid.classify.patch_rows import PatchRows, takes_bags
 from cbid.classify.patch_store import PatchStore
@@ -200,9 +200,7 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
         """Store more images. Coder and projection stay; a label that is new makes a new class."""
         check_is_fitted(self)
         bags, names = self._bags(X)
-        labels, numbers = number_labels(y)
-        if len(numbers) != len(bags):
-            raise ValueError(f"y has {len(numbers)} labels for {len(bags)} images; give one for each")
+        labels, numbers = image_labels(y, len(bags))
         bags, numbers, ids = with_descriptors(bags, numbers, self._store.new_ids(ids, len(bags)), names)
         if not ids:
             return self
@@ -211,8 +209,6 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
         known = self.classes_.tolist()
         given = [labels.tolist()[c] for c in np.unique(numbers)]
         classes = number_labels([*known, *given])[0]
-        if len(classes) > len(known) and np.ndim(getattr(self.coder_, "weights_", 0)) == 2:
-            raise ValueError("the coder has weights for each class it was fitted on; no class can be added to those")
         self._store = self._store.copied()
         for at, label in enumerate(classes.tolist()):
             if label not in known:
