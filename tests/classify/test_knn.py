@@ -197,3 +197,8 @@ def test_a_fit_without_a_coder_forgets_the_last_one(digits):
     model = CodeKNeighborsClassifier(3, coder=SignCoder()).fit(X, y).set_params(coder=None).fit(X, y)
     assert model.coder_ is None
     np.testing.assert_array_equal(model.predict(X_test), CodeKNeighborsClassifier(3).fit(X, y).predict(X_test))
+
+
+def test_n_jobs_is_no_number_but_zero():
+    with pytest.raises(ValueError, match="n_jobs=0 is not accepted"):
+        CodeKNeighborsClassifier(n_jobs=0).fit([[1], [-1]] * 5, [0, 1] * 5)

@@ -541,3 +541,14 @@ def test_a_failed_change_leaves_the_classifier_as_it_was(change, monkeypatch):
     assert model.ids_ == ids
     assert model.classes_.tolist() == CLASSES
     np.testing.assert_array_equal(model.image_to_class_distances(TEST), before)
+
+
+def test_n_jobs_is_no_number_but_zero():
+    with pytest.raises(ValueError, match="n_jobs=0 is not accepted"):
+        NBNNClassifier(n_jobs=0).fit(TRAIN, Y)
+
+
+@pytest.mark.parametrize("seed", ["a", np.random.default_rng(0)], ids=str)
+def test_what_is_no_seed_is_refused_by_name(seed):
+    with pytest.raises(ValueError, match=r"random_state=.* is not accepted"):
+        NBNNClassifier(random_state=seed).fit(TRAIN, Y)

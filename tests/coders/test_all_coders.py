@@ -101,6 +101,24 @@ def test_every_seed_is_accepted(cls):
 
 
 @every_coder
+@pytest.mark.parametrize("seed", ["a", -1, 1.5, np.random.default_rng(0)], ids=str)
+def test_what_is_no_seed_is_refused_by_name(cls, seed):
+    if "random_state" not in inspect.signature(cls).parameters:
+        pytest.skip("nothing about it is random")
+    coder = make(cls, n_bits=3, random_state=seed)
+    with pytest.raises(ValueError, match=r"random_state=.* is not accepted; give an integer"):
+        coder.fit(*digits())
+
+
+@every_coder
+def test_n_jobs_is_no_number_but_zero(cls):
+    if "n_jobs" not in inspect.signature(cls).parameters:
+        pytest.skip("it takes one thread")
+    with pytest.raises(ValueError, match="n_jobs=0 is not accepted"):
+        make(cls, n_jobs=0).fit(*digits())
+
+
+@every_coder
 def test_settings_changed_after_the_fit_wait_for_the_next(cls):
     """A fitted coder is what was learned: other settings change nothing until it learns again."""
     X, y = digits()

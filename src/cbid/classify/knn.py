@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from cbid.checks import check_n_jobs
 from cbid.codes import check_codes, pack
 from cbid.search import CodeIndex
 from cbid.search.checks import as_count
@@ -77,6 +78,7 @@ class CodeKNeighborsClassifier(ClassifierMixin, BaseEstimator):
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Store the codes of X with their classes y."""
         as_count(self.n_neighbors, "n_neighbors")
+        check_n_jobs(self.n_jobs)
         if self.weights not in ("uniform", "distance"):
             raise ValueError(f"weights is {self.weights!r}; 'uniform' or 'distance' is accepted")
         if self.packed and self.coder is not None:

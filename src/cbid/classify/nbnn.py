@@ -9,12 +9,12 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from cbid.bags import Bags
-from cbid.checks import check_choice, check_integer, check_real
+from cbid.checks import as_random_state, check_choice, check_integer, check_n_jobs, check_real
 from cbid.classify.class_distances import sum_by_image
 from cbid.classify.image_bags import Images, image_labels, named_bags, runs, with_descriptors
 from cbid.classify.nbnn_structures import class_distances
@@ -146,6 +146,7 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
         check_real("bin_width", self.bin_width, 0, open_below=True)
         if self.location is not None:
             check_real("location", self.location, 0)
+        check_n_jobs(self.n_jobs)
         if self.coder is None:
             if self.weighted:
                 raise ValueError("weighted=True needs a coder whose weights to use")
@@ -177,7 +178,7 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
             lacking = np.setdiff1d(np.arange(len(classes)), numbers)
             raise ValueError(f"no image of class {classes.tolist()[lacking[0]]!r} has a descriptor; each needs one")
         self.classes_, self.n_features_in_ = classes, bags.values.shape[1]
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = int(as_random_state(self.random_state).randint(2**31 - 1))
         with self._one_pool():
             self._rows = PatchRows.fit(
                 bags,
