@@ -28,7 +28,7 @@ def nearest_others(X: NDArray[np.floating], k: int) -> NDArray[np.int64]:
     Z = of_unit_size(X)
     everyone = np.arange(len(X), dtype=np.int32)
     rough, found = faiss.knn(Z, Z, min(2 * k + 1, len(X)))
-    near, distances = _ranked(Z, everyone, found, k)
+    near, distances = _ranked(Z, everyone, found.astype(np.int32), k)
     squares = np.einsum("ij,ij->i", Z, Z, dtype=np.float64)
     error = Z.shape[1] * np.finfo(np.float32).eps * (squares + squares.max())
     furthest = distances[:, -1]
@@ -36,13 +36,13 @@ def nearest_others(X: NDArray[np.floating], k: int) -> NDArray[np.int64]:
     if len(unsure):
         with _never_blas():
             found = faiss.knn(Z[unsure], Z, k + 1)[1]
-        near[unsure] = _ranked(Z, unsure, found, k)[0]
-    return near
+        near[unsure] = _ranked(Z, unsure, found.astype(np.int32), k)[0]
+    return near.astype(np.int64)
 
 
 def _ranked(
-    Z: NDArray[np.float32], samples: NDArray[np.int32], found: NDArray[np.int64], k: int
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    Z: NDArray[np.float32], samples: NDArray[np.int32], found: NDArray[np.int32], k: int
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
     """The k nearest of those found for each sample, without itself, and their squared distances by differences."""
     distances = squared_distances(Z, samples, found)
     # The sample itself goes last and is cut off; of many copies of one point it may not be among the found.

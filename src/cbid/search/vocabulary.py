@@ -123,7 +123,7 @@ def as_labels(labels: ArrayLike, name: str) -> tuple[NDArray[Any], str]:
 
 
 def _kinds(values: Sequence[Any]) -> list[str]:
-    known = {"str": str, "bool": (bool, np.bool_), "int": (int, np.integer)}
+    known: dict[str, Any] = {"str": str, "bool": (bool, np.bool_), "int": (int, np.integer)}
     types = set(map(type, values))
     return sorted({next((k for k, of in known.items() if issubclass(t, of)), t.__name__) for t in types})
 
