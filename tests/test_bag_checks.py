@@ -38,6 +38,16 @@ def test_values_that_are_not_finite_name_the_image(value):
         check_bags(bad)
 
 
+@pytest.mark.parametrize("value", [1e19, -3e38])
+def test_values_whose_squares_overflow_name_the_image(value):
+    bad = [bag.copy() for bag in BAGS]
+    bad[2][0, 1] = value
+    with pytest.raises(ValueError, match=rf"image 2 has a descriptor of length {abs(value):.3g}".replace("+", r"\+")):
+        check_bags(bad)
+    bad[2][0, 1] = 9e18
+    check_bags(bad)
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [

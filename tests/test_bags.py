@@ -63,3 +63,18 @@ def test_widths_must_agree():
         Bags.from_list([np.zeros((2, 4)), np.zeros((2, 5))])
     with pytest.raises(ValueError, match="bags is empty"):
         Bags.from_list([])
+
+
+@pytest.mark.parametrize(
+    ("bags", "message"),
+    [
+        ([[1, 2], [3]], r"bag 0 has shape \(2,\); a row for each descriptor, \(m_i, d\), is accepted"),
+        ([[[1, 2]], [3, 4]], r"bag 1 has shape \(2,\); a row"),
+        ([[[1, 2]], [[3]]], r"bag 1 has shape \(1, 1\); bag 0 has \(1, 2\): widths must agree"),
+        ([[[1, 2]], [[1, 2], [3]]], "bag 1 is no array of numbers"),
+        ([[["a"]]], "bag 0 is no array of numbers"),
+    ],
+)
+def test_lists_that_are_no_bags_are_told_why(bags, message):
+    with pytest.raises(ValueError, match=message):
+        Bags.from_list(bags)

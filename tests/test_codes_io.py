@@ -168,3 +168,58 @@ def test_a_foreign_table_is_refused(tmp_path):
     parquet.write_table(pyarrow.table({"id": [1], "code": [b"ab"]}), tmp_path / "other.parquet")
     with pytest.raises(ValueError, match="no number of bits"):
         codes_io.load_parquet(tmp_path / "other.parquet")
+
+
+@pytest.mark.parametrize("byte", range(96))
+def test_a_damaged_header_names_the_file(tmp_path, byte):
+    path = tmp_path / "codes.npy"
+    codes_io.save(path, np.arange(12, dtype=np.uint8).reshape(3, 4))
+    content = path.read_bytes()
+    for change in (0x55, 0x41, 0x01, 0x80):
+        path.write_bytes(content[:byte] + bytes([content[byte] ^ change]) + content[byte + 1 :])
+        for mmap in (True, False):
+            try:
+                codes_io.load(path, mmap=mmap)  # a space more or less is nothing
+            except (ValueError, TypeError) as error:
+                assert "codes.npy" in str(error)  # noqa: PT017
+
+
+def test_ids_that_do_not_fit_are_refused(tmp_path):
+    two = np.zeros((2, 1), np.uint8)
+    ids = np.array([1, 2**63], dtype=np.uint64)
+    with pytest.raises(ValueError, match="ids holds 9223372036854775808; integers within 64 signed bits"):
+        codes_io.save_parquet(tmp_path / "codes.parquet", two, 8, ids)
+    for to in codes_io.EXPORTS:
+        with pytest.raises(ValueError, match="ids holds 9223372036854775808"):
+            codes_io.export(tmp_path / to, two, 8, to, ids)
+    assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("ids", "kind", "message"),
+    [
+        ([1, None], "int64", "the column id of .*codes.parquet is of int64 with 1 nulls; integers"),
+        ([1.5, 2.0], "double", "codes.parquet is of double"),
+        (["a", "b"], "string", "codes.parquet is of string"),
+        ([7, 7], "int32", "the column id of .*codes.parquet has duplicates"),
+        ([7, 2**63], "uint64", "the column id of .*codes.parquet holds 9223372036854775808"),
+    ],
+)
+def test_tables_with_other_ids_are_refused(tmp_path, ids, kind, message):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    columns = [pyarrow.array(ids, kind), pyarrow.array([b"a", b"b"], pyarrow.binary(1))]
+    table = pyarrow.table(columns, ["id", "code"])
+    parquet.write_table(table.replace_schema_metadata({"cbid.n_bits": "8"}), tmp_path / "codes.parquet")
+    with pytest.raises(ValueError, match=message):
+        codes_io.load_parquet(tmp_path / "codes.parquet")
+
+
+@pytest.mark.parametrize("n_bits", ["abc", "0", "-8", "8.0", ""])
+def test_tables_with_another_number_of_bits_are_refused(tmp_path, n_bits):
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = pyarrow.table([[1], pyarrow.array([b"a"], pyarrow.binary(1))], ["id", "code"])
+    parquet.write_table(table.replace_schema_metadata({"cbid.n_bits": n_bits}), tmp_path / "codes.parquet")
+    with pytest.raises(ValueError, match=rf"codes.parquet has '{n_bits}' for cbid.n_bits"):
+        codes_io.load_parquet(tmp_path / "codes.parquet")

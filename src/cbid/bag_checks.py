@@ -9,6 +9,9 @@ from cbid.bags import Bags
 
 __all__ = ["are_bags", "check_bags", "positions"]
 
+# Of the values of a descriptor: the squared distance of two, at most four times as much, then fits into float32.
+_MOST_SQUARES = float(np.finfo(np.float32).max) / 4
+
 
 def are_bags(X: Any) -> bool:
     """Whether X is a set of bags, not one array of descriptors: Bags, or a sequence of two-dimensional arrays."""
@@ -34,12 +37,17 @@ def check_bags(X: Any, *, n_features: int | None = None, first: int = 0) -> Bags
         raise ValueError("bags have descriptors of no column")
     if n_features is not None and d != n_features:
         raise ValueError(f"bags have descriptors of {d} columns; {n_features} are expected")
-    finite = np.isfinite(X.values).all(axis=1)
-    if not finite.all():
-        row = int(finite.argmin())
+    squares = np.einsum("ij,ij->i", X.values, X.values, dtype=np.float64)
+    good = squares <= _MOST_SQUARES
+    if not good.all():
+        row = int(good.argmin())
         i = int(np.searchsorted(X.offsets, row, side="right")) - 1
+        where = f"row {row - X.offsets[i]} of its bag"
+        if not np.isfinite(X.values[row]).all():
+            raise ValueError(f"image {first + i} has a descriptor with NaN or infinity: {where}")
         raise ValueError(
-            f"image {first + i} has a descriptor with NaN or infinity: row {row - X.offsets[i]} of its bag"
+            f"image {first + i} has a descriptor of length {np.sqrt(squares[row]):.3g}: {where}; distances are "
+            f"float32, and lengths up to {np.sqrt(_MOST_SQUARES):.3g} are accepted"
         )
     return X
 

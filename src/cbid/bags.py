@@ -49,11 +49,11 @@ class Bags(Sequence[NDArray[np.float32]]):
         shapes: Sequence[tuple[int, int]] | None = None,
     ) -> Self:
         """Join one (m_i, d) array per image; an image without descriptors is a (0, d) array."""
-        arrays = [np.asarray(bag, dtype=np.float32) for bag in bags]
+        arrays = [_rows(bag, i) for i, bag in enumerate(bags)]
         if not arrays:
             raise ValueError("bags is empty; give one (m_i, d) array for each image")
         for i, array in enumerate(arrays):
-            if array.ndim != 2 or array.shape[1] != arrays[0].shape[1]:
+            if array.shape[1] != arrays[0].shape[1]:
                 raise ValueError(f"bag {i} has shape {array.shape}; bag 0 has {arrays[0].shape}: widths must agree")
         offsets = np.concatenate([[0], np.cumsum([len(array) for array in arrays])]).astype(np.int64)
         joined = None if frames is None else np.concatenate([np.asarray(f, dtype=np.float32) for f in frames])
@@ -103,3 +103,13 @@ class Bags(Sequence[NDArray[np.float32]]):
         ]
         offsets = np.concatenate([[0], np.cumsum([len(c) for c in chosen])]).astype(np.int64)
         return self.take_rows(np.concatenate(chosen).astype(np.int64), offsets, self.shapes)
+
+
+def _rows(bag: ArrayLike, i: int) -> NDArray[np.float32]:
+    try:
+        array = np.asarray(bag, dtype=np.float32)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"bag {i} is no array of numbers: {error}") from error
+    if array.ndim != 2:
+        raise ValueError(f"bag {i} has shape {array.shape}; a row for each descriptor, (m_i, d), is accepted")
+    return array

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cbid.codes import check_codes, check_n_bits, n_bytes
-from cbid.files import whole_file
+from cbid.files import DAMAGED_NPY, whole_file
 
 __all__ = ["EXPORTS", "export", "load", "load_parquet", "save", "save_parquet"]
 
@@ -33,9 +33,12 @@ def save(path: PathLike, codes: Codes) -> None:
 
 def load(path: PathLike, *, mmap: bool = True) -> Codes:
     """Codes of a ``.npy`` file: a read-only memory map, or in memory with ``mmap=False``."""
-    # numpy cannot map an array without elements.
-    array = np.load(path, mmap_mode="r" if mmap and not _is_empty(path) else None, allow_pickle=False)
-    return check_codes(array, name=f"the array in {os.fspath(path)}")
+    try:
+        # Mapped in either case, which compares the header with the size; numpy cannot map an array without elements.
+        array = np.load(path, mmap_mode=None if _is_empty(path) else "r", allow_pickle=False)
+    except DAMAGED_NPY as error:
+        raise ValueError(f"{os.fspath(path)} is no .npy file of codes: {error}") from error
+    return check_codes(array if mmap else np.array(array), name=f"the array in {os.fspath(path)}")
 
 
 def save_parquet(path: PathLike, codes: Codes, n_bits: int, ids: ArrayLike | None = None) -> None:
@@ -71,7 +74,12 @@ def load_parquet(path: PathLike) -> tuple[Codes, Ids, int]:
             f"{'no' if n_bits_text is None else 'a'} number of bits; a table of codes has columns id and "
             "code, and cbid.n_bits in its metadata"
         )
-    n_bits = check_n_bits(int(n_bits_text))
+    if not n_bits_text.isdigit() or not int(n_bits_text):
+        raise ValueError(
+            f"{os.fspath(path)} has {n_bits_text.decode(errors='replace')!r} for cbid.n_bits in its metadata; an "
+            "integer of at least 1 is accepted"
+        )
+    n_bits = int(n_bits_text)
     column = table.column("code").combine_chunks()
     if column.type != arrow.binary(n_bytes(n_bits)) or column.null_count:
         raise ValueError(
@@ -81,7 +89,17 @@ def load_parquet(path: PathLike) -> tuple[Codes, Ids, int]:
     width = n_bytes(n_bits)
     data = np.frombuffer(column.buffers()[1], np.uint8)[column.offset * width :]
     codes = data[: len(column) * width].reshape(-1, width)
-    return check_codes(codes, n_bits), table.column("id").to_numpy().astype(np.int64, copy=False), n_bits
+    checked = check_codes(codes, n_bits, name=f"the column code of {os.fspath(path)}")
+    return checked, _parquet_ids(arrow, table.column("id"), path), n_bits
+
+
+def _parquet_ids(arrow: Any, column: Any, path: PathLike) -> Ids:
+    name = f"the column id of {os.fspath(path)}"
+    if not arrow.types.is_integer(column.type) or column.null_count:
+        raise ValueError(
+            f"{name} is of {column.type} with {column.null_count} nulls; integers, no null, are accepted"
+        )
+    return _check_ids(column.to_numpy(), len(column), name)
 
 
 def export(path: PathLike, codes: Codes, n_bits: int, to: str, ids: ArrayLike | None = None) -> None:
@@ -172,14 +190,16 @@ def _is_empty(path: PathLike) -> bool:
         return 0 in read(file)[0]
 
 
-def _check_ids(ids: ArrayLike, n: int) -> Ids:
+def _check_ids(ids: ArrayLike, n: int, name: str = "ids") -> Ids:
     array = np.asarray(ids)
     if array.dtype.kind not in "iu" or array.shape != (n,):
         raise ValueError(
-            f"ids has shape {array.shape} and dtype {array.dtype}; integers of shape ({n},) are accepted"
+            f"{name} has shape {array.shape} and dtype {array.dtype}; integers of shape ({n},) are accepted"
         )
+    if n and int(array.max()) > np.iinfo(np.int64).max:
+        raise ValueError(f"{name} holds {int(array.max())}; integers within 64 signed bits are accepted")
     if len(np.unique(array)) < n:
-        raise ValueError("ids has duplicates; each code has an id of its own")
+        raise ValueError(f"{name} has duplicates; each code has an id of its own")
     return array.astype(np.int64, copy=False)
 
 

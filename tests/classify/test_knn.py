@@ -168,3 +168,37 @@ def test_more_neighbours_than_items():
     model = CodeKNeighborsClassifier(4).fit(np.eye(3), [0, 1, 1])
     with pytest.raises(ValueError, match="n_neighbors is 4; the model was fitted on 3 samples"):
         model.predict(np.eye(3))
+
+
+def test_a_failed_fit_leaves_the_classifier_as_it_was(digits):
+    X, X_test, y, _ = digits
+    model = CodeKNeighborsClassifier(3, coder=SignCoder()).fit(X, y)
+    before = model.predict(X_test)
+    model.set_params(bit_weights=np.ones(3))
+    with pytest.raises(ValueError, match="weights"):
+        model.fit(X[:, :5], [label + "!" for label in y])
+    np.testing.assert_array_equal(model.predict(X_test), before)
+
+
+def test_settings_changed_after_the_fit_wait_for_the_next(digits):
+    X, X_test, y, _ = digits
+    for model in (CodeKNeighborsClassifier(3, coder=SignCoder()), CodeKNeighborsClassifier(3)):
+        before = model.fit(X, y).predict(X_test)
+        other = None if model.coder is not None else SignCoder()
+        np.testing.assert_array_equal(model.set_params(coder=other).predict(X_test), before)
+    codes = np.packbits(X > 8, axis=1)
+    model = CodeKNeighborsClassifier(3, packed=True, n_bits=64).fit(codes, y)
+    before = model.predict(codes)
+    np.testing.assert_array_equal(model.set_params(packed=False, n_bits=None).predict(codes), before)
+
+
+def test_a_fit_without_a_coder_forgets_the_last_one(digits):
+    X, X_test, y, _ = digits
+    model = CodeKNeighborsClassifier(3, coder=SignCoder()).fit(X, y).set_params(coder=None).fit(X, y)
+    assert model.coder_ is None
+    np.testing.assert_array_equal(model.predict(X_test), CodeKNeighborsClassifier(3).fit(X, y).predict(X_test))
+
+
+def test_n_jobs_is_no_number_but_zero():
+    with pytest.raises(ValueError, match="n_jobs=0 is not accepted"):
+        CodeKNeighborsClassifier(n_jobs=0).fit([[1], [-1]] * 5, [0, 1] * 5)

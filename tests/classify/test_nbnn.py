@@ -172,7 +172,7 @@ def test_weights_of_each_class():
         part = coder.transform(np.concatenate([bag for bag, name in zip(TRAIN, Y) if name == label]))
         wanted = [((coder.transform(bag)[:, None] != part[None]) @ w).min(axis=1).sum() for bag in TEST]
         np.testing.assert_allclose(model.image_to_class_distances(TEST)[:, c], wanted, rtol=1e-6)
-    with pytest.raises(ValueError, match="no class can be added"):
+    with pytest.raises(ValueError, match="'fish' is none of them"):
         model.add_images(TEST[:1], ["fish"])
     with pytest.raises(ValueError, match="one metric"):
         NBNNClassifier(coder=coder, local=True).fit(TRAIN, Y)
@@ -451,3 +451,104 @@ def test_weights_that_a_coder_does_not_have():
     with pytest.raises(ValueError, match="Plain has no weights_"):
         NBNNClassifier(coder=coder, weighted=True).fit(TRAIN, Y)
     assert NBNNClassifier(coder=coder).fit(TRAIN, Y).predict(TEST).shape == (12,)
+
+
+# Labels of further images
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        ([np.nan], "y contains NaN"),
+        (5, "1d array"),
+        (None, "1d array"),
+        (["cat", "dog"], "y has 2 labels for 1 images"),
+    ],
+)
+def test_labels_of_further_images_are_checked(y, message):
+    model = NBNNClassifier().fit(TRAIN, Y)
+    with pytest.raises(ValueError, match=message):
+        model.add_images(TEST[:1], y)
+    assert model.classes_.tolist() == CLASSES
+
+
+def test_weights_that_are_not_used_let_classes_in():
+    coder = CBID(n_bits=6, margin="class")
+    model = NBNNClassifier(coder=coder, weighted=False).fit(TRAIN, Y).add_images(TEST[:1], ["ant"])
+    assert model.classes_.tolist() == ["ant", *CLASSES]
+    assert model.predict(TEST[:1]).tolist() == ["ant"]
+    model = NBNNClassifier(coder=coder).fit(TRAIN, Y)
+    with pytest.raises(ValueError, match="the coder has weights for each class it was fitted on; 'ant' is none"):
+        model.add_images(TEST[:1], ["ant"])
+    for image in range(4):
+        model.remove_image(image)
+    assert model.classes_.tolist() == CLASSES[1:]
+    assert model.add_images(TEST[:1], CLASSES[:1]).classes_.tolist() == CLASSES  # which has weights
+
+
+# Numbers far from zero
+
+
+@pytest.mark.parametrize("way", ["exact", "kd-tree", "pca", "local"])
+def test_an_offset_of_all_descriptors_changes_nothing(way):
+    """float32 keeps three or four digits behind this offset."""
+    train, test = ([np.float32(1000) + bag for bag in bags] for bags in (TRAIN, TEST))
+    moved = clone(WAYS[way]).fit(train, Y).image_to_class_distances(test)
+    back = [[bag - np.float32(1000) for bag in bags] for bags in (train, test)]
+    wanted = clone(WAYS[way]).fit(back[0], Y).image_to_class_distances(back[1])
+    np.testing.assert_allclose(moved, wanted, rtol=1e-4)
+
+
+@pytest.mark.parametrize("way", ["exact", "kd-tree", "pca", "local"])
+def test_the_largest_descriptors_that_are_accepted(way):
+    scale = np.float32(1e17)
+    small = clone(WAYS[way]).fit(TRAIN, Y).predict(TEST)
+    large = clone(WAYS[way]).fit([scale * bag for bag in TRAIN], Y).predict([scale * bag for bag in TEST])
+    np.testing.assert_array_equal(large, small)
+    with pytest.raises(ValueError, match="image 0 has a descriptor of length"):
+        clone(WAYS[way]).fit([100 * scale * bag for bag in TRAIN], Y)
+
+
+# Errors that leave it as it was
+
+
+def test_a_failed_fit_leaves_the_classifier_as_it_was():
+    coder = CBID(n_bits=6, margin="class").fit(np.concatenate(TRAIN), np.repeat(Y, [len(bag) for bag in TRAIN]))
+    model = NBNNClassifier(coder=coder).fit(TRAIN, Y)
+    before = model.predict(TEST)
+    with pytest.raises(ValueError, match="none of them"):
+        model.fit([bag[:, ::-1] for bag in TRAIN], [label + "!" for label in Y])
+    np.testing.assert_array_equal(model.predict(TEST), before)
+    model = NBNNClassifier(search="pca", n_components=4).fit(TRAIN, Y)
+    before = model.predict(TEST)
+    with pytest.raises(ValueError, match="n_components"):
+        model.fit([bag[:, :3] for bag in TRAIN], [label + "!" for label in Y])
+    np.testing.assert_array_equal(model.predict(TEST), before)
+
+
+@pytest.mark.parametrize("change", ["add", "remove"])
+def test_a_failed_change_leaves_the_classifier_as_it_was(change, monkeypatch):
+    model = NBNNClassifier().fit(TRAIN, Y)
+    before, ids = model.image_to_class_distances(TEST), model.ids_
+
+    def full(*args):
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(nbnn_module, "class_distances", full)
+        with pytest.raises(MemoryError):
+            model.add_images(TEST[:1], ["ant"]) if change == "add" else model.remove_image(0)
+    assert model.ids_ == ids
+    assert model.classes_.tolist() == CLASSES
+    np.testing.assert_array_equal(model.image_to_class_distances(TEST), before)
+
+
+def test_n_jobs_is_no_number_but_zero():
+    with pytest.raises(ValueError, match="n_jobs=0 is not accepted"):
+        NBNNClassifier(n_jobs=0).fit(TRAIN, Y)
+
+
+@pytest.mark.parametrize("seed", ["a", np.random.default_rng(0)], ids=str)
+def test_what_is_no_seed_is_refused_by_name(seed):
+    with pytest.raises(ValueError, match=r"random_state=.* is not accepted"):
+        NBNNClassifier(random_state=seed).fit(TRAIN, Y)

@@ -101,6 +101,24 @@ def test_every_seed_is_accepted(cls):
 
 
 @every_coder
+@pytest.mark.parametrize("seed", ["a", -1, 1.5, np.random.default_rng(0)], ids=str)
+def test_what_is_no_seed_is_refused_by_name(cls, seed):
+    if "random_state" not in inspect.signature(cls).parameters:
+        pytest.skip("nothing about it is random")
+    coder = make(cls, n_bits=3, random_state=seed)
+    with pytest.raises(ValueError, match=r"random_state=.* is not accepted; give an integer"):
+        coder.fit(*digits())
+
+
+@every_coder
+def test_n_jobs_is_no_number_but_zero(cls):
+    if "n_jobs" not in inspect.signature(cls).parameters:
+        pytest.skip("it takes one thread")
+    with pytest.raises(ValueError, match="n_jobs=0 is not accepted"):
+        make(cls, n_jobs=0).fit(*digits())
+
+
+@every_coder
 def test_settings_changed_after_the_fit_wait_for_the_next(cls):
     """A fitted coder is what was learned: other settings change nothing until it learns again."""
     X, y = digits()
@@ -109,6 +127,30 @@ def test_settings_changed_after_the_fit_wait_for_the_next(cls):
     others = {"n_bits": 3, "n_layers": 1, "n_nearest": 2, "bits_per_subspace": 2, "outer": True, "p": 1}
     coder.set_params(**{name: value for name, value in others.items() if name in coder.get_params()})
     np.testing.assert_array_equal(coder.encode(X), before)
+
+
+@every_coder
+def test_a_failed_fit_leaves_the_coder_as_it_was(cls, monkeypatch):
+    """At whatever moment it fails: here when X was looked at and most is learned."""
+    X, y = digits()
+    coder = make(cls, n_bits=T).fit(X, y)
+    before, state = coder.encode(X), vars(coder).copy()
+
+    def full(self, name, value):
+        if name == "n_bits_":
+            raise MemoryError("no more")
+        object.__setattr__(self, name, value)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(cls, "__setattr__", full)
+        with pytest.raises(MemoryError, match="no more"):
+            coder.fit(X[:, :50], [f"digit {v}" for v in y])
+    assert vars(coder).keys() == state.keys()
+    np.testing.assert_array_equal(coder.encode(X), before)
+    pd = pytest.importorskip("pandas")
+    with pytest.raises(ValueError, match="NaN"):  # the names of the columns are kept before the values are looked at
+        coder.fit(pd.DataFrame(X * np.nan).rename(columns=str), y)
+    assert not hasattr(coder, "feature_names_in_")
 
 
 @every_coder
@@ -252,9 +294,9 @@ def test_a_handful_of_samples(cls, n):
 @every_coder
 def test_one_class(cls):
     X, _ = digits()
-    y = np.zeros(len(X))
+    y = np.full(len(X), "a")
     if make(cls).__sklearn_tags__().target_tags.required:
-        with pytest.raises(ValueError, match="one class"):
+        with pytest.raises(ValueError, match=r"one class \('a'\)"):
             make(cls).fit(X, y)
     else:
         np.testing.assert_array_equal(make(cls).fit(X, y).encode(X), make(cls).fit(X).encode(X))

@@ -50,6 +50,12 @@ X, Y = blobs()
         ({"distinct": 0.5}, "distinct=0.5"),
         ({"max_rows": 0}, "max_rows=0"),
         ({"tol": 0}, "tol=0"),
+        ({"warm_start": "yes"}, "warm_start='yes' .* True or False"),
+        ({"verbose": "x"}, "verbose='x'"),
+        ({"verbose": -1}, "verbose=-1"),
+        ({"n_jobs": 0}, "n_jobs=0 .* other than 0"),
+        ({"n_jobs": "2"}, "n_jobs='2'"),
+        ({"n_jobs": True}, "n_jobs=True"),
     ],
 )
 def test_wrong_parameters_are_named(params, message):

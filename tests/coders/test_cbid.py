@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
+import cbid.coders.large_margin
 from cbid import CBID, codes
 from cbid.learning.losses import LOSSES
 from cbid.learning.margins import MARGINS
@@ -175,6 +176,53 @@ def test_a_failed_fit_is_no_fit(digits):
         coder.fit(*digits)
     with pytest.raises(NotFittedError):
         coder.transform(digits[0])
+
+
+@pytest.mark.parametrize("stop", [RuntimeError, KeyboardInterrupt])
+def test_a_fit_that_ends_without_a_bit_leaves_the_coder_as_it_was(digits, stop, monkeypatch):
+    X, y = digits
+    coder = CBID(n_bits=4).fit(X, y)
+    before = coder.encode(X)
+
+    def stopped(*args, **kwargs):
+        raise stop
+
+    monkeypatch.setattr(cbid.coders.large_margin, "fit_whitening", stopped)
+    with pytest.raises(stop):
+        coder.fit(X[:, :30], y % 2)
+    np.testing.assert_array_equal(coder.encode(X), before)
+    with pytest.raises(stop):
+        coder.fit_triplets(X[:, :30], [0, 1], [2, 3], [4, 5])
+    np.testing.assert_array_equal(coder.encode(X), before)
+
+
+def test_a_callback_that_fails_leaves_the_coder_as_it_was(digits):
+    X, y = digits
+
+    def fail_at_three(coder):
+        if coder.n_bits_ == 3:
+            raise RuntimeError("disk full")
+
+    coder = CBID(n_bits=4).fit(X, y)
+    before = coder.encode(X)
+    with pytest.raises(RuntimeError, match="disk full"):
+        coder.set_params(callback=fail_at_three).fit(X[:, :30], y)
+    np.testing.assert_array_equal(coder.encode(X), before)
+
+
+def test_a_refused_warm_start_leaves_the_coder_as_it_was(digits):
+    X, y = digits
+    coder = CBID(n_bits=4, warm_start=True).fit(X, y)
+    before = coder.encode(X)
+    with pytest.raises(ValueError, match="changed since the last fit"):
+        coder.fit(X[:, :30], y)
+    np.testing.assert_array_equal(coder.encode(X), before)
+
+
+def test_warnings_name_the_line_that_called_fit(digits):
+    with pytest.warns(UserWarning, match="every weight is zero") as told:
+        CBID(n_bits=2, nu=20).fit(*digits)
+    assert all(warning.filename == __file__ for warning in told)
 
 
 @pytest.mark.parametrize("penalty", ["linf", 2])

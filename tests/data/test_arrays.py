@@ -1,5 +1,6 @@
 """Arrays from files: mapped where possible, never unpickled, sizes checked."""
 
+import contextlib
 import io
 import os
 import zipfile
@@ -92,3 +93,22 @@ def test_damage_of_a_compressed_array_is_found(tmp_path):
     path.write_bytes(data[: len(data) // 2])
     with pytest.raises(ArrayFileError):
         read_npz(path)
+
+
+@pytest.mark.parametrize("change", [0x55, 0x41, 0x01, 0x80])
+@pytest.mark.parametrize("suffix", ["npy", "npz"])
+def test_a_damaged_byte_is_one_kind_of_error(tmp_path, suffix, change):
+    """Wherever it is; one that hits a number is not noticed."""
+    path = tmp_path / f"a.{suffix}"
+    X = np.arange(6.0).reshape(2, 3)
+    np.save(path, X) if suffix == "npy" else np.savez(path, X=X, y=np.arange(2))
+    content = path.read_bytes()
+    for byte in range(len(content)):
+        path.write_bytes(content[:byte] + bytes([content[byte] ^ change]) + content[byte + 1 :])
+        with contextlib.suppress(ArrayFileError):
+            read_npy(path) if suffix == "npy" else read_npz(path)
+
+
+def test_a_file_that_is_not_there_is_not_damaged(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        read_npz(tmp_path / "a.npz")

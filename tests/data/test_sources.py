@@ -83,3 +83,10 @@ def test_what_is_not_read_is_told_with_what_is(tmp_path):
         open_source(tmp_path / "a.bin")
     with pytest.raises(ValueError, match="vectors name columns of a parquet file"):
         open_source(tmp_path / "a.bin", vectors="v")
+
+
+def test_labels_that_are_not_a_number_are_absent(tmp_path):
+    np.savez(tmp_path / "v.npz", X=np.zeros((4, 3)), y=np.array([1.0, 0.0, np.nan, 1.0]))
+    table = open_source(tmp_path / "v.npz")
+    assert table.labels.tolist() == [1, 0, -1, 1]
+    assert table.classes.tolist() == [0.0, 1.0]

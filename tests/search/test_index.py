@@ -341,10 +341,21 @@ def test_searches_in_threads_while_one_adds_and_removes():
     assert len(index) == 20_000 - 30 * 100
 
 
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda index: pickle.loads(pickle.dumps(index))])  # noqa: S301
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda index: pickle.loads(pickle.dumps(index))])  # noqa: S301
 def test_copies_are_their_own(copied):
     index = CodeIndex(8)
     index.add(np.array([[1], [2]], np.uint8))
     twin = copied(index)
     twin.remove(0)
     assert (len(index), len(twin)) == (2, 1)
+
+
+@pytest.mark.parametrize("shape", [(8,), (8, 2)])
+def test_weights_stay_as_they_were_given(shape):
+    given = np.ones(shape)
+    index = CodeIndex(8, given)
+    index.add(np.array([[1], [2]], np.uint8), labels=[0, 1])
+    given[:] = 5
+    with pytest.raises(ValueError, match="read-only"):
+        index.weights[:] = 5
+    assert index.search(np.array([0], np.uint8), 1).distances.tolist() == [[1.0]]

@@ -24,6 +24,8 @@ ADDITIONS = {
     "label count": (ONE, {"labels": [1, 2]}, ValueError, "labels has 2 entries; 1 codes were given"),
     "label kind": (ONE, {"labels": ["a"]}, TypeError, "labels has values of kind str; .* kind int"),
     "label type": (ONE, {"labels": [1.5]}, TypeError, "labels has dtype float64; integers, strings or bools"),
+    "label kinds": (ONE, {"labels": ["q", 1]}, TypeError, "labels has values of kinds int and str; .* one kind"),
+    "bools and integers": (ONE, {"labels": [True, 1]}, TypeError, "labels has values of kinds bool and int"),
     "label shape": (ONE, {"labels": [[1]]}, ValueError, r"labels has shape \(1, 1\); one label a code"),
     "large label": (ONE, {"labels": [2**63]}, ValueError, "labels holds 9223372036854775808"),
     "id count": (ONE, {"ids": [50, 51], "labels": [0]}, ValueError, "ids has 2 entries; 1 codes were given"),

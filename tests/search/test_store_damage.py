@@ -22,6 +22,12 @@ def flip_a_bit(path):
     path.write_bytes(altered)
 
 
+def alter_the_header(path):
+    altered = bytearray(path.read_bytes())
+    altered[60] ^= 0x55
+    path.write_bytes(altered)
+
+
 def other_array(path):
     size = path.stat().st_size
     np.save(path, np.zeros(size - 128, np.int8))
@@ -41,6 +47,7 @@ DAMAGE = {
         lambda path: path.write_bytes(b"x" * path.stat().st_size),
         "is not the array that was",
     ),
+    "header altered": ("codes", alter_the_header, "is not the array that was committed"),
     "runs altered": ("runs", flip_a_bit, "is not as it was committed .its checksum differs"),
     "weights altered": ("weights", flip_a_bit, "its checksum differs"),
     "removals altered": ("removed", flip_a_bit, "its checksum differs"),
@@ -168,3 +175,22 @@ def test_a_manifest_of_a_later_format(saved, monkeypatch):
         written.write(saved)
     with pytest.raises(IndexCorruptError, match="is of format version 2; this release reads version 1"):
         CodeIndex.open(saved)
+
+
+@pytest.mark.parametrize("code", [3, 200, 255])
+def test_labels_that_were_altered_are_told_when_they_are_met(tmp_path, code):
+    """Labels are not read before they are needed; code 3 comes just after the last label."""
+    index = CodeIndex(8)
+    index.add(np.arange(6, dtype=np.uint8)[:, None], labels=list("abcabc"))
+    index.save(tmp_path / "index")
+    (path,) = (tmp_path / "index").glob("*.labels.npy")
+    content = bytearray(path.read_bytes())
+    content[-6] = code
+    path.write_bytes(content)
+    index = CodeIndex.open(tmp_path / "index")
+    with pytest.raises(IndexCorruptError, match=rf"label codes go from 0 to {code}; the index has 3 labels"):
+        index.search(np.zeros((1, 1), np.uint8), 6)
+    with pytest.raises(IndexCorruptError, match="label codes"):
+        index.range_search(np.zeros((1, 1), np.uint8), 8)
+    with pytest.raises(IndexCorruptError, match="label codes"):
+        _ = index.labels

@@ -5,12 +5,14 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import assert_all_finite, column_or_1d
 
 from cbid.bag_checks import check_bags
 from cbid.bags import Bags
+from cbid.learning.labels import is_list_of_objects, number_labels
 
-__all__ = ["Images", "named_bags", "runs", "with_descriptors"]
+__all__ = ["Images", "image_labels", "named_bags", "runs", "with_descriptors"]
 
 Images = Bags | Sequence[Any]
 
@@ -26,6 +28,17 @@ def named_bags(X: Images, descriptor: Any, n_features: int | None, n_jobs: int |
     return check_bags(described.values, n_features=n_features), list(described.names)
 
 
+def image_labels(y: ArrayLike, n: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Classes (k,) and the class number (n,) of each of n more images, one class or several."""
+    if not is_list_of_objects(y):
+        y = column_or_1d(y, warn=True)
+        assert_all_finite(y, input_name="y")
+    classes, numbers = number_labels(y)
+    if len(numbers) != n:
+        raise ValueError(f"y has {len(numbers)} labels for {n} images; give one for each")
+    return classes, numbers
+
+
 def with_descriptors(
     bags: Bags, numbers: NDArray[np.int64], ids: list[Hashable], names: list[str]
 ) -> tuple[Bags, NDArray[np.int64], list[Hashable]]:
@@ -34,7 +47,7 @@ def with_descriptors(
     if not len(empty):
         return bags, numbers, ids
     told = ", ".join(names[i] for i in empty[:5]) + (", ..." if len(empty) > 5 else "")
-    warnings.warn(f"images without descriptors are not stored: {told}", stacklevel=3)
+    warnings.warn(f"images without descriptors are not stored: {told}", stacklevel=4)
     kept = np.flatnonzero(bags.sizes > 0)
     return bags.take(kept), numbers[kept], [ids[i] for i in kept]
 

@@ -9,9 +9,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from cbid.checks import check_n_jobs
 from cbid.codes import check_codes, pack
 from cbid.search import CodeIndex
 from cbid.search.checks import as_count
+from cbid.states import unchanged_on_error
 
 __all__ = ["CodeKNeighborsClassifier", "count_votes"]
 
@@ -41,7 +43,7 @@ class CodeKNeighborsClassifier(ClassifierMixin, BaseEstimator):
     Attributes
     ----------
     classes_ : (n_classes,)
-    coder_ : the fitted coder, when there is one
+    coder_ : the fitted coder, or None
     index_ : CodeIndex; ids are the rows of the training data
 
     Examples
@@ -72,25 +74,26 @@ class CodeKNeighborsClassifier(ClassifierMixin, BaseEstimator):
         self.bit_weights = bit_weights
         self.n_jobs = n_jobs
 
+    @unchanged_on_error
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Store the codes of X with their classes y."""
         as_count(self.n_neighbors, "n_neighbors")
+        check_n_jobs(self.n_jobs)
         if self.weights not in ("uniform", "distance"):
             raise ValueError(f"weights is {self.weights!r}; 'uniform' or 'distance' is accepted")
         if self.packed and self.coder is not None:
             raise ValueError("packed is True and coder is given; a coder takes vectors, not codes")
         if self.n_bits is not None and not self.packed:
             raise ValueError(f"n_bits is {self.n_bits} and packed is False; n_bits belongs to packed codes")
-        rows, y = validate_data(self, X, y, dtype=self._dtype())
+        rows, y = validate_data(self, X, y, dtype=_dtype(self.packed))
         check_classification_targets(y)
         self.classes_, classes = np.unique(y, return_inverse=True)
-        if self.coder is not None:
-            self.coder_ = clone(self.coder).fit(rows, y)
-        codes = self._encoded(rows)
+        # What parameters are set to after this waits for the next fit.
+        self.coder_ = None if self.coder is None else clone(self.coder).fit(rows, y)
+        self._packed = self.packed
         n_bits = self._count_bits(rows)
-        bit_weights = self._bit_weights()
-        self.index_ = CodeIndex(n_bits, bit_weights, n_threads=effective_n_jobs(self.n_jobs))
-        self.index_.add(codes, labels=classes)
+        self.index_ = CodeIndex(n_bits, self._bit_weights(), n_threads=effective_n_jobs(self.n_jobs))
+        self.index_.add(self._encoded(rows), labels=classes)
         return self
 
     def kneighbors(
@@ -132,22 +135,16 @@ class CodeKNeighborsClassifier(ClassifierMixin, BaseEstimator):
         shares = self.predict_proba(X)
         return self.classes_[shares.argmax(axis=1)]
 
-    def _dtype(self) -> Any:
-        # Packed codes must come as uint8: converting would hide that they are something else.
-        return None if self.packed else "numeric"
-
     def _validated(self, X: ArrayLike) -> NDArray[Any]:
-        return validate_data(self, X, dtype=self._dtype(), reset=False)
+        return validate_data(self, X, dtype=_dtype(self._packed), reset=False)
 
     def _encoded(self, X: NDArray[Any]) -> NDArray[np.uint8]:
-        if self.coder is not None:
+        if self.coder_ is not None:
             return self.coder_.encode(X)
-        if self.packed:
-            return check_codes(X, self._count_bits(X), name="X")
-        return pack(X)
+        return check_codes(X, self.index_.n_bits, name="X") if self._packed else pack(X)
 
     def _count_bits(self, X: NDArray[Any]) -> int:
-        if self.coder is not None:
+        if self.coder_ is not None:
             return int(getattr(self.coder_, "n_bits_", 0) or self.coder_.transform(X[:1]).shape[1])
         if self.packed:
             return 8 * X.shape[1] if self.n_bits is None else as_count(self.n_bits, "n_bits")
@@ -157,12 +154,17 @@ class CodeKNeighborsClassifier(ClassifierMixin, BaseEstimator):
         if isinstance(self.bit_weights, str):
             if self.bit_weights != "auto":
                 raise ValueError(f"bit_weights is {self.bit_weights!r}; 'auto', None or an array is accepted")
-            return getattr(self.coder_, "weights_", None) if self.coder is not None else None
+            return getattr(self.coder_, "weights_", None)
         if self.bit_weights is not None and np.ndim(self.bit_weights) == 2:
             n_columns = np.shape(self.bit_weights)[1]
             if n_columns != len(self.classes_):
                 raise ValueError(f"bit_weights has {n_columns} columns; y has {len(self.classes_)} classes")
         return self.bit_weights
+
+
+def _dtype(packed: bool) -> Any:
+    # Packed codes must come as uint8: converting would hide that they are something else.
+    return None if packed else "numeric"
 
 
 def count_votes(

@@ -9,18 +9,19 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import Tags, check_random_state
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from cbid.bags import Bags
-from cbid.checks import check_choice, check_integer, check_real
+from cbid.checks import as_random_state, check_choice, check_integer, check_n_jobs, check_real
 from cbid.classify.class_distances import sum_by_image
-from cbid.classify.image_bags import Images, named_bags, runs, with_descriptors
+from cbid.classify.image_bags import Images, image_labels, named_bags, runs, with_descriptors
 from cbid.classify.nbnn_structures import class_distances
 from cbid.classify.patch_rows import PatchRows, takes_bags
 from cbid.classify.patch_store import PatchStore
 from cbid.learning.labels import check_labels, number_labels
+from cbid.states import unchanged_on_error
 
 __all__ = ["EvaluationTime", "NBNNClassifier"]
 
@@ -145,6 +146,7 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
         check_real("bin_width", self.bin_width, 0, open_below=True)
         if self.location is not None:
             check_real("location", self.location, 0)
+        check_n_jobs(self.n_jobs)
         if self.coder is None:
             if self.weighted:
                 raise ValueError("weighted=True needs a coder whose weights to use")
@@ -160,6 +162,7 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
 
     # Training images
 
+    @unchanged_on_error
     def fit(self, X: Images, y: ArrayLike, ids: Sequence[Hashable] | None = None) -> Self:
         """Store the patches of n images: Bags or one (m_i, d) array each, with labels y (n,).
 
@@ -175,7 +178,7 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
             lacking = np.setdiff1d(np.arange(len(classes)), numbers)
             raise ValueError(f"no image of class {classes.tolist()[lacking[0]]!r} has a descriptor; each needs one")
         self.classes_, self.n_features_in_ = classes, bags.values.shape[1]
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = int(as_random_state(self.random_state).randint(2**31 - 1))
         with self._one_pool():
             self._rows = PatchRows.fit(
                 bags,
@@ -193,13 +196,12 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
         self._add(bags, rows, numbers, ids)
         return self
 
+    @unchanged_on_error
     def add_images(self, X: Images, y: ArrayLike, ids: Sequence[Hashable] | None = None) -> Self:
         """Store more images. Coder and projection stay; a label that is new makes a new class."""
         check_is_fitted(self)
         bags, names = self._bags(X)
-        labels, numbers = number_labels(y)
-        if len(numbers) != len(bags):
-            raise ValueError(f"y has {len(numbers)} labels for {len(bags)} images; give one for each")
+        labels, numbers = image_labels(y, len(bags))
         bags, numbers, ids = with_descriptors(bags, numbers, self._store.new_ids(ids, len(bags)), names)
         if not ids:
             return self
@@ -208,8 +210,7 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
         known = self.classes_.tolist()
         given = [labels.tolist()[c] for c in np.unique(numbers)]
         classes = number_labels([*known, *given])[0]
-        if len(classes) > len(known) and np.ndim(getattr(self.coder_, "weights_", 0)) == 2:
-            raise ValueError("the coder has weights for each class it was fitted on; no class can be added to those")
+        self._store = self._store.copied()
         for at, label in enumerate(classes.tolist()):
             if label not in known:
                 self._store.insert_class(at)
@@ -218,11 +219,13 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
         self._add(bags, rows, np.array([place.get(label, -1) for label in labels.tolist()])[numbers], ids)
         return self
 
+    @unchanged_on_error
     def remove_image(self, image: Hashable) -> Self:
         """Forget the image with this id, and its class with its last image."""
         check_is_fitted(self)
         if self._store.n_images == 1 and image in self._store:
             raise ValueError(f"image {image!r} is the last one; a classifier keeps at least one")
+        self._store = self._store.copied()
         c = self._store.remove(image)
         if not self._store.ids[c]:
             self._store.drop_class(c)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from cbid.classify.class_distances import ByClass, ByPartition, ClassDistances, Local
 from cbid.classify.lsh import LSHSearch
-from cbid.classify.patch_search import CodeSearch, FlatSearch, KDTreeSearch, PatchSearch
+from cbid.classify.patch_search import CodeSearch, FlatSearch, Floats, KDTreeSearch, PatchSearch, far_centre
 from cbid.search.partition import Partition
 
 __all__ = ["class_distances"]
@@ -21,18 +21,21 @@ def class_distances(
 ) -> ClassDistances:
     """How the distances from patches to classes are found, given the rows of each class."""
     weights = _bit_weights(coder, params["weighted"], classes.tolist())
+    centre = far_centre(parts) if coder is None and params["search"] in ("exact", "pca") else None
     if params["local"]:
         if weights is not None and weights.ndim == 2:
             raise ValueError("local=True has one metric for all classes; the coder has weights for each class")
         of_row = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-        structure = _structure(np.concatenate(parts), weights, params, coder, seed)
+        structure = _structure(np.concatenate(parts), weights, params, coder, seed, centre)
         return Local(structure, of_row, len(parts), params["n_neighbors"])
     if coder is not None:
         return ByPartition(Partition(parts, coder.n_bits_, weights))
-    return ByClass([_structure(part, None, params, None, seed) for part in parts])
+    return ByClass([_structure(part, None, params, None, seed, centre) for part in parts])
 
 
-def _structure(rows: Rows, weights: Weights, params: dict[str, Any], coder: Any, seed: int) -> PatchSearch:
+def _structure(
+    rows: Rows, weights: Weights, params: dict[str, Any], coder: Any, seed: int, centre: Floats | None
+) -> PatchSearch:
     if coder is not None:
         return CodeSearch(rows, n_bits=coder.n_bits_, weights=weights)
     if params["search"] == "kd-tree":
@@ -40,7 +43,7 @@ def _structure(rows: Rows, weights: Weights, params: dict[str, Any], coder: Any,
     if params["search"] == "lsh":
         settings = {name: params[name] for name in ("n_tables", "n_functions", "bin_width")}
         return LSHSearch(rows, **settings, seed=seed)
-    return FlatSearch(rows)
+    return FlatSearch(rows, centre)
 
 
 def _bit_weights(coder: Any, weighted: bool | None, classes: list[Any]) -> Weights:

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from cbid.bag_checks import positions
 from cbid.bags import Bags
+from cbid.learning.neighbourhoods import of_unit_size
 
 __all__ = ["PatchRows", "is_fitted", "takes_bags"]
 
@@ -64,8 +65,10 @@ class PatchRows:
                 f"n_components={n_components} is not accepted; {len(X)} patches of {X.shape[1]} values have at most "
                 f"{min(X.shape)}"
             )
-        pca = PCA(n_components, svd_solver="covariance_eigh").fit(X)
-        return cls(scale, pca.mean_.astype(np.float32), pca.components_.astype(np.float32))
+        # Around the mean, where float32 has its digits.
+        pca = PCA(n_components, svd_solver="covariance_eigh").fit(of_unit_size(X))
+        mean = X.mean(axis=0, dtype=np.float64).astype(np.float32)
+        return cls(scale, mean, pca.components_.astype(np.float32))
 
     def __call__(self, bags: Bags) -> NDArray[Any]:
         """The rows of all images, one after the other."""

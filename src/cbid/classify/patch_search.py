@@ -5,7 +5,7 @@ float32, nearest first (squared Euclidean, or weighted Hamming of codes), and po
 Places that stay empty have distance inf and position -1. ``nbytes`` is what it takes beside the rows.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -18,7 +18,7 @@ from cbid.search.queries import Queries
 from cbid.search.scan import topk
 from cbid.threads import faiss_threads
 
-__all__ = ["Answers", "CodeSearch", "FlatSearch", "Floats", "KDTreeSearch", "PatchSearch", "in_shares"]
+__all__ = ["Answers", "CodeSearch", "FlatSearch", "Floats", "KDTreeSearch", "PatchSearch", "far_centre", "in_shares"]
 
 Floats = NDArray[np.float32]
 Answers = tuple[Floats, NDArray[np.int64]]
@@ -33,20 +33,36 @@ class PatchSearch(Protocol):
 
 
 class FlatSearch:
-    """Every distance, as a product of matrices (faiss)."""
+    """Every distance, as a product of matrices (faiss).
 
-    nbytes = 0
+    centre: (width,), subtracted from rows and queries; that of structures whose distances are compared is the same.
+    """
 
-    def __init__(self, rows: Floats) -> None:
-        self._rows = np.ascontiguousarray(rows)
+    def __init__(self, rows: Floats, centre: Floats | None = None) -> None:
+        self._centre = centre
+        self._rows = np.ascontiguousarray(rows if centre is None else rows - centre)
+        self.nbytes = 0 if centre is None else self._rows.nbytes
 
     def query(self, Q: Floats, k: int, n_threads: int) -> Answers:
         import faiss
 
+        Q = Q if self._centre is None else Q - self._centre
         with faiss_threads(n_threads), _always_blas():
             distances, positions = faiss.knn(np.ascontiguousarray(Q), self._rows, k)
         distances[positions < 0] = np.inf
         return np.maximum(distances, 0), positions  # |q|^2 - 2 q.x + |x|^2 may come out just below zero
+
+
+def far_centre(parts: Sequence[Floats]) -> Floats | None:
+    """The mean of all rows where it lies far outside of them, which would cost products of matrices their digits.
+
+    Elsewhere None: rows are then searched as they are, and not copied.
+    """
+    n = sum(len(part) for part in parts)
+    mean = sum(part.sum(axis=0, dtype=np.float64) for part in parts) / n
+    squares = sum(float(np.einsum("ij,ij->", part, part, dtype=np.float64)) for part in parts) / n
+    # The mean square is that of the mean and the variance; here the variance is less than a tenth of it.
+    return mean.astype(np.float32) if mean @ mean > 0.9 * squares else None
 
 
 class KDTreeSearch:

@@ -27,6 +27,14 @@ class PatchStore:
         self.sizes: list[list[int]] = []
         self._class_of: dict[Hashable, int] = {}
 
+    def copied(self) -> "PatchStore":
+        """Another store of the same rows, which are shared: they are replaced where they change."""
+        other = PatchStore()
+        other.parts = list(self.parts)
+        other.ids, other.sizes = [list(ids) for ids in self.ids], [list(sizes) for sizes in self.sizes]
+        other._number()
+        return other
+
     @property
     def n_images(self) -> int:
         return len(self._class_of)

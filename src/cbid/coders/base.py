@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cbid import codes
 from cbid.coders.saved import Saved, load_from
+from cbid.states import unchanged_on_error
 
 __all__ = ["Coder", "load"]
 
@@ -29,12 +30,18 @@ class Coder(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     n_bits_: int
     _VALUES: frozenset[str] = frozenset({"n_bits_", "n_features_in_", "feature_names_in_"})
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        # A fit that fails, also one that continues another, leaves the coder as it was.
+        for name in {"fit", "fit_triplets"} & set(vars(cls)):
+            setattr(cls, name, unchanged_on_error(vars(cls)[name]))
+        super().__init_subclass__(**kwargs)
+
     @abstractmethod
     def _project(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
         """Real values (n, n_bits_) whose sign is the bit."""
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "n_bits_")  # a fit that failed has looked at X, no more
+        return hasattr(self, "n_bits_")  # during a fit X has been looked at, no more
 
     def project(self, X: ArrayLike) -> NDArray[np.floating]:
         """Signed distances (n, n_bits_) before the sign is taken, in the coder's own scale."""

@@ -260,7 +260,7 @@ class CBID(LargeMarginCoder):
 
 def _check_classes(classes: NDArray[Any], numbers: NDArray[np.integer]) -> None:
     if len(classes) < 2:
-        raise ValueError(f"y has one class ({classes[0]!r}); learning needs at least two")
+        raise ValueError(f"y has one class ({classes.tolist()[0]!r}); learning needs at least two")
     alone = classes[np.bincount(numbers) == 1]
     if len(alone):
         names = ", ".join(repr(name) for name in alone[:5].tolist()) + (", ..." if len(alone) > 5 else "")

@@ -4,9 +4,8 @@ from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_random_state
 
-from cbid.checks import check_choice, check_integer, check_real
+from cbid.checks import as_random_state, check_choice, check_integer, check_real
 from cbid.coders.base import Coder
 from cbid.learning.features import Anchors, fit_anchors
 
@@ -82,7 +81,7 @@ class HyperplaneCoder(Coder):
 
 def generator(random_state: object) -> np.random.Generator:
     """A generator from what scikit-learn takes as ``random_state``."""
-    return np.random.default_rng(check_random_state(random_state).randint(2**31 - 1))
+    return np.random.default_rng(as_random_state(random_state).randint(2**31 - 1))
 
 
 def kernel_features(

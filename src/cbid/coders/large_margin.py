@@ -9,11 +9,18 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-from cbid.checks import check_choice, check_integer, check_real
+from cbid.checks import (
+    as_random_state,
+    check_bool,
+    check_choice,
+    check_integer,
+    check_n_jobs,
+    check_real,
+    check_verbose,
+)
 from cbid.coders.base import Coder
 from cbid.coders.path import at_length, is_kept, kept_lengths
 from cbid.coders.state import params_to_json
@@ -71,8 +78,9 @@ class LargeMarginCoder(Coder):
         check_real("tol", self.tol, 0, open_below=True)
         if self.callback is not None and not callable(self.callback):
             raise ValueError(f"callback={self.callback!r} is not accepted; give a function of the coder, or None")
-        if self.n_jobs is not None and not isinstance(self.n_jobs, (int, np.integer)):
-            raise ValueError(f"n_jobs={self.n_jobs!r} is not accepted; give an integer, or None for one thread")
+        check_bool("warm_start", self.warm_start)
+        check_verbose(self.verbose)
+        check_n_jobs(self.n_jobs)
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "coef_")
@@ -81,7 +89,7 @@ class LargeMarginCoder(Coder):
         """The seed of all that is drawn: that of the last fit when it is gone on with, else from ``random_state``."""
         if self.warm_start and hasattr(self, "coef_"):
             return int(self.seed_)
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
+        return int(as_random_state(self.random_state).randint(2**31 - 1))
 
     def _learn(
         self,
@@ -150,14 +158,14 @@ class LargeMarginCoder(Coder):
             except KeyboardInterrupt:
                 if not len(learned):
                     raise
-                warnings.warn(f"interrupted: the coder keeps the {len(learned)} bits learned so far", stacklevel=3)
+                warnings.warn(f"interrupted: the coder keeps the {len(learned)} bits learned so far", stacklevel=4)
             else:
                 self._tell_of_early_end(len(learned), nu)
         if not learned.path[-1].any():
             warnings.warn(
                 f"every weight is zero at the optimum for nu={nu:g}: only plain Hamming distance tells codes apart; "
                 "lower nu",
-                stacklevel=3,
+                stacklevel=4,
             )
         learned.write_to(self)
         self._tell_of_open_gaps()
@@ -212,7 +220,7 @@ class LargeMarginCoder(Coder):
         warnings.warn(
             f"learning ended at {n_bits} of n_bits={self.n_bits}: no further distinct bit improves the objective; "
             f"{cure}",
-            stacklevel=4,
+            stacklevel=5,
         )
 
     def _tell_of_open_gaps(self) -> None:
@@ -224,7 +232,7 @@ class LargeMarginCoder(Coder):
                 f"at {len(open_at)} of {self.n_bits_} lengths the weights stopped above tol={self.tol:g}, at a "
                 f"relative duality gap of up to {relative[worst]:.2g} (length {worst + 1}); raise tol or nu",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
 
     def _n_columns(self) -> int:

@@ -5,7 +5,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cbid.checks import check_integer, check_real
+from cbid.checks import as_random_state, check_integer, check_real
 from cbid.coders.hyperplane import HyperplaneCoder
 from cbid.coders.supervised import SupervisedMixin
 from cbid.learning.centring import centre
@@ -53,6 +53,7 @@ class MCBit(SupervisedMixin, HyperplaneCoder):
             check_integer("n_bits", self.n_bits, 1)
         check_real("C", self.C, 0, open_below=True)
         check_integer("n_folds", self.n_folds, 2)
+        as_random_state(self.random_state)
         samples, numbers = self._labelled(X, y)
         k = len(self.classes_)
         n_bits = 2 * k - 2 if self.n_bits is None else self.n_bits

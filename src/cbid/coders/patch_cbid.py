@@ -230,7 +230,7 @@ def _check_images(bags: Bags, classes: NDArray[Any], numbers: NDArray[np.integer
     """Warn of images without descriptors and of classes without hits; raise where nothing is left to learn from."""
     empty = np.flatnonzero(bags.sizes == 0)
     if len(empty):
-        warnings.warn(f"images without descriptors are passed over: {_some(empty)}", stacklevel=3)
+        warnings.warn(f"images without descriptors are passed over: {_some(empty)}", stacklevel=4)
     images = np.bincount(numbers[bags.sizes > 0], minlength=len(classes))
     if (images > 0).sum() < 2 or (images > 1).sum() == 0:
         raise ValueError(
@@ -242,7 +242,7 @@ def _check_images(bags: Bags, classes: NDArray[Any], numbers: NDArray[np.integer
         warnings.warn(
             f"classes with fewer than two images have no hits, which come from other images: {_some(alone)}; their "
             "patches serve as misses alone",
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

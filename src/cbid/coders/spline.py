@@ -83,8 +83,8 @@ class SplineRegressionHashing(PrefixMixin, HyperplaneCoder):
         samples: Any = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=3)
         if not np.ptp(samples, axis=0).any():
             raise ValueError("X has no column that varies: there is nothing to learn bits from")
+        rng = generator(self.random_state)
         if len(samples) > self.max_samples:
-            rng = generator(self.random_state)
             samples = samples[np.sort(rng.choice(len(samples), self.max_samples, replace=False))]
         n = len(samples)
         if self.n_bits > n - 2:

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.svm import LinearSVC
 from sklearn.utils.validation import validate_data
 
-from cbid.checks import check_integer, check_real
+from cbid.checks import check_integer, check_n_jobs, check_real
 from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder
 from cbid.coders.prefix import PrefixMixin
 from cbid.learning.knn import cosine_graph, laplacian_eigenmap
@@ -55,6 +55,7 @@ class SelfTaughtHashing(PrefixMixin, HyperplaneCoder):
         check_integer("n_bits", self.n_bits, 1, MOST_BITS)
         check_integer("n_neighbors", self.n_neighbors, 1)
         check_real("C", self.C, 0, open_below=True)
+        check_n_jobs(self.n_jobs)
         samples: Any = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=3)
         n = len(samples)
         if self.n_bits > n - 2:

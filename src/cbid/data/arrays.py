@@ -10,7 +10,12 @@ from typing import IO, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from cbid.files import DAMAGED_NPY
+
 __all__ = ["ArrayFileError", "read_npy", "read_npz"]
+
+# The file is there and open: an OSError is of a place outside of it, a RuntimeError of a password.
+_DAMAGED_NPZ = (*DAMAGED_NPY, zlib.error, struct.error, NotImplementedError, RuntimeError, OSError)
 
 
 class ArrayFileError(ValueError):
@@ -24,7 +29,7 @@ def read_npy(path: str | os.PathLike[str]) -> NDArray[Any]:
         with open(path, "rb") as file:
             shape, order, dtype = _header(file, path.stat().st_size)
             start = file.tell()
-    except (ValueError, EOFError, SyntaxError) as error:
+    except DAMAGED_NPY as error:
         raise ArrayFileError(f"{path} is no .npy file of numbers: {error}") from error
     return _mapped(path, start, shape, order, dtype)
 
@@ -32,12 +37,13 @@ def read_npy(path: str | os.PathLike[str]) -> NDArray[Any]:
 def read_npz(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
     """The arrays of a ``.npz`` file: mapped if ``numpy.savez`` wrote it, read if it is compressed."""
     path = Path(path)
-    try:
-        with zipfile.ZipFile(path) as archive:
-            members = [info for info in archive.infolist() if info.filename.endswith(".npy")]
-            return {info.filename.removesuffix(".npy"): _member(path, archive, info) for info in members}
-    except (zipfile.BadZipFile, zlib.error, ValueError, EOFError, SyntaxError, NotImplementedError) as error:
-        raise ArrayFileError(f"{path} is no .npz file of numbers and text: {error}") from error
+    with open(path, "rb") as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                members = [info for info in archive.infolist() if info.filename.endswith(".npy")]
+                return {info.filename.removesuffix(".npy"): _member(path, archive, info) for info in members}
+        except _DAMAGED_NPZ as error:
+            raise ArrayFileError(f"{path} is no .npz file of numbers and text: {error}") from error
 
 
 def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:

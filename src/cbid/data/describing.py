@@ -10,7 +10,7 @@ from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
 from cbid.bags import Bags
-from cbid.checks import check_choice
+from cbid.checks import check_choice, check_n_jobs
 from cbid.data.cache import DescriptorCache, Shelf
 from cbid.data.decode import ImageError, reason_of
 from cbid.data.gather import Value, gather, width_of
@@ -107,6 +107,7 @@ def describe(
     grows with the number of images only by their names and 24 bytes for each image stored in the cache.
     """
     check_choice("on_error", on_error, ("raise", "skip"))
+    check_n_jobs(n_jobs)
     descriptor._check_params()
     images = opened_images(source, on_error)
     if not len(images):

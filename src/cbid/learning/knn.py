@@ -1,10 +1,15 @@
 """Nearest neighbours of every sample among the others, and what graphs are made of them."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_matrix, csr_matrix
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import LinearOperator, eigsh
+
+from cbid.learning.neighbourhoods import of_unit_size, squared_distances
 
 __all__ = ["cosine_graph", "laplacian_eigenmap", "nearest_others"]
 
@@ -13,17 +18,50 @@ _LEAST = 1e-3  # weight of an edge between neighbours whose cosine is not positi
 
 
 def nearest_others(X: NDArray[np.floating], k: int) -> NDArray[np.int64]:
-    """Numbers (n, k) of each sample's k nearest others by Euclidean distance, nearest first; k < n."""
+    """Numbers (n, k) of each sample's k nearest others by Euclidean distance, nearest first; k < n.
+
+    Products of matrices find a shortlist, ranked again by differences. Where their error, as in clusters much tighter
+    than X is wide, leaves open whether a nearer one was missed, the sample is compared with all by differences.
+    """
     import faiss  # slow to import
 
-    centred = np.ascontiguousarray(X - X.mean(axis=0), dtype=np.float32)
-    size = float(np.abs(centred).max()) or 1.0  # lest squares overflow
-    centred /= size
-    _, found = faiss.knn(centred, centred, k + 1)
+    Z = of_unit_size(X)
+    everyone = np.arange(len(X), dtype=np.int32)
+    rough, found = faiss.knn(Z, Z, min(2 * k + 1, len(X)))
+    near, distances = _ranked(Z, everyone, found.astype(np.int32), k)
+    squares = np.einsum("ij,ij->i", Z, Z, dtype=np.float64)
+    error = Z.shape[1] * np.finfo(np.float32).eps * (squares + squares.max())
+    furthest = distances[:, -1]
+    unsure = everyone[(furthest > 0) & (furthest > rough[:, -1] - error)] if found.shape[1] < len(X) else everyone[:0]
+    if len(unsure):
+        with _never_blas():
+            found = faiss.knn(Z[unsure], Z, k + 1)[1]
+        near[unsure] = _ranked(Z, unsure, found.astype(np.int32), k)[0]
+    return near.astype(np.int64)
+
+
+def _ranked(
+    Z: NDArray[np.float32], samples: NDArray[np.int32], found: NDArray[np.int32], k: int
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """The k nearest of those found for each sample, without itself, and their squared distances by differences."""
+    distances = squared_distances(Z, samples, found)
     # The sample itself goes last and is cut off; of many copies of one point it may not be among the found.
-    itself = found == np.arange(len(X))[:, None]
-    order = np.argsort(itself, axis=1, kind="stable")[:, :k]
-    return np.take_along_axis(found, order, axis=1)
+    distances[found == samples[:, None]] = np.inf
+    order = np.lexsort((found, distances), axis=1)[:, :k]
+    return np.take_along_axis(found, order, axis=1), np.take_along_axis(distances, order, axis=1)
+
+
+@contextmanager
+def _never_blas() -> Iterator[None]:
+    """faiss takes differences, one pair at a time."""
+    import faiss
+
+    before = faiss.cvar.distance_compute_blas_threshold
+    faiss.cvar.distance_compute_blas_threshold = 2**31 - 1
+    try:
+        yield
+    finally:
+        faiss.cvar.distance_compute_blas_threshold = before
 
 
 def cosine_graph(X: NDArray[np.floating], k: int) -> csr_matrix:

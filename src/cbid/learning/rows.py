@@ -6,6 +6,7 @@ a bit is the mean of |h(anchor) - h(member)| over the set. Rows share sides (all
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ Indices = NDArray[np.int32]
 class Rows:
     """R rows over n samples of ``n_classes`` classes.
 
-    hit, miss : (R,) the numbers of the row's two sides in ``hits`` and ``misses``
+    hit, miss : (R,) the row's two sides, by their numbers in ``hits`` and ``misses`` (int64 past 2^31)
     own, other : (R,) class of the anchor (y) and class of its misses (r)
     """
 
@@ -40,18 +41,17 @@ class Rows:
 
 def rows_from_classes(y: NDArray[np.integer], *, n_classes: int, max_rows: int, rng: np.random.Generator) -> Rows:
     """A row per (sample, other class), each side the mean over the whole class."""
-    n = len(y)
     sides = WholeClassSides(y, n_classes)
-    number = np.arange(n * n_classes, dtype=np.int32)
-    anchor, other = np.divmod(number, np.int32(n_classes))
-    miss = number[y[anchor] != other]
-    if len(miss) > max_rows:
-        miss = np.sort(rng.choice(miss, size=max_rows, replace=False))
-    anchor, other = np.divmod(miss, np.int32(n_classes))
+    n_rows = len(y) * (n_classes - 1)
+    # Drawn by their numbers, so that what is left out is never made.
+    row = np.sort(rng.choice(n_rows, size=max_rows, replace=False)) if n_rows > max_rows else np.arange(n_rows)
+    index: Any = np.int32 if len(y) * n_classes <= np.iinfo(np.int32).max else np.int64
+    anchor, place = np.divmod(row.astype(index), index(n_classes - 1))
     own = y[anchor].astype(np.int32)
-    return Rows(
-        sides, sides, hit=anchor * np.int32(n_classes) + own, miss=miss, own=own, other=other, n_classes=n_classes
-    )
+    other = place.astype(np.int32)
+    other += other >= own  # the others are numbered without the own class
+    hit, miss = (anchor * index(n_classes) + side for side in (own, other))
+    return Rows(sides, sides, hit=hit, miss=miss, own=own, other=other, n_classes=n_classes)
 
 
 def rows_from_neighbourhoods(near: Neighbourhoods, y: NDArray[np.integer], *, triplets: str, n_classes: int) -> Rows:

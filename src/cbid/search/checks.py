@@ -88,7 +88,7 @@ def as_weights(weights: ArrayLike, n_bits: int) -> NDArray[np.float64]:
         raise ValueError(f"weights has shape {array.shape}; ({n_bits},) or ({n_bits}, n_classes) is accepted")
     if array.ndim == 1:
         return np.array(check_weights(array, n_bits))
-    return np.ascontiguousarray(check_weights(array.T, n_bits, n_rows=array.shape[1]).T)
+    return np.array(check_weights(array.T, n_bits, n_rows=array.shape[1]).T, order="C")
 
 
 def as_radius(radius: object) -> np.float32:

@@ -43,8 +43,12 @@ class Collection:
 
     @property
     def weights(self) -> NDArray[np.float64] | None:
-        """The weights given at construction, or None."""
-        return self._state.weights
+        """The weights given at construction, not to be changed, or None."""
+        if self._state.weights is None:
+            return None
+        view = self._state.weights.view()
+        view.flags.writeable = False
+        return view
 
     def __len__(self) -> int:
         return len(self._levels)

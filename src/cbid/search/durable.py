@@ -1,5 +1,6 @@
 """An index that lives in a directory: opening, committing, and following what others commit."""
 
+import copy
 import dataclasses
 import os
 import threading
@@ -134,6 +135,10 @@ class Durable(Collection):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def __copy__(self) -> Self:
+        with self._mutex:
+            return copy.deepcopy(self)  # segments are changed by removals, so that two indexes cannot share them
 
     def __getstate__(self) -> dict[str, Any]:
         # For copies within a program (joblib, deepcopy): they hold the codes, and no claim on a directory.

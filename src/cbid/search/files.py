@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.files import flush
+from cbid.files import DAMAGED_NPY, flush
 from cbid.search.errors import IndexCorruptError
 
 __all__ = ["FileRecord", "check_content", "map_array", "replace_text", "write_array"]
@@ -67,7 +67,7 @@ def map_array(
         raise IndexCorruptError(f"{path} has {size} bytes; {record['bytes']} were committed")
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
+    except DAMAGED_NPY as error:
         raise IndexCorruptError(f"{path} is not the array that was committed ({error})") from error
     if array.shape != shape or array.dtype != np.dtype(dtype) or not array.flags.c_contiguous:
         raise IndexCorruptError(f"{path} holds {array.dtype} {array.shape}; {np.dtype(dtype)} {shape} was committed")

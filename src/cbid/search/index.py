@@ -179,7 +179,7 @@ class CodeIndex(Durable):
             raise ValueError("codes and projections: exactly one of them is given to a search")
         if weights is not None and not weighted:
             raise ValueError("weights is given and weighted is False; a search takes one or the other")
-        own = self.weights if weighted and weights is None else None
+        own = self._state.weights if weighted and weights is None else None
         if projections is not None:
             return QuerySide.soft(projections, self.n_bits, own, weights)
         assert codes is not None
@@ -208,7 +208,7 @@ class CodeIndex(Durable):
             raise ValueError("train belongs to IVF; this index has no cells: CodeIndex(..., cells=4096)")
         with self._mutex:
             sample = self._sample(SAMPLE_PER_CELL * self.cells) if codes is None else as_codes(codes, self.n_bits)
-            weights = self.weights
+            weights = self._state.weights
             per_bit = weights.mean(axis=1) if weights is not None and weights.ndim == 2 else weights
             cells = Cells.train(sample, self.n_bits, self.cells, per_bit)
             self._levels.use_cells(cells)

@@ -1,10 +1,12 @@
 """Labels as small integers: the index stores one label code a stored item and one vocabulary."""
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from cbid.search.errors import IndexCorruptError
 
 __all__ = ["Vocabulary", "as_labels", "narrow"]
 
@@ -70,6 +72,11 @@ class Vocabulary:
         """Labels of codes of any shape; code -1 (a missing match) gives -1, "" or False by kind."""
         missing = {"int": -1, "str": "", "bool": False}[self.kind]
         table = np.array([*self.values, missing], dtype=_KINDS[self.kind])
+        if codes.size and not -1 <= codes.min() <= codes.max() < len(self.values):
+            raise IndexCorruptError(
+                f"label codes go from {codes.min()} to {codes.max()}; the index has {len(self.values)} labels, and "
+                "its files are not as they were committed: verify() tells which"
+            )
         return table[codes]
 
     def _same_kind(self, labels: ArrayLike) -> tuple[NDArray[Any], str]:
@@ -93,7 +100,13 @@ def _distinct(array: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
 
 def as_labels(labels: ArrayLike, name: str) -> tuple[NDArray[Any], str]:
     """Labels (n,), and their kind: "int" (as int64), "str" or "bool"."""
-    array = np.atleast_1d(np.asarray(list(labels) if isinstance(labels, Set) else labels))
+    given = list(labels) if isinstance(labels, Set) else labels
+    if isinstance(given, (list, tuple)) and len(kinds := _kinds(given)) > 1:  # which numpy would turn into one
+        raise TypeError(
+            f"{name} has values of kinds {' and '.join(kinds)}; integers, strings or bools, all of one kind, are "
+            "accepted"
+        )
+    array = np.atleast_1d(np.asarray(given))
     if array.ndim != 1:
         raise ValueError(f"{name} has shape {array.shape}; one label a code, (n,), is accepted")
     if len(array) == 0:
@@ -107,6 +120,12 @@ def as_labels(labels: ArrayLike, name: str) -> tuple[NDArray[Any], str]:
     if array.dtype.kind in "UT" or (array.dtype.kind == "O" and all(isinstance(v, str) for v in array)):
         return array.astype(str), "str"
     raise TypeError(f"{name} has dtype {array.dtype}; integers, strings or bools, all of one kind, are accepted")
+
+
+def _kinds(values: Sequence[Any]) -> list[str]:
+    known: dict[str, Any] = {"str": str, "bool": (bool, np.bool_), "int": (int, np.integer)}
+    types = set(map(type, values))
+    return sorted({next((k for k, of in known.items() if issubclass(t, of)), t.__name__) for t in types})
 
 
 def _shown(values: list[Any]) -> str:
