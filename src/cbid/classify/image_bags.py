@@ -5,14 +5,12 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import assert_all_finite, column_or_1d
+from numpy.typing import NDArray
 
 from cbid.bag_checks import check_bags
 from cbid.bags import Bags
-from cbid.learning.labels import is_list_of_objects, number_labels
 
-__all__ = ["Images", "image_labels", "named_bags", "runs", "with_descriptors"]
+__all__ = ["Images", "named_bags", "runs", "with_descriptors"]
 
 Images = Bags | Sequence[Any]
 
@@ -26,17 +24,6 @@ def named_bags(X: Images, descriptor: Any, n_features: int | None, n_jobs: int |
 
     described = describe(X, descriptor, n_jobs=n_jobs)
     return check_bags(described.values, n_features=n_features), list(described.names)
-
-
-def image_labels(y: ArrayLike, n: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Classes (k,) and the class number (n,) of each of n more images, one class or several."""
-    if not is_list_of_objects(y):
-        y = column_or_1d(y, warn=True)
-        assert_all_finite(y, input_name="y")
-    classes, numbers = number_labels(y)
-    if len(numbers) != n:
-        raise ValueError(f"y has {len(numbers)} labels for {n} images; give one for each")
-    return classes, numbers
 
 
 def with_descriptors(

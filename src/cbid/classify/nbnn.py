@@ -16,11 +16,11 @@ from threadpoolctl import threadpool_limits
 from cbid.bags import Bags
 from cbid.checks import as_random_state, check_choice, check_integer, check_n_jobs, check_real
 from cbid.classify.class_distances import sum_by_image
-from cbid.classify.image_bags import Images, image_labels, named_bags, runs, with_descriptors
+from cbid.classify.image_bags import Images, named_bags, runs, with_descriptors
 from cbid.classify.nbnn_structures import class_distances
 from cbid.classify.patch_rows import PatchRows, takes_bags
 from cbid.classify.patch_store import PatchStore
-from cbid.learning.labels import check_labels, number_labels
+from cbid.learning.labels import check_labels, image_labels, number_labels
 from cbid.states import unchanged_on_error
 
 __all__ = ["EvaluationTime", "NBNNClassifier"]

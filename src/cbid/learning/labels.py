@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import assert_all_finite, column_or_1d
 
-__all__ = ["check_labels", "is_list_of_objects", "number_labels"]
+__all__ = ["check_labels", "image_labels", "is_list_of_objects", "number_labels"]
 
 
 def is_list_of_objects(y: Any) -> bool:
@@ -47,16 +47,21 @@ def number_labels(y: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
     return classes, np.array([number[value] for value in labels.tolist()], dtype=np.int64)
 
 
-def check_labels(y: Any, n: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Classes (k,), at least two, and the class number (n,) of each of n images."""
-    if y is None:
-        raise ValueError("y is None; learning requires y, one label for each image")
+def image_labels(y: Any, n: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Classes (k,), one or several, and the class number (n,) of each of n images."""
     if not is_list_of_objects(y):
         y = column_or_1d(y, warn=True)
         assert_all_finite(y, input_name="y")
     if len(y) != n:
         raise ValueError(f"y has {len(y)} labels for {n} images; give one for each")
-    classes, numbers = number_labels(y)
+    return number_labels(y)
+
+
+def check_labels(y: Any, n: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The same, of images to learn from: at least two classes."""
+    if y is None:
+        raise ValueError("y is None; learning requires y, one label for each image")
+    classes, numbers = image_labels(y, n)
     if len(classes) < 2:
-        raise ValueError(f"y has one class ({classes[0]!r}); learning needs at least two")
+        raise ValueError(f"y has one class ({classes.tolist()[0]!r}); learning needs at least two")
     return classes, numbers
