@@ -1,5 +1,6 @@
 """The coder of a project: chosen, and learned so that a killed fit goes on."""
 
+import copy
 import time
 import warnings
 from pathlib import Path
@@ -158,9 +159,11 @@ def _saved(coder: CBID, checkpoint: Path) -> CBID | None:
 
 def _with_checkpoints(coder: CBID, X: Any, y: Any, checkpoint: Path) -> CBID:
     last = time.monotonic()
+    latest: CBID | None = None
 
     def keep(learned: CBID) -> None:
-        nonlocal last
+        nonlocal last, latest
+        latest = copy.copy(learned)  # the coder itself is as it was before when its fit does not end well
         if time.monotonic() - last > _SECONDS:
             learned.save(checkpoint)
             last = time.monotonic()
@@ -174,7 +177,8 @@ def _with_checkpoints(coder: CBID, X: Any, y: Any, checkpoint: Path) -> CBID:
     except UserWarning as interrupted:
         if "interrupted" not in str(interrupted):
             raise
-        coder.save(checkpoint)
+        if latest is not None:
+            latest.save(checkpoint)
         raise KeyboardInterrupt from None
     finally:
         coder.set_params(callback=None)
