@@ -81,8 +81,8 @@ def two_workers(client, source: Path, coder: ITQ, out: Path) -> dict:
 
 
 def worker_pids(client) -> list[int]:
-    """The ids of both worker processes, once both are at work. One that is killed as it starts stays dead, and another
-    takes its place."""
+    """The ids of both worker processes, once both are at work; one that is killed as it starts stays dead, and
+    another takes its place."""
     while True:
         client.cluster.scale(2)
         nannies = [nanny for nanny in client.cluster.workers.values() if nanny.status.name == "running"]
