@@ -25,6 +25,7 @@ NAMES = [
     "scale_encode",
     "scale_memory",
     "scale_index",
+    "scale_report",
     "report",
 ]
 

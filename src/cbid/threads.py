@@ -1,9 +1,9 @@
-"""How many threads a library underneath may take."""
+"""How a library underneath is to work: with how many threads, and by which way of computing."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["faiss_threads"]
+__all__ = ["faiss_products", "faiss_threads"]
 
 
 @contextmanager
@@ -17,3 +17,17 @@ def faiss_threads(n_threads: int) -> Iterator[None]:
         yield
     finally:
         faiss.omp_set_num_threads(before)
+
+
+@contextmanager
+def faiss_products(wanted: bool) -> Iterator[None]:
+    """faiss computes distances as products of matrices, however few and short the rows are; or never, but by
+    differences, one pair at a time, which is slower and loses no digits."""
+    import faiss
+
+    before = faiss.cvar.distance_compute_blas_threshold
+    faiss.cvar.distance_compute_blas_threshold = 1 if wanted else 2**31 - 1
+    try:
+        yield
+    finally:
+        faiss.cvar.distance_compute_blas_threshold = before

@@ -5,9 +5,8 @@ float32, nearest first (squared Euclidean, or weighted Hamming of codes), and po
 Places that stay empty have distance inf and position -1. ``nbytes`` is what it takes beside the rows.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from cbid.search.blocks import to_blocks
 from cbid.search.queries import Queries
 from cbid.search.scan import topk
-from cbid.threads import faiss_threads
+from cbid.threads import faiss_products, faiss_threads
 
 __all__ = ["Answers", "CodeSearch", "FlatSearch", "Floats", "KDTreeSearch", "PatchSearch", "far_centre", "in_shares"]
 
@@ -47,7 +46,7 @@ class FlatSearch:
         import faiss
 
         Q = Q if self._centre is None else Q - self._centre
-        with faiss_threads(n_threads), _always_blas():
+        with faiss_threads(n_threads), faiss_products(True):
             distances, positions = faiss.knn(np.ascontiguousarray(Q), self._rows, k)
         distances[positions < 0] = np.inf
         return np.maximum(distances, 0), positions  # |q|^2 - 2 q.x + |x|^2 may come out just below zero
@@ -108,20 +107,6 @@ class CodeSearch:
         queries = Queries.from_codes(Q, self._n_bits, self._weights)
         positions, distances = topk(self._blocks, self._n, queries, k, n_threads=n_threads)
         return distances, positions
-
-
-@contextmanager
-def _always_blas() -> Iterator[None]:
-    """faiss takes products of matrices whatever their size: for short rows or few queries it would go one pair at a
-    time, ten times as slow."""
-    import faiss
-
-    before = faiss.cvar.distance_compute_blas_threshold
-    faiss.cvar.distance_compute_blas_threshold = 1
-    try:
-        yield
-    finally:
-        faiss.cvar.distance_compute_blas_threshold = before
 
 
 def in_shares(search: Callable[[NDArray[Any]], Answers], Q: NDArray[Any], n_threads: int) -> Answers:

@@ -44,7 +44,7 @@ def read_image(
         A path, or the bytes of a file. The format is told by the first bytes, never by the name.
     max_pixels
         More are refused from the header, before anything is decoded; and so is a file of more than 8 bytes
-        for each pixel that is allowed. Decoding takes 4 to 23 bytes a pixel (most with transparency), and the file.
+        for each pixel that is allowed. Decoding takes up to 23 bytes a pixel, and the file.
     longest
         A hint that the image will be shrunk to this longest side. A JPEG is then decoded at 1/2, 1/4 or 1/8 of
         its size where both sides stay at least as large as in the shrunk image: faster, and other pixels than those

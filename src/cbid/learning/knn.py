@@ -1,8 +1,5 @@
 """Nearest neighbours of every sample among the others, and what graphs are made of them."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_matrix, csr_matrix
@@ -10,6 +7,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from cbid.learning.neighbourhoods import of_unit_size, squared_distances
+from cbid.threads import faiss_products
 
 __all__ = ["cosine_graph", "laplacian_eigenmap", "nearest_others"]
 
@@ -34,7 +32,7 @@ def nearest_others(X: NDArray[np.floating], k: int) -> NDArray[np.int64]:
     furthest = distances[:, -1]
     unsure = everyone[(furthest > 0) & (furthest > rough[:, -1] - error)] if found.shape[1] < len(X) else everyone[:0]
     if len(unsure):
-        with _never_blas():
+        with faiss_products(False):
             found = faiss.knn(Z[unsure], Z, k + 1)[1]
         near[unsure] = _ranked(Z, unsure, found.astype(np.int32), k)[0]
     return near.astype(np.int64)
@@ -49,19 +47,6 @@ def _ranked(
     distances[found == samples[:, None]] = np.inf
     order = np.lexsort((found, distances), axis=1)[:, :k]
     return np.take_along_axis(found, order, axis=1), np.take_along_axis(distances, order, axis=1)
-
-
-@contextmanager
-def _never_blas() -> Iterator[None]:
-    """faiss takes differences, one pair at a time."""
-    import faiss
-
-    before = faiss.cvar.distance_compute_blas_threshold
-    faiss.cvar.distance_compute_blas_threshold = 2**31 - 1
-    try:
-        yield
-    finally:
-        faiss.cvar.distance_compute_blas_threshold = before
 
 
 def cosine_graph(X: NDArray[np.floating], k: int) -> csr_matrix:

@@ -4,6 +4,7 @@ from typing import Any
 
 from joblib import effective_n_jobs
 
+from cbid.checks import check_n_jobs
 from cbid.data.parallel import ordered_map
 from cbid.progress import image_progress
 from cbid.scale.parts import Job, PartError, do_part
@@ -55,8 +56,7 @@ def _finish(job: Job, compute: Any, overwrite: bool) -> list[Any]:
 
 def n_threads(n_jobs: int | None) -> int:
     """How many threads ``n_jobs`` means."""
-    if n_jobs == 0:
-        raise ValueError("n_jobs=0 is not accepted; give a number of threads, or -1 for one for each core")
+    check_n_jobs(n_jobs)
     return int(effective_n_jobs(n_jobs))
 
 
