@@ -294,6 +294,8 @@ def test_threads_of_blas_are_as_before(npy, coder, tmp_path, monkeypatch, on_a_w
     monkeypatch.setattr(Encode, "__call__", slow)
     before = blas()
     allow(2)
+    if blas() != {2}:
+        pytest.skip("BLAS has one thread here and takes no more: there is nothing to put back")
     try:
         if on_a_worker:
             task, spans = Encode(open_rows(npy), coder), [(start, start + 100) for start in range(0, 1000, 100)]
