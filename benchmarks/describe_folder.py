@@ -5,7 +5,8 @@
 The files are JPEGs of 160 x 120 pixels made for the purpose, one in a hundred of them damaged; the descriptor brings
 each to 32 x 32 gray pixels (4 kB of values). Every run is a process of its own, so that its peak memory is its own.
 Claims: memory does not grow with the number of files; a killed run loses at most the chunk that it was filling (256
-images) and the 8 images at work, and the values after any number of kills are those of a run that was not killed.
+images) and the images at work (20 ms of them), and the values after any number of kills are those of a run that was
+not killed.
 """
 
 import io

@@ -260,7 +260,7 @@ def started(root, store, log, pause=0.0):
 
 
 def test_a_killed_run_goes_on_where_its_last_chunk_ended(tmp_path, described):
-    """kill -9, twice: each time at most one chunk (of 16) is lost, and the 8 images being described."""
+    """kill -9, twice: each time at most one chunk (of 16) is lost, and the images being described (10 take 20 ms)."""
     root = write_tree(tmp_path / "root", {f"x/{i:03d}.pgm": pgm(i) for i in range(150)})
     store, log = tmp_path / "store", tmp_path / "log"
     stored = 0
@@ -273,7 +273,7 @@ def test_a_killed_run_goes_on_where_its_last_chunk_ended(tmp_path, described):
             process.send_signal(signal.SIGKILL)
         before, stored = stored, len(DescriptorCache(store).shelf(Plain()))
         assert stored % 16 == 0
-        assert 0 <= described() - (stored - before) <= 24
+        assert 0 <= described() - (stored - before) <= 26
     assert 0 < stored < 150
     np.testing.assert_array_equal(
         describe(root, Plain(log=log), cache=store).values[:, 0], np.arange(150, dtype=np.float32)

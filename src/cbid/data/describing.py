@@ -1,6 +1,7 @@
 """A whole source of images through one descriptor: chunk by chunk, in parallel, with what failed told by name."""
 
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -21,7 +22,9 @@ from cbid.progress import image_progress
 
 __all__ = ["Described", "NothingDescribed", "describe", "opened_images"]
 
-_UNIT = 8  # images that a worker gets at a time, at most
+# Images that a worker gets at a time: about as many as take it so long, so that handing them over costs little beside
+# them, and no more, so that progress is seen and little waits in memory.
+_UNIT_SECONDS, _UNIT_MOST = 0.02, 128
 
 
 class _Describes(Protocol):
@@ -102,9 +105,10 @@ def describe(
     Notes
     -----
     Memory: the values themselves (twice while bags are joined; none with ``out``); for each worker, the image that it
-    decodes and the values of 16 images that are not taken yet; with a cache, four chunks (one filled, one being
-    written, one that was read), each of at most 256 images and 16 MB, or one image if that is larger. Besides that it
-    grows with the number of images only by their names and 24 bytes for each image stored in the cache.
+    decodes and the values of two units that are not taken yet, each of one image or of as many as take it 20 ms, 128
+    at most; with a cache, four chunks (one filled, one being written, one that was read), each of at most 256 images
+    and 16 MB, or one image if that is larger. Besides that it grows with the number of images only by their names and
+    24 bytes for each image stored in the cache.
     """
     check_choice("on_error", on_error, ("raise", "skip"))
     check_n_jobs(n_jobs)
@@ -168,12 +172,13 @@ Outcome = tuple[Value | None, ImageError | None]  # one of them
 def _outcomes(images: ImageSet, descriptor: _Describes, shelf: Shelf | None, n_jobs: int | None) -> Iterator[Outcome]:
     """What came of each image, in order."""
     n_workers = min(effective_n_jobs(n_jobs), len(images))
+    unit = 1
 
     def tasks() -> Iterator[tuple[list[Value | None], tuple[Any, ...] | None]]:
         start = 0
         while start < len(images):
             # Smaller towards the end, so that all workers end at about the same time.
-            size = min(_UNIT, max(1, (len(images) - start) // (4 * n_workers)))
+            size = min(unit, max(1, (len(images) - start) // (4 * n_workers)))
             rows = range(start, start + size)
             found = [None if shelf is None else _stored(shelf, images, i) for i in rows]
             missing = [i for i, value in zip(rows, found) if value is None]
@@ -181,7 +186,10 @@ def _outcomes(images: ImageSet, descriptor: _Describes, shelf: Shelf | None, n_j
             start += size
 
     for found, described in ordered_map(_describe_unit, tasks(), n_workers, threads=descriptor._threads):
-        fresh = iter(described or ())
+        outcomes, seconds = described or ([], 0.0)
+        if outcomes:
+            unit = int(np.clip(_UNIT_SECONDS * len(outcomes) / max(seconds, 1e-9), 1, _UNIT_MOST))
+        fresh = iter(outcomes)
         for stored in found:
             if stored is not None:
                 yield stored, None
@@ -201,8 +209,9 @@ def _stored(shelf: Shelf, images: ImageSet, i: int) -> Value | None:
 
 def _describe_unit(
     descriptor: _Describes, images: ImageSet, with_digest: bool
-) -> list[tuple[bytes, Value | None, ImageError | None]]:
-    """Digest (of what was described, not of what the file was before), values, and error of each image."""
+) -> tuple[list[tuple[bytes, Value | None, ImageError | None]], float]:
+    """Digest (of what was described, not of what the file was before), values, and error of each image; seconds."""
+    start = time.perf_counter()
     outcomes: list[tuple[bytes, Value | None, ImageError | None]] = []
     for i in range(len(images)):
         try:
@@ -218,4 +227,4 @@ def _describe_unit(
             failure = ImageError(told)
             failure.__cause__ = error
             outcomes.append((b"", None, failure))
-    return outcomes
+    return outcomes, time.perf_counter() - start

@@ -1,6 +1,10 @@
 """Image gradients, and histograms of their orientation over the cells of a grid.
 
-What HOG and its pyramid share. All functions are pure; the loops are compiled and let other threads run.
+What HOG, its pyramid and the detector share. All functions are pure; the loops are compiled and let other threads
+run. There are few of them to an image, since small windows would spend their time on passing Python's lock around.
+
+A trilinear vote is shared by the two nearest bins, rows and columns of cells. A row of pixels votes along itself
+first; its histograms are then shared among the rows of cells.
 
 The rule at the border: the derivative is the difference of the two neighbours along its axis, and zero in the first
 and the last row (for rows) or column (for columns), where one neighbour is missing. So the values of an image that is
@@ -8,6 +12,7 @@ cut from a larger one differ from those of the larger one in the outermost pixel
 """
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numba
@@ -19,18 +24,25 @@ from cbid.checks import check_choice, check_integer
 __all__ = [
     "VOTING",
     "Grid",
+    "Shares",
+    "cell_votes",
     "check_orientations",
     "gradients",
     "grid_of_cells",
     "grid_of_regions",
     "orientation_histograms",
+    "share_votes",
 ]
 
 VOTING = ("trilinear", "hard")
 # Lengths that differ by less are equal: what float32 makes of photographs of 8 bits differs by up to half of that.
 _EQUAL = 5e-7
 Floats = NDArray[np.floating]
+# The position of each row of pixels counted in cells, the same for columns, and the number of cells along the two.
+# Pixels before 0 and past that number belong to no cell.
 Grid = tuple[NDArray[np.float64], NDArray[np.float64], tuple[int, int]]
+# For each pixel of a line the first cell that it votes for, (side,), and its shares for that and the next ones.
+Shares = tuple[NDArray[np.int64], NDArray[np.float32]]
 
 
 def gradients(image: NDArray[Any], *, sqrt: bool = False) -> tuple[Floats, Floats]:
@@ -39,18 +51,19 @@ def gradients(image: NDArray[Any], *, sqrt: bool = False) -> tuple[Floats, Float
     At each pixel of a colour image the channel with the longest gradient counts, the first of equals. uint8 images
     give float32, floats their own type. ``sqrt`` takes the root of the values first (gamma compression).
     """
-    if image.dtype != np.uint8:
-        values, scale = image, 1.0
-    elif sqrt:
-        values, scale = image.astype(np.float32) / np.float32(255), 1.0
-    else:
-        values, scale = image.astype(np.float32), 1 / 255  # whole numbers: equal differences stay equal
-    if sqrt:
-        values = np.sqrt(values)
-    planes = np.ascontiguousarray(values).reshape(*image.shape[:2], -1)
-    dx, dy = np.empty((2, *image.shape[:2]), dtype=planes.dtype)
-    _differences(planes, planes.dtype.type(scale), planes.dtype.type(_EQUAL / scale), dx, dy)
+    planes, scale, dx, dy = _prepared(image, sqrt)
+    _differences(planes, scale, dx, dy)
     return dx, dy
+
+
+def _prepared(image: NDArray[Any], sqrt: bool) -> tuple[NDArray[Any], float, Floats, Floats]:
+    """The image as (h, w, channels), what its differences are to be multiplied by, and room for dx and dy."""
+    if sqrt:
+        image = np.sqrt(image / np.float32(255) if image.dtype == np.uint8 else image)
+    # Whole numbers stay so until the differences are taken: equal ones stay equal.
+    scale, dtype = (1 / 255, np.dtype(np.float32)) if image.dtype == np.uint8 else (1.0, image.dtype)
+    dx, dy = np.empty((2, *image.shape[:2]), dtype)
+    return np.ascontiguousarray(image).reshape(*image.shape[:2], -1), scale, dx, dy
 
 
 def check_orientations(orientations: Any, signed: Any) -> None:
@@ -62,11 +75,7 @@ def check_orientations(orientations: Any, signed: Any) -> None:
 
 
 def grid_of_cells(shape: tuple[int, ...], cell: int, margin: int = 0) -> Grid:
-    """The whole square cells of an image of that shape, from ``margin`` pixels inside its corner on.
-
-    A grid is the position of each row of pixels counted in cells, the same for columns, and the number of cells along
-    the two. Pixels before 0 and past that number belong to no cell.
-    """
+    """The whole square cells of an image of that shape, from ``margin`` pixels inside its corner on."""
     height, width = (max(0, (side - 2 * margin) // cell) for side in shape[:2])
     rows, columns = ((np.arange(side) - margin + 0.5) / cell for side in shape[:2])
     return rows, columns, (height, width)
@@ -96,34 +105,76 @@ def orientation_histograms(
     rows, columns, (height, width) = grid
     histograms = np.zeros((height, width, orientations))  # float64: a cell may hold millions of pixels
     if voting == "trilinear":
-        angles = np.arctan2(dy, dx) * dx.dtype.type(orientations / (2 * math.pi if signed else math.pi))
-        _vote_trilinear(dx, dy, angles, rows, columns, histograms)
+        share_votes(dx, dy, signed, *_nearest_two(rows, height), *_nearest_two(columns, width), histograms)
     else:
-        bins = orientations // 2 if signed else orientations
-        # A gradient in the upper half plane lies past a boundary when its cross product with it is not negative.
-        # Rounded, so that the boundaries at 45 and 90 degrees are what they should be.
-        boundaries = math.pi * np.arange(1, bins) / bins
-        cosines, sines = (np.round(f(boundaries), 15).astype(dx.dtype) for f in (np.cos, np.sin))
-        _vote(dx, dy, rows, columns, cosines, sines, signed, histograms)
+        _vote(dx, dy, rows, columns, *_boundaries(orientations, signed, dx.dtype), signed, histograms)
     return histograms.astype(np.float32)
 
 
+def cell_votes(
+    image: NDArray[Any], cell: int, margin: int, orientations: int, *, sqrt: bool, signed: bool, voting: str
+) -> NDArray[np.float32]:
+    """Mean gradient lengths: ``orientation_histograms`` of ``grid_of_cells`` over ``cell`` squared, in one step."""
+    prepared = _prepared(image, sqrt)
+    (rows, columns, count), row_shares, column_shares = _shared_grid(image.shape[:2], cell, margin)
+    means = np.empty((*count, orientations), np.float32)
+    if voting == "trilinear":
+        _trilinear_means(*prepared, signed, *row_shares, *column_shares, cell, means)
+    else:
+        boundaries = _boundaries(orientations, signed, prepared[-1].dtype)
+        _hard_means(*prepared, signed, rows, columns, *boundaries, cell, means)
+    return means
+
+
+@lru_cache(maxsize=64)
+def _shared_grid(shape: tuple[int, ...], cell: int, margin: int) -> tuple[Grid, Shares, Shares]:
+    """``grid_of_cells``, and the shares of its rows and columns; the same for all windows of one size."""
+    grid = grid_of_cells(shape, cell, margin)
+    rows, columns, (height, width) = grid
+    return grid, _nearest_two(rows, height), _nearest_two(columns, width)
+
+
+def _nearest_two(positions: NDArray[np.float64], count: int) -> Shares:
+    """The shares of two cells, linear in the distance to their centres; cells outside 0..count get none."""
+    first = np.floor(positions - 0.5).astype(np.int64)
+    part = positions - 0.5 - first
+    shares = np.stack([1 - part, part], axis=1)
+    cells = first[:, None] + np.arange(2)
+    shares[(cells < 0) | (cells >= count)] = 0
+    return first, shares.astype(np.float32)
+
+
+@lru_cache(maxsize=64)
+def _boundaries(orientations: int, signed: bool, dtype: np.dtype[Any]) -> tuple[Floats, Floats]:
+    """Cosines and sines of the angles between the bins of the upper half plane.
+
+    A gradient there lies past a boundary when its cross product with it is not negative. Rounded, so that the
+    boundaries at 45 and 90 degrees are what they should be.
+    """
+    bins = orientations // 2 if signed else orientations
+    angles = math.pi * np.arange(1, bins) / bins
+    return np.round(np.cos(angles), 15).astype(dtype), np.round(np.sin(angles), 15).astype(dtype)
+
+
 @numba.njit(nogil=True, cache=True)
-def _differences(planes, scale, equal, dx, dy):  # type: ignore[no-untyped-def]
+def _differences(planes, scale, dx, dy):  # type: ignore[no-untyped-def]
     height, width, channels = planes.shape
-    longest = np.empty(width, dtype=dx.dtype)
+    real = dx.dtype.type
+    scale, equal = real(scale), real(_EQUAL / scale)
+    x, longest = np.zeros(width, dx.dtype), np.empty(width, dx.dtype)
     for i in range(height):
         above, below = (i, i) if i == 0 or i == height - 1 else (i - 1, i + 1)
+        longest[:] = -1  # shorter than any
         for c in range(channels):
+            for j in range(1, width - 1):
+                x[j] = real(planes[i, j + 1, c]) - real(planes[i, j - 1, c])
             for j in range(width):
-                left, right = (j, j) if j == 0 or j == width - 1 else (j - 1, j + 1)
-                x = planes[i, right, c] - planes[i, left, c]
-                y = planes[below, j, c] - planes[above, j, c]
-                length = np.sqrt(x * x + y * y)
-                if c == 0 or length > longest[j] + equal:
-                    longest[j] = length
-                    dx[i, j] = x * scale
-                    dy[i, j] = y * scale
+                y = real(planes[below, j, c]) - real(planes[above, j, c])
+                length = np.sqrt(x[j] * x[j] + y * y)
+                longer = length > longest[j] + equal
+                longest[j] = length if longer else longest[j]
+                dx[i, j] = x[j] * scale if longer else dx[i, j]
+                dy[i, j] = y * scale if longer else dy[i, j]
 
 
 @numba.njit(nogil=True, cache=True)
@@ -153,34 +204,83 @@ def _vote(dx, dy, rows, columns, cosines, sines, signed, histograms):  # type: i
                 histograms[r, c, bins[j]] += lengths[j]
 
 
-@numba.njit(nogil=True, cache=True)
-def _vote_trilinear(dx, dy, angles, rows, columns, histograms):  # type: ignore[no-untyped-def]
-    """angles: (h, w), in bins, from minus to plus their number."""
-    n_rows, n_columns, orientations = histograms.shape
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def share_votes(dx, dy, signed, first_row, row_shares, first_column, column_shares, cells):  # type: ignore[no-untyped-def]
+    """Add the trilinear votes of gradients (h, w) to ``cells`` (rows, columns, orientations).
+
+    first_row (h,), row_shares (h, k), first_column (w,), column_shares (w, k): the ``Shares`` of the two sides. Only
+    shares above zero are looked at, so that a cell outside may be named with a share of zero.
+    """
+    height, width = dx.shape
+    n_rows, n_columns, orientations = cells.shape
     half, one = np.float32(0.5), np.float32(1)
-    for i in range(dx.shape[0]):
-        r = math.floor(rows[i] - half)
-        if r < -1 or r >= n_rows:
+    per_radian = np.float32(orientations / (2 * math.pi if signed else math.pi))
+    lower = np.empty(width, np.int32)
+    low, high = np.empty(width, np.float32), np.empty(width, np.float32)
+    line = np.empty((n_columns, orientations), cells.dtype)
+    flat, flat_cells = line.ravel(), cells.reshape(n_rows, n_columns * orientations)
+    for i in range(height):
+        if not row_shares[i].any():
             continue
-        v = np.float32(rows[i] - half - r)
-        for j in range(dx.shape[1]):
-            c = math.floor(columns[j] - half)
-            if c < -1 or c >= n_columns:
-                continue
-            u = np.float32(columns[j] - half - c)
-            angle = angles[i, j] if angles[i, j] >= 0 else angles[i, j] + orientations
-            lower = math.floor(angle - half)
-            part = np.float32(angle - half - lower)
-            upper = lower + 1 if lower + 1 < orientations else 0
-            if lower < 0:
-                lower = orientations - 1
-            length = np.float32(np.sqrt(dx[i, j] * dx[i, j] + dy[i, j] * dy[i, j]))
-            low, high = length * (one - part), length * part
-            for row, near in ((r, one - v), (r + 1, v)):
-                if 0 <= row < n_rows:
-                    if c >= 0:
-                        histograms[row, c, lower] += low * near * (one - u)
-                        histograms[row, c, upper] += high * near * (one - u)
-                    if c + 1 < n_columns:
-                        histograms[row, c + 1, lower] += low * near * u
-                        histograms[row, c + 1, upper] += high * near * u
+        # A step over the whole row, so that it is done many pixels at a time.
+        for j in range(width):
+            x, y = np.float32(dx[i, j]), np.float32(dy[i, j])
+            angle = _angle(x, y) * per_radian
+            angle = angle + orientations if angle < 0 else angle
+            below = np.floor(angle - half)
+            part = angle - half - below
+            length = np.sqrt(x * x + y * y)
+            lower[j], low[j], high[j] = np.int32(below), length * (one - part), length * part
+        flat[:] = 0
+        for j in range(width):
+            under, above = lower[j], lower[j] + 1
+            under = under if under >= 0 else orientations - 1
+            above = above if above < orientations else 0
+            for k in range(column_shares.shape[1]):
+                share = column_shares[j, k]
+                if share > 0:
+                    c = first_column[j] + k
+                    line[c, under] += low[j] * share
+                    line[c, above] += high[j] * share
+        for k in range(row_shares.shape[1]):
+            share = row_shares[i, k]
+            if share > 0:
+                target = flat_cells[first_row[i] + k]
+                for c in range(len(flat)):
+                    target[c] += share * flat[c]
+
+
+@numba.njit(nogil=True, cache=True, inline="always", error_model="numpy")
+def _angle(x, y):  # type: ignore[no-untyped-def]
+    """atan2(y, x) in float32, without branches: the polynomial 4.4.49 of Abramowitz and Stegun, true to 2e-8."""
+    a, b = abs(x), abs(y)
+    longer, shorter = max(a, b), min(a, b)
+    q = shorter / (longer if longer > 0 else np.float32(1))
+    s = q * q
+    p = np.float32(0.0028662257) * s - np.float32(0.0161657367)
+    p = p * s + np.float32(0.0429096138)
+    p = p * s - np.float32(0.0752896400)
+    p = p * s + np.float32(0.1065626393)
+    p = p * s - np.float32(0.1420889944)
+    p = p * s + np.float32(0.1999355085)
+    p = p * s - np.float32(0.3333314528)
+    p = p * s * q + q
+    p = np.float32(math.pi / 2) - p if b > a else p
+    p = np.float32(math.pi) - p if x < 0 else p
+    return -p if y < 0 else p
+
+
+@numba.njit(nogil=True, cache=True)
+def _trilinear_means(planes, scale, dx, dy, signed, first_row, row_shares, first_column, column_shares, cell, means):  # type: ignore[no-untyped-def]
+    sums = np.zeros(means.shape)
+    _differences(planes, scale, dx, dy)
+    share_votes(dx, dy, signed, first_row, row_shares, first_column, column_shares, sums)
+    means[:] = sums / (cell * cell)
+
+
+@numba.njit(nogil=True, cache=True)
+def _hard_means(planes, scale, dx, dy, signed, rows, columns, cosines, sines, cell, means):  # type: ignore[no-untyped-def]
+    sums = np.zeros(means.shape)
+    _differences(planes, scale, dx, dy)
+    _vote(dx, dy, rows, columns, cosines, sines, signed, sums)
+    means[:] = sums / (cell * cell)

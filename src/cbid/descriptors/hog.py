@@ -2,7 +2,7 @@
 
 Gradients, then one histogram of orientations for each cell, then blocks of cells brought to one contrast:
 
-    gradients(image) -> cell_histograms (rows, columns, orientations) -> normalised_blocks (rows', columns', b, b, o)
+    image -> cell_histograms (rows, columns, orientations) -> normalised_blocks (rows', columns', b, b, o)
 
 A detector that slides a window over an image computes the blocks of the whole image once. The descriptor of the
 window whose first cell is (r, c) is the slice ``blocks[r : r + m, c : c + n].ravel()``. It equals ``HOG(margin=...)``
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from cbid.checks import check_choice, check_integer
 from cbid.data.images import check_image, to_float
 from cbid.descriptors.base import Descriptor
-from cbid.descriptors.gradients import VOTING, check_orientations, gradients, grid_of_cells, orientation_histograms
+from cbid.descriptors.gradients import VOTING, cell_votes, check_orientations
 from cbid.descriptors.sizes import Size, check_least, check_size, resize
 
 __all__ = ["HOG", "NORMS", "cell_histograms", "normalised_blocks"]
@@ -133,10 +133,7 @@ def cell_histograms(
 
     image: (h, w) or (h, w, 3), uint8 or floats in 0..1; in colour the channel with the longest gradient counts.
     """
-    grid = grid_of_cells(image.shape, cell, margin)
-    sums = orientation_histograms(*gradients(image, sqrt=sqrt), grid, orientations, signed=signed, voting=voting)
-    sums /= np.float32(cell * cell)
-    return sums
+    return cell_votes(image, cell, margin, orientations, sqrt=sqrt, signed=signed, voting=voting)
 
 
 def normalised_blocks(cells: NDArray[np.float32], *, block: int = 2, norm: str = "l2-hys") -> NDArray[np.float32]:
@@ -152,7 +149,7 @@ def normalised_blocks(cells: NDArray[np.float32], *, block: int = 2, norm: str =
     return blocks
 
 
-@numba.njit(nogil=True, cache=True)
+@numba.njit(nogil=True, cache=True, fastmath={"reassoc"})  # sums of many values at a time
 def _normalise(cells, norm, blocks):  # type: ignore[no-untyped-def]
     e = np.float32(1e-5)
     rows, columns, side, _, orientations = blocks.shape

@@ -1,12 +1,11 @@
 """Kernel descriptors of images as vectors: match kernels over patches, words learned on training images."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.data import NamedSet, describe
+from cbid.data import NamedSet
 from cbid.experiments.base import Context
+from cbid.experiments.vectors import mapped_bags
 
 __all__ = ["kernel_vectors"]
 
@@ -21,12 +20,13 @@ def kernel_vectors(
     from cbid.descriptors import KernelDescriptors
     from cbid.pooling import EMK
 
-    parts = []
+    found = []
     for kernel in KERNELS:
         descriptor = KernelDescriptors(kernel=kernel, step=step)
-        bags: Any = describe(data.images[np.concatenate([train, test])], descriptor, cache=context.cache).values
         emk = EMK(n_words=n_words, pyramid=(1, 2), random_state=seed)
-        emk.fit(bags.take(np.arange(len(train))))
-        parts.append(emk.transform(bags).astype(np.float32))
-    values = np.concatenate(parts, axis=1)
-    return values[: len(train)], values[len(train) :]
+        with mapped_bags(data, train, descriptor, context) as bags:
+            learned = emk.fit_transform(bags)
+        with mapped_bags(data, test, descriptor, context) as bags:
+            found.append((learned, emk.transform(bags)))
+    learned, tested = (np.concatenate(parts, axis=1) for parts in zip(*found))
+    return learned, tested

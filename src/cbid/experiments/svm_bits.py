@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
-from cbid.data import CATALOGUE, describe
+from cbid.data import CATALOGUE
 from cbid.experiments.base import Cell, Claim, Context, Experiment, Judgement, Results, Settings
 from cbid.experiments.coding import CODERS, support_vectors
 from cbid.experiments.over_bits import (
@@ -22,7 +22,7 @@ from cbid.experiments.over_bits import (
     show_over_bits,
 )
 from cbid.experiments.page import Page, percent
-from cbid.experiments.vectors import split_of
+from cbid.experiments.vectors import mapped_bags, split_of
 
 CODED = ("C-BID", "C-BID, RBF", "anchor graphs", "PiCoDes", "MC-bit")
 POOLED = {
@@ -66,11 +66,12 @@ def pooled(settings: Settings, context: Context) -> dict[str, Any]:
     data = context.open(settings["set"])
     train, test = split_of(data, settings)
     sift = DenseSIFT(step=8, sides=(16,), longest=None, magnification=None, window=None)
-    bags: Any = describe(data.images[np.concatenate([train, test])], sift, cache=context.cache).values
     assert data.labels is not None
     model = _pooled_model(settings["method"], settings["words"], settings["repeat"])
-    model.fit(bags.take(np.arange(len(train))), data.labels[train])
-    predicted = model.predict(bags.take(np.arange(len(train), len(bags))))
+    with mapped_bags(data, train, sift, context) as bags:
+        model.fit(bags, data.labels[train])
+    with mapped_bags(data, test, sift, context) as bags:
+        predicted = model.predict(bags)
     return {"truth": data.labels[test].tolist(), "predicted": predicted, "bytes": 4 * 21 * settings["words"]}
 
 

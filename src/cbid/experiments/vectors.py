@@ -1,17 +1,20 @@
 """Vectors of data sets by name, split as an experiment asks for."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cbid.bags import Bags
 from cbid.data import NamedSet, describe, per_class
 from cbid.experiments.base import Context, Settings
 
-__all__ = ["FEATURES", "Vectors", "load_vectors", "split_of"]
+__all__ = ["FEATURES", "Vectors", "load_vectors", "mapped_bags", "split_of"]
 
 Rows = NDArray[np.int64]
 Floats = NDArray[np.float32]
@@ -40,6 +43,17 @@ def _described(make: Callable[[], Any]) -> Callable[[NamedSet, Rows, Context], F
         return np.asarray(found, dtype=np.float32)
 
     return values
+
+
+@contextmanager
+def mapped_bags(data: NamedSet, rows: Rows, descriptor: Any, context: Context) -> Iterator[Bags]:
+    """Bags of a local descriptor, from the cache where they are in it. Those of thousands of photographs take
+    gigabytes: they are mapped from files, which are gone afterwards."""
+    context.cache.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=context.cache) as folder:
+        bags = describe(data.images[rows], descriptor, cache=context.cache, out=folder).values
+        assert isinstance(bags, Bags)
+        yield bags
 
 
 def _gist() -> Any:
