@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from cbid.descriptors.gradients import (
     _angle,
-    cell_votes,
     check_orientations,
     gradients,
     grid_of_cells,
@@ -119,12 +118,3 @@ def test_angles_equal_atan2():
     x, y = np.append(x, np.repeat(around, 3)), np.append(y, np.tile(around, 3))
     found = [_angle(*pair) for pair in zip(x, y)]
     np.testing.assert_allclose(found, np.arctan2(y, x, dtype=np.float64), rtol=0, atol=4e-7)
-
-
-@pytest.mark.parametrize("voting", ["hard", "trilinear"])
-def test_cell_votes_are_the_histograms_of_the_cells(voting):
-    image = np.random.default_rng(0).integers(0, 256, (30, 25, 3)).astype(np.uint8)
-    found = cell_votes(image, 4, 2, 6, sqrt=False, signed=True, voting=voting)
-    grid = grid_of_cells(image.shape, 4, 2)
-    sums = orientation_histograms(*gradients(image), grid, 6, signed=True, voting=voting)
-    np.testing.assert_allclose(found, sums / 16, rtol=1e-6)

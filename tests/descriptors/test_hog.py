@@ -4,8 +4,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from skimage.feature import hog
 
+from cbid.data import describe
 from cbid.data.images import ImageError
 from cbid.descriptors import HOG
+from cbid.descriptors.gradients import gradients, grid_of_cells, orientation_histograms
 from cbid.descriptors.hog import NORMS, cell_histograms, normalised_blocks
 from tests.descriptors import photographs
 
@@ -69,6 +71,32 @@ def test_blocks_of_a_ramp():
     soft = normalised_blocks(cell_histograms(ramp))[1:-1, 1:-1]
     np.testing.assert_allclose(soft[..., [0, 8]], 8**-0.5, rtol=1e-5)
     np.testing.assert_allclose(soft[..., 1:8], 0, atol=1e-6)
+
+
+@pytest.mark.parametrize("voting", ["hard", "trilinear"])
+def test_cells_hold_the_mean_votes_of_their_pixels(voting):
+    image = photographs.color()[1]
+    found = cell_histograms(image, cell=5, margin=3, orientations=6, signed=True, voting=voting)
+    grid = grid_of_cells(image.shape, 5, 3)
+    sums = orientation_histograms(*gradients(image), grid, 6, signed=True, voting=voting)
+    np.testing.assert_allclose(found, sums / 25, rtol=1e-5, atol=1e-9)
+
+
+def test_many_images_are_described_as_one_by_one():
+    gray, color = photographs.gray(), photographs.color()
+    alike = [image[:40, :32] for image in (*gray, *gray[::-1])]
+    for images in (alike, [*gray, *color], [image / 255 for image in color], alike[:1]):
+        for descriptor in (HOG(), HOG(voting="hard", sqrt=True), HOG(size=(32, 24), margin=2)):
+            found = descriptor.describe_many(images)
+            for value, image in zip(found, images, strict=True):
+                np.testing.assert_array_equal(value, descriptor.describe(image))
+
+
+def test_an_image_among_many_that_cannot_be_described():
+    images = [np.zeros((32, 32)), np.zeros((8, 32)), np.full((32, 32), 2.0), *[np.zeros((32, 32))] * 30]
+    found = describe(images * 3, HOG(), on_error="skip", n_jobs=2)
+    assert [name for name, _ in found.failures] == [f"image {33 * i + j}" for i in range(3) for j in (1, 2)]
+    assert found.values.shape == (93, 9 * 36)
 
 
 @pytest.mark.parametrize(("voting", "margin"), [("hard", 1), ("trilinear", 5)])

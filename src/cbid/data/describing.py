@@ -2,7 +2,8 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -28,7 +29,10 @@ _UNIT_SECONDS, _UNIT_MOST = 0.02, 128
 
 
 class _Describes(Protocol):
-    """What is asked of a descriptor (``cbid.descriptors.base``)."""
+    """What is asked of a descriptor (``cbid.descriptors.base``).
+
+    It may also have ``describe_many``, from a list of images to their values, where that is faster.
+    """
 
     _threads: bool
 
@@ -104,11 +108,11 @@ def describe(
 
     Notes
     -----
-    Memory: the values themselves (twice while bags are joined; none with ``out``); for each worker, the image that it
-    decodes and the values of two units that are not taken yet, each of one image or of as many as take it 20 ms, 128
-    at most; with a cache, four chunks (one filled, one being written, one that was read), each of at most 256 images
-    and 16 MB, or one image if that is larger. Besides that it grows with the number of images only by their names and
-    24 bytes for each image stored in the cache.
+    Memory: the values themselves (twice while bags are joined; none with ``out``); for each worker, the images of the
+    unit that it decodes and the values of two units that are not taken yet, each of one image or of as many as it
+    does in 20 ms, 128 at most; with a cache, four chunks (one filled, one being written, one that was read), each of
+    at most 256 images and 16 MB, or one image if that is larger. Besides that it grows with the number of images only
+    by their names and 24 bytes for each image stored in the cache.
     """
     check_choice("on_error", on_error, ("raise", "skip"))
     check_n_jobs(n_jobs)
@@ -212,19 +216,40 @@ def _describe_unit(
 ) -> tuple[list[tuple[bytes, Value | None, ImageError | None]], float]:
     """Digest (of what was described, not of what the file was before), values, and error of each image; seconds."""
     start = time.perf_counter()
+    decoded = [_tried(_decoded, images, i, with_digest) for i in range(len(images))]
+    values = iter(_values(descriptor, [found[1] for found in decoded if not isinstance(found, ImageError)]))
     outcomes: list[tuple[bytes, Value | None, ImageError | None]] = []
-    for i in range(len(images)):
-        try:
-            item = images.load(i)
-            value = descriptor.describe(images.decode(item))
-            outcomes.append((content_digest(item) if with_digest else b"", value, None))
-        except ImportError:
-            raise
-        except Exception as error:  # whatever it is, it came of this image, which is told with its name
-            told = (
-                reason_of(error) if isinstance(error, (ValueError, OSError)) else f"{type(error).__name__}: {error}"
-            )
-            failure = ImageError(told)
-            failure.__cause__ = error
-            outcomes.append((b"", None, failure))
+    for found in decoded:
+        value = found if isinstance(found, ImageError) else next(values)
+        if isinstance(value, ImageError):
+            outcomes.append((b"", None, value))
+        else:
+            outcomes.append((found[0], value, None))
     return outcomes, time.perf_counter() - start
+
+
+def _decoded(images: ImageSet, i: int, with_digest: bool) -> tuple[bytes, NDArray[Any]]:
+    item = images.load(i)
+    return content_digest(item) if with_digest else b"", images.decode(item)
+
+
+def _values(descriptor: _Describes, images: list[NDArray[Any]]) -> list[Any]:
+    """The value of each image, or the error that came of it; all at once where the descriptor can."""
+    together = getattr(descriptor, "describe_many", None)
+    if together is not None:
+        with suppress(Exception):  # one by one, it is told of the image that it came of
+            return list(together(images))
+    return [_tried(descriptor.describe, image) for image in images]
+
+
+def _tried(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What it returns, or an ``ImageError`` that tells why it returned nothing."""
+    try:
+        return function(*arguments)
+    except ImportError:
+        raise
+    except Exception as error:  # whatever it is, it came of this image, which is told with its name
+        told = reason_of(error) if isinstance(error, (ValueError, OSError)) else f"{type(error).__name__}: {error}"
+        failure = ImageError(told)
+        failure.__cause__ = error
+        return failure

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
@@ -119,14 +120,13 @@ def census_transform(gray: NDArray[Any]) -> NDArray[np.uint8]:
 
 def _blocks(gray: NDArray[np.uint8], side: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Histograms (m, 256) that sum to 1, and mean and deviation of the pixels (m, 2), of the blocks of one level."""
-    census, inner = census_transform(gray), gray[1:-1, 1:-1] / 255
+    census = census_transform(gray)
     # Half blocks: every block is 2 x 2 of them.
     halves = 2 * side
     row, column = (np.arange(length) * halves // length for length in census.shape)
-    place = row[:, None] * halves + column
-    shape = (halves, halves)
-    counts = np.bincount((place * 256 + census).ravel(), minlength=halves**2 * 256).reshape(*shape, 256)
-    sums, squares = (np.bincount(place.ravel(), v.ravel(), halves**2).reshape(shape) for v in (inner, inner**2))
+    counts = np.zeros((halves, halves, 256), np.int64)
+    sums, squares = np.zeros((2, halves, halves))
+    _count(census, gray[1:-1, 1:-1], row, column, counts, sums, squares)
 
     def whole(parts: NDArray[Any]) -> NDArray[Any]:
         pairs = parts[:-1] + parts[1:]
@@ -138,6 +138,17 @@ def _blocks(gray: NDArray[np.uint8], side: int) -> tuple[NDArray[np.float64], ND
     mean = whole(sums) / pixels
     deviation = np.sqrt(np.maximum(whole(squares) / pixels - mean**2, 0))
     return histograms / pixels[:, None], np.stack([mean, deviation], axis=1)
+
+
+@numba.njit(nogil=True, cache=True)
+def _count(census, gray, row, column, counts, sums, squares):  # type: ignore[no-untyped-def]
+    """Of each half block: how often each census value comes, and the sums of its pixels and of their squares."""
+    for i in range(census.shape[0]):
+        for j in range(census.shape[1]):
+            r, c, value = row[i], column[j], gray[i, j] / 255
+            counts[r, c, census[i, j]] += 1
+            sums[r, c] += value
+            squares[r, c] += value * value
 
 
 def spatial_pact(

@@ -25,13 +25,15 @@ __all__ = [
     "VOTING",
     "Grid",
     "Shares",
-    "cell_votes",
     "check_orientations",
     "gradients",
     "grid_of_cells",
     "grid_of_regions",
+    "mean_votes",
     "orientation_histograms",
+    "prepared",
     "share_votes",
+    "votes_of_cells",
 ]
 
 VOTING = ("trilinear", "hard")
@@ -51,19 +53,20 @@ def gradients(image: NDArray[Any], *, sqrt: bool = False) -> tuple[Floats, Float
     At each pixel of a colour image the channel with the longest gradient counts, the first of equals. uint8 images
     give float32, floats their own type. ``sqrt`` takes the root of the values first (gamma compression).
     """
-    planes, scale, dx, dy = _prepared(image, sqrt)
-    _differences(planes, scale, dx, dy)
+    planes, scale, dx, dy = prepared(image[None], sqrt)
+    _differences(planes[0], scale, dx, dy)
     return dx, dy
 
 
-def _prepared(image: NDArray[Any], sqrt: bool) -> tuple[NDArray[Any], float, Floats, Floats]:
-    """The image as (h, w, channels), what its differences are to be multiplied by, and room for dx and dy."""
+def prepared(images: NDArray[Any], sqrt: bool) -> tuple[NDArray[Any], float, Floats, Floats]:
+    """Images of one size as (n, h, w, channels), what differences of their values are to be multiplied by, and room
+    for dx and dy of one of them."""
     if sqrt:
-        image = np.sqrt(image / np.float32(255) if image.dtype == np.uint8 else image)
+        images = np.sqrt(images / np.float32(255) if images.dtype == np.uint8 else images)
     # Whole numbers stay so until the differences are taken: equal ones stay equal.
-    scale, dtype = (1 / 255, np.dtype(np.float32)) if image.dtype == np.uint8 else (1.0, image.dtype)
-    dx, dy = np.empty((2, *image.shape[:2]), dtype)
-    return np.ascontiguousarray(image).reshape(*image.shape[:2], -1), scale, dx, dy
+    scale, dtype = (1 / 255, np.dtype(np.float32)) if images.dtype == np.uint8 else (1.0, images.dtype)
+    dx, dy = np.empty((2, *images.shape[1:3]), dtype)
+    return np.ascontiguousarray(images).reshape(*images.shape[:3], -1), scale, dx, dy
 
 
 def check_orientations(orientations: Any, signed: Any) -> None:
@@ -111,19 +114,19 @@ def orientation_histograms(
     return histograms.astype(np.float32)
 
 
-def cell_votes(
-    image: NDArray[Any], cell: int, margin: int, orientations: int, *, sqrt: bool, signed: bool, voting: str
-) -> NDArray[np.float32]:
-    """Mean gradient lengths: ``orientation_histograms`` of ``grid_of_cells`` over ``cell`` squared, in one step."""
-    prepared = _prepared(image, sqrt)
-    (rows, columns, count), row_shares, column_shares = _shared_grid(image.shape[:2], cell, margin)
-    means = np.empty((*count, orientations), np.float32)
-    if voting == "trilinear":
-        _trilinear_means(*prepared, signed, *row_shares, *column_shares, cell, means)
-    else:
-        boundaries = _boundaries(orientations, signed, prepared[-1].dtype)
-        _hard_means(*prepared, signed, rows, columns, *boundaries, cell, means)
-    return means
+def votes_of_cells(
+    shape: tuple[int, ...], dtype: np.dtype[Any], cell: int, margin: int, orientations: int, signed: bool, voting: str
+) -> tuple[tuple[int, int, int], tuple[Any, ...]]:
+    """The shape of the histograms of ``grid_of_cells``, and who votes for which, as ``mean_votes`` takes it.
+
+    dtype: of the gradients.
+    """
+    (rows, columns, count), row_shares, column_shares = _shared_grid(shape[:2], cell, margin)
+    boundaries = _boundaries(orientations, signed, dtype)
+    return (*count, orientations), (
+        *(voting == "trilinear", signed, cell),
+        *(row_shares, column_shares, (rows, columns), boundaries),
+    )
 
 
 @lru_cache(maxsize=64)
@@ -271,16 +274,13 @@ def _angle(x, y):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(nogil=True, cache=True)
-def _trilinear_means(planes, scale, dx, dy, signed, first_row, row_shares, first_column, column_shares, cell, means):  # type: ignore[no-untyped-def]
-    sums = np.zeros(means.shape)
+def mean_votes(planes, scale, dx, dy, votes, means):  # type: ignore[no-untyped-def]
+    """Fill in ``orientation_histograms`` over the pixels of a cell; see ``prepared`` and ``votes_of_cells``."""
+    trilinear, signed, cell, row_shares, column_shares, (rows, columns), (cosines, sines) = votes
     _differences(planes, scale, dx, dy)
-    share_votes(dx, dy, signed, first_row, row_shares, first_column, column_shares, sums)
-    means[:] = sums / (cell * cell)
-
-
-@numba.njit(nogil=True, cache=True)
-def _hard_means(planes, scale, dx, dy, signed, rows, columns, cosines, sines, cell, means):  # type: ignore[no-untyped-def]
-    sums = np.zeros(means.shape)
-    _differences(planes, scale, dx, dy)
-    _vote(dx, dy, rows, columns, cosines, sines, signed, sums)
+    sums = np.zeros(means.shape)  # float64, as there
+    if trilinear:
+        share_votes(dx, dy, signed, *row_shares, *column_shares, sums)
+    else:
+        _vote(dx, dy, rows, columns, cosines, sines, signed, sums)
     means[:] = sums / (cell * cell)
