@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from cbid.bags import Bags
-from cbid.data import ImageError, ImageFolder, describe
+from cbid.data import ImageError, ImageFolder, describe, describing
 from tests.data.pictures import encoded, pgm, picture, png_of_claimed_size, write_tree
+from tests.data.plain import Plain
 from tests.data.toys import Flat, Means, Rows, ThreadedMeans
 
 
@@ -175,3 +176,45 @@ def test_memory_does_not_grow_with_the_number_of_images(tmp_path):
     values, growth = map(float, done.stdout.split())
     assert values > 55
     assert growth < 15
+
+
+class Together(Plain):
+    """Many images at once, of which it remembers how many."""
+
+    def __init__(self):
+        super().__init__()
+        self.counts = []
+
+    def describe_many(self, images):
+        self.counts.append(len(images))
+        return [self.describe(image) for image in images]
+
+
+def test_many_at_once_and_no_more_than_a_few_megabytes(monkeypatch):
+    monkeypatch.setattr(describing, "_TOGETHER_BYTES", 1000)
+    small, large = [np.full((4, 4), i / 100) for i in range(100)], [np.full((16, 16), i / 10) for i in range(10)]
+    descriptor = Together()
+    found = describe(small + large, descriptor).values[:, 0]
+    np.testing.assert_allclose(found, [image.mean() for image in small + large], rtol=1e-6)
+    assert max(descriptor.counts) > 1
+    assert max(descriptor.counts) <= 1000 // small[0].nbytes + 1
+    assert descriptor.counts[-9:] == [1] * 9  # each is more than 1,000 bytes
+
+
+def test_what_fails_at_once_is_told_one_by_one():
+    class Fails(Together):
+        def describe_many(self, images):
+            raise RuntimeError
+
+    class TooFew(Together):
+        def describe_many(self, images):
+            return super().describe_many(images)[1:]
+
+    class Own(Together):
+        def describe(self, image):
+            return 2 * super().describe(image)
+
+    images = [np.full((4, 4), i / 50) for i in range(50)]
+    expected = np.arange(50, dtype=np.float32) / 50
+    for descriptor, factor in ((Fails(), 1), (TooFew(), 1), (Own(), 2)):
+        np.testing.assert_allclose(describe(images, descriptor).values[:, 0], factor * expected, rtol=1e-6)

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cbid.descriptors._oriented import _angle
 from cbid.descriptors.gradients import (
-    _angle,
     check_orientations,
     gradients,
     grid_of_cells,
@@ -118,3 +118,14 @@ def test_angles_equal_atan2():
     x, y = np.append(x, np.repeat(around, 3)), np.append(y, np.tile(around, 3))
     found = [_angle(*pair) for pair in zip(x, y)]
     np.testing.assert_allclose(found, np.arctan2(y, x, dtype=np.float64), rtol=0, atol=4e-7)
+
+
+@pytest.mark.parametrize("voting", ["hard", "trilinear"])
+@pytest.mark.parametrize("strange", [np.nan, np.inf, -np.inf])
+def test_what_is_no_number_does_no_harm(voting, strange):
+    image = np.zeros((12, 12))
+    image[5, 6] = image[6, 5] = strange
+    dx, dy = gradients(image)
+    found = orientation_histograms(dx, dy, grid_of_cells(dx.shape, 3), 9, voting=voting)
+    assert not np.isfinite(found[1:3, 1:3]).all()
+    assert not found[0, 0].any()  # far from it

@@ -26,12 +26,14 @@ __all__ = ["Described", "NothingDescribed", "describe", "opened_images"]
 # Images that a worker gets at a time: about as many as take it so long, so that handing them over costs little beside
 # them, and no more, so that progress is seen and little waits in memory.
 _UNIT_SECONDS, _UNIT_MOST = 0.02, 128
+_TOGETHER_BYTES = 2**24  # of decoded images that are described at once
 
 
 class _Describes(Protocol):
     """What is asked of a descriptor (``cbid.descriptors.base``).
 
-    It may also have ``describe_many``, from a list of images to their values, where that is faster.
+    It may also have ``describe_many``, from a list of images to their values, where that is faster. A subclass with
+    another ``describe`` does without it, or has its own.
     """
 
     _threads: bool
@@ -108,11 +110,11 @@ def describe(
 
     Notes
     -----
-    Memory: the values themselves (twice while bags are joined; none with ``out``); for each worker, the images of the
-    unit that it decodes and the values of two units that are not taken yet, each of one image or of as many as it
-    does in 20 ms, 128 at most; with a cache, four chunks (one filled, one being written, one that was read), each of
-    at most 256 images and 16 MB, or one image if that is larger. Besides that it grows with the number of images only
-    by their names and 24 bytes for each image stored in the cache.
+    Memory: the values themselves (twice while bags are joined; none with ``out``); for each worker, the image that it
+    decodes, or 16 MB of images where it describes many at once, and the values of two units that are not taken yet,
+    each of one image or of as many as it does in 20 ms, 128 at most; with a cache, four chunks (one filled, one being
+    written, one that was read), each of at most 256 images and 16 MB, or one image if that is larger. Besides that it
+    grows with the number of images only by their names and 24 bytes for each image stored in the cache.
     """
     check_choice("on_error", on_error, ("raise", "skip"))
     check_n_jobs(n_jobs)
@@ -171,6 +173,7 @@ def opened_images(source: Any, on_error: str) -> ImageSet:
 
 
 Outcome = tuple[Value | None, ImageError | None]  # one of them
+_Together = Callable[[list[NDArray[Any]]], list[Value]]
 
 
 def _outcomes(images: ImageSet, descriptor: _Describes, shelf: Shelf | None, n_jobs: int | None) -> Iterator[Outcome]:
@@ -216,16 +219,30 @@ def _describe_unit(
 ) -> tuple[list[tuple[bytes, Value | None, ImageError | None]], float]:
     """Digest (of what was described, not of what the file was before), values, and error of each image; seconds."""
     start = time.perf_counter()
-    decoded = [_tried(_decoded, images, i, with_digest) for i in range(len(images))]
-    values = iter(_values(descriptor, [found[1] for found in decoded if not isinstance(found, ImageError)]))
+    together = _together(descriptor)
+    most = 0 if together is None else _TOGETHER_BYTES
+    outcomes: list[tuple[bytes, Value | None, ImageError | None]] = []
+    waiting: list[Any] = []
+    held = 0
+    for i in range(len(images)):
+        waiting.append(_tried(_decoded, images, i, with_digest))
+        held += 0 if isinstance(waiting[-1], ImageError) else waiting[-1][1].nbytes
+        if held > most or i == len(images) - 1:
+            outcomes += _described(descriptor, together, waiting)
+            waiting, held = [], 0
+    return outcomes, time.perf_counter() - start
+
+
+def _described(
+    descriptor: _Describes, together: _Together | None, decoded: list[Any]
+) -> list[tuple[bytes, Value | None, ImageError | None]]:
+    """The outcomes of images as ``_decoded`` gave them, or of errors instead."""
+    values = iter(_values(descriptor, together, [found[1] for found in decoded if not isinstance(found, ImageError)]))
     outcomes: list[tuple[bytes, Value | None, ImageError | None]] = []
     for found in decoded:
         value = found if isinstance(found, ImageError) else next(values)
-        if isinstance(value, ImageError):
-            outcomes.append((b"", None, value))
-        else:
-            outcomes.append((found[0], value, None))
-    return outcomes, time.perf_counter() - start
+        outcomes.append((b"", None, value) if isinstance(value, ImageError) else (found[0], value, None))
+    return outcomes
 
 
 def _decoded(images: ImageSet, i: int, with_digest: bool) -> tuple[bytes, NDArray[Any]]:
@@ -233,13 +250,25 @@ def _decoded(images: ImageSet, i: int, with_digest: bool) -> tuple[bytes, NDArra
     return content_digest(item) if with_digest else b"", images.decode(item)
 
 
-def _values(descriptor: _Describes, images: list[NDArray[Any]]) -> list[Any]:
-    """The value of each image, or the error that came of it; all at once where the descriptor can."""
-    together = getattr(descriptor, "describe_many", None)
+def _values(descriptor: _Describes, together: _Together | None, images: list[NDArray[Any]]) -> list[Any]:
+    """The value of each image, or the error that came of it."""
     if together is not None:
         with suppress(Exception):  # one by one, it is told of the image that it came of
-            return list(together(images))
+            values = list(together(images))
+            if len(values) == len(images):
+                return values
     return [_tried(descriptor.describe, image) for image in images]
+
+
+def _together(descriptor: _Describes) -> _Together | None:
+    """``describe_many``, unless a subclass has another ``describe``."""
+    for kind in type(descriptor).__mro__:
+        if "describe_many" in vars(kind):
+            found: _Together = descriptor.describe_many  # type: ignore[attr-defined]
+            return found
+        if "describe" in vars(kind):
+            break
+    return None
 
 
 def _tried(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -251,5 +280,6 @@ def _tried(function: Callable[..., Any], *arguments: Any) -> Any:
     except Exception as error:  # whatever it is, it came of this image, which is told with its name
         told = reason_of(error) if isinstance(error, (ValueError, OSError)) else f"{type(error).__name__}: {error}"
         failure = ImageError(told)
-        failure.__cause__ = error
+        # The trace of what is expected of images tells nothing more, and would hold all images at work in memory.
+        failure.__cause__ = error.with_traceback(None) if isinstance(error, (ValueError, OSError)) else error
         return failure

@@ -23,7 +23,8 @@ Image = NDArray[Any]
 class _Describer(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
     """Over images given as arrays ((h, w) gray or (h, w, 3) RGB, uint8 or floats in 0..1) or as paths."""
 
-    # Raised when the values change for the same settings, so that stored ones are not taken for new ones.
+    # Raised when the values change for the same settings, by more than rounding, so that stored ones are not taken
+    # for new ones.
     version: ClassVar[int] = 1
     # Threads share the work when the library underneath lets go of Python's lock; processes otherwise.
     _threads: ClassVar[bool] = False

@@ -3,9 +3,6 @@
 What HOG, its pyramid and the detector share. All functions are pure; the loops are compiled and let other threads
 run. There are few of them to an image, since small windows would spend their time on passing Python's lock around.
 
-A trilinear vote is shared by the two nearest bins, rows and columns of cells. A row of pixels votes along itself
-first; its histograms are then shared among the rows of cells.
-
 The rule at the border: the derivative is the difference of the two neighbours along its axis, and zero in the first
 and the last row (for rows) or column (for columns), where one neighbour is missing. So the values of an image that is
 cut from a larger one differ from those of the larger one in the outermost pixels only.
@@ -15,11 +12,11 @@ import math
 from functools import lru_cache
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from cbid.checks import check_choice, check_integer
+from cbid.descriptors._oriented import differences, share_votes, vote
 
 __all__ = [
     "VOTING",
@@ -29,16 +26,12 @@ __all__ = [
     "gradients",
     "grid_of_cells",
     "grid_of_regions",
-    "mean_votes",
     "orientation_histograms",
     "prepared",
-    "share_votes",
     "votes_of_cells",
 ]
 
 VOTING = ("trilinear", "hard")
-# Lengths that differ by less are equal: what float32 makes of photographs of 8 bits differs by up to half of that.
-_EQUAL = 5e-7
 Floats = NDArray[np.floating]
 # The position of each row of pixels counted in cells, the same for columns, and the number of cells along the two.
 # Pixels before 0 and past that number belong to no cell.
@@ -54,7 +47,7 @@ def gradients(image: NDArray[Any], *, sqrt: bool = False) -> tuple[Floats, Float
     give float32, floats their own type. ``sqrt`` takes the root of the values first (gamma compression).
     """
     planes, scale, dx, dy = prepared(image[None], sqrt)
-    _differences(planes[0], scale, dx, dy)
+    differences(planes[0], scale, dx, dy)
     return dx, dy
 
 
@@ -110,7 +103,7 @@ def orientation_histograms(
     if voting == "trilinear":
         share_votes(dx, dy, signed, *_nearest_two(rows, height), *_nearest_two(columns, width), histograms)
     else:
-        _vote(dx, dy, rows, columns, *_boundaries(orientations, signed, dx.dtype), signed, histograms)
+        vote(dx, dy, rows, columns, *_boundaries(orientations, signed, dx.dtype), signed, histograms)
     return histograms.astype(np.float32)
 
 
@@ -123,10 +116,8 @@ def votes_of_cells(
     """
     (rows, columns, count), row_shares, column_shares = _shared_grid(shape[:2], cell, margin)
     boundaries = _boundaries(orientations, signed, dtype)
-    return (*count, orientations), (
-        *(voting == "trilinear", signed, cell),
-        *(row_shares, column_shares, (rows, columns), boundaries),
-    )
+    votes = (voting == "trilinear", signed, cell, row_shares, column_shares, (rows, columns), boundaries)
+    return (*count, orientations), votes
 
 
 @lru_cache(maxsize=64)
@@ -157,130 +148,3 @@ def _boundaries(orientations: int, signed: bool, dtype: np.dtype[Any]) -> tuple[
     bins = orientations // 2 if signed else orientations
     angles = math.pi * np.arange(1, bins) / bins
     return np.round(np.cos(angles), 15).astype(dtype), np.round(np.sin(angles), 15).astype(dtype)
-
-
-@numba.njit(nogil=True, cache=True)
-def _differences(planes, scale, dx, dy):  # type: ignore[no-untyped-def]
-    height, width, channels = planes.shape
-    real = dx.dtype.type
-    scale, equal = real(scale), real(_EQUAL / scale)
-    x, longest = np.zeros(width, dx.dtype), np.empty(width, dx.dtype)
-    for i in range(height):
-        above, below = (i, i) if i == 0 or i == height - 1 else (i - 1, i + 1)
-        longest[:] = -1  # shorter than any
-        for c in range(channels):
-            for j in range(1, width - 1):
-                x[j] = real(planes[i, j + 1, c]) - real(planes[i, j - 1, c])
-            for j in range(width):
-                y = real(planes[below, j, c]) - real(planes[above, j, c])
-                length = np.sqrt(x[j] * x[j] + y * y)
-                longer = length > longest[j] + equal
-                longest[j] = length if longer else longest[j]
-                dx[i, j] = x[j] * scale if longer else dx[i, j]
-                dy[i, j] = y * scale if longer else dy[i, j]
-
-
-@numba.njit(nogil=True, cache=True)
-def _vote(dx, dy, rows, columns, cosines, sines, signed, histograms):  # type: ignore[no-untyped-def]
-    height, width = dx.shape
-    x, y, lengths = np.empty((3, width), dtype=dx.dtype)
-    bins = np.empty(width, dtype=np.int32)
-    for i in range(height):
-        r = math.floor(rows[i])
-        if r < 0 or r >= histograms.shape[0]:
-            continue
-        # Steps over whole rows of pixels, so that each is done many pixels at a time.
-        for j in range(width):
-            a, b = dx[i, j], dy[i, j]
-            lower = b < 0 or (b == 0 and a < 0)
-            x[j] = -a if lower else a
-            y[j] = -b if lower else b
-            lengths[j] = np.sqrt(a * a + b * b)
-            bins[j] = len(cosines) + 1 if lower and signed else 0
-        for k in range(len(cosines)):
-            cosine, sine = cosines[k], sines[k]
-            for j in range(width):
-                bins[j] += y[j] * cosine - x[j] * sine >= 0
-        for j in range(width):
-            c = math.floor(columns[j])
-            if 0 <= c < histograms.shape[1]:
-                histograms[r, c, bins[j]] += lengths[j]
-
-
-@numba.njit(nogil=True, cache=True, error_model="numpy")
-def share_votes(dx, dy, signed, first_row, row_shares, first_column, column_shares, cells):  # type: ignore[no-untyped-def]
-    """Add the trilinear votes of gradients (h, w) to ``cells`` (rows, columns, orientations).
-
-    first_row (h,), row_shares (h, k), first_column (w,), column_shares (w, k): the ``Shares`` of the two sides. Only
-    shares above zero are looked at, so that a cell outside may be named with a share of zero.
-    """
-    height, width = dx.shape
-    n_rows, n_columns, orientations = cells.shape
-    half, one = np.float32(0.5), np.float32(1)
-    per_radian = np.float32(orientations / (2 * math.pi if signed else math.pi))
-    lower = np.empty(width, np.int32)
-    low, high = np.empty(width, np.float32), np.empty(width, np.float32)
-    line = np.empty((n_columns, orientations), cells.dtype)
-    flat, flat_cells = line.ravel(), cells.reshape(n_rows, n_columns * orientations)
-    for i in range(height):
-        if not row_shares[i].any():
-            continue
-        # A step over the whole row, so that it is done many pixels at a time.
-        for j in range(width):
-            x, y = np.float32(dx[i, j]), np.float32(dy[i, j])
-            angle = _angle(x, y) * per_radian
-            angle = angle + orientations if angle < 0 else angle
-            below = np.floor(angle - half)
-            part = angle - half - below
-            length = np.sqrt(x * x + y * y)
-            lower[j], low[j], high[j] = np.int32(below), length * (one - part), length * part
-        flat[:] = 0
-        for j in range(width):
-            under, above = lower[j], lower[j] + 1
-            under = under if under >= 0 else orientations - 1
-            above = above if above < orientations else 0
-            for k in range(column_shares.shape[1]):
-                share = column_shares[j, k]
-                if share > 0:
-                    c = first_column[j] + k
-                    line[c, under] += low[j] * share
-                    line[c, above] += high[j] * share
-        for k in range(row_shares.shape[1]):
-            share = row_shares[i, k]
-            if share > 0:
-                target = flat_cells[first_row[i] + k]
-                for c in range(len(flat)):
-                    target[c] += share * flat[c]
-
-
-@numba.njit(nogil=True, cache=True, inline="always", error_model="numpy")
-def _angle(x, y):  # type: ignore[no-untyped-def]
-    """atan2(y, x) in float32, without branches: the polynomial 4.4.49 of Abramowitz and Stegun, true to 2e-8."""
-    a, b = abs(x), abs(y)
-    longer, shorter = max(a, b), min(a, b)
-    q = shorter / (longer if longer > 0 else np.float32(1))
-    s = q * q
-    p = np.float32(0.0028662257) * s - np.float32(0.0161657367)
-    p = p * s + np.float32(0.0429096138)
-    p = p * s - np.float32(0.0752896400)
-    p = p * s + np.float32(0.1065626393)
-    p = p * s - np.float32(0.1420889944)
-    p = p * s + np.float32(0.1999355085)
-    p = p * s - np.float32(0.3333314528)
-    p = p * s * q + q
-    p = np.float32(math.pi / 2) - p if b > a else p
-    p = np.float32(math.pi) - p if x < 0 else p
-    return -p if y < 0 else p
-
-
-@numba.njit(nogil=True, cache=True)
-def mean_votes(planes, scale, dx, dy, votes, means):  # type: ignore[no-untyped-def]
-    """Fill in ``orientation_histograms`` over the pixels of a cell; see ``prepared`` and ``votes_of_cells``."""
-    trilinear, signed, cell, row_shares, column_shares, (rows, columns), (cosines, sines) = votes
-    _differences(planes, scale, dx, dy)
-    sums = np.zeros(means.shape)  # float64, as there
-    if trilinear:
-        share_votes(dx, dy, signed, *row_shares, *column_shares, sums)
-    else:
-        _vote(dx, dy, rows, columns, cosines, sines, signed, sums)
-    means[:] = sums / (cell * cell)

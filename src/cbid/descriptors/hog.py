@@ -14,14 +14,14 @@ come from the pixels around.
 from collections.abc import Sequence
 from typing import Any
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from cbid.checks import check_choice, check_integer
 from cbid.data.images import check_image, to_float
+from cbid.descriptors._oriented import describe_each, mean_votes, normalise
 from cbid.descriptors.base import Descriptor
-from cbid.descriptors.gradients import VOTING, check_orientations, mean_votes, prepared, votes_of_cells
+from cbid.descriptors.gradients import VOTING, check_orientations, prepared, votes_of_cells
 from cbid.descriptors.sizes import Size, check_least, check_size, resize
 
 __all__ = ["HOG", "NORMS", "cell_histograms", "normalised_blocks"]
@@ -126,7 +126,7 @@ class HOG(Descriptor):
             images.shape[1:], dx.dtype, self.cell, self.margin, self.orientations, self.signed, self.voting
         )
         blocks = np.empty((len(images), *_shape_of_blocks(shape, self.block)), np.float32)
-        _describe_all(planes, scale, dx, dy, votes, np.empty(shape, np.float32), NORMS.index(self.norm), blocks)
+        describe_each(planes, scale, dx, dy, votes, np.empty(shape, np.float32), NORMS.index(self.norm), blocks)
         return blocks.reshape(len(images), -1)
 
 
@@ -158,47 +158,10 @@ def normalised_blocks(cells: NDArray[np.float32], *, block: int = 2, norm: str =
     ("l2-hys"), v / (|v|_1 + e) ("l1") or the root of that ("l1-sqrt").
     """
     blocks = np.empty(_shape_of_blocks(cells.shape, block), dtype=np.float32)
-    _normalise(cells, NORMS.index(norm), blocks)
+    normalise(cells, NORMS.index(norm), blocks)
     return blocks
 
 
 def _shape_of_blocks(shape: tuple[int, ...], block: int) -> tuple[int, int, int, int, int]:
     rows, columns, orientations = shape
     return max(0, rows - block + 1), max(0, columns - block + 1), block, block, orientations
-
-
-@numba.njit(nogil=True, cache=True)
-def _describe_all(planes, scale, dx, dy, votes, cells, norm, blocks):  # type: ignore[no-untyped-def]
-    """One image after the other in one step, during which other threads run."""
-    for i in range(len(planes)):
-        mean_votes(planes[i], scale, dx, dy, votes, cells)
-        _normalise(cells, norm, blocks[i])
-
-
-@numba.njit(nogil=True, cache=True, fastmath={"reassoc"})  # sums of many values at a time
-def _normalise(cells, norm, blocks):  # type: ignore[no-untyped-def]
-    e = np.float32(1e-5)
-    rows, columns, side, _, orientations = blocks.shape
-    for r in range(rows):
-        for c in range(columns):
-            block = blocks[r, c].reshape(side * side * orientations)
-            total = np.float32(0)
-            for i in range(side):
-                for j in range(side):
-                    for o in range(orientations):
-                        v = cells[r + i, c + j, o]
-                        block[(i * side + j) * orientations + o] = v
-                        total += v * v if norm < 2 else v
-            if norm < 2:
-                block /= np.sqrt(total + e * e)
-            else:
-                block /= total + e
-            if norm == 0:
-                total = np.float32(0)
-                for k in range(len(block)):
-                    block[k] = min(block[k], np.float32(0.2))
-                    total += block[k] * block[k]
-                block /= np.sqrt(total + e * e)
-            elif norm == 3:
-                for k in range(len(block)):
-                    block[k] = np.sqrt(block[k])

@@ -6,7 +6,8 @@ With steps of half a cell each pixel lies in the cells of four grids, which shar
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.descriptors.gradients import Shares, gradients, grid_of_cells, orientation_histograms, share_votes
+from cbid.descriptors._oriented import share_votes
+from cbid.descriptors.gradients import Shares, gradients, grid_of_cells, orientation_histograms
 from cbid.detection.layout import WindowLayout
 
 __all__ = ["dense_cells"]

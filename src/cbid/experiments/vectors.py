@@ -48,9 +48,9 @@ def _described(make: Callable[[], Any]) -> Callable[[NamedSet, Rows, Context], F
 @contextmanager
 def mapped_bags(data: NamedSet, rows: Rows, descriptor: Any, context: Context) -> Iterator[Bags]:
     """Bags of a local descriptor, from the cache where they are in it. Those of thousands of photographs take
-    gigabytes: they are mapped from files, which are gone afterwards."""
+    gigabytes: they are mapped from files, removed afterwards (a run that is killed leaves bags-* behind)."""
     context.cache.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=context.cache) as folder:
+    with TemporaryDirectory(prefix="bags-", dir=context.cache) as folder:
         bags = describe(data.images[rows], descriptor, cache=context.cache, out=folder).values
         assert isinstance(bags, Bags)
         yield bags
