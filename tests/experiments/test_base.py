@@ -1,5 +1,7 @@
 """How raw results are read."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from cbid.experiments import Results, Row
@@ -33,4 +35,9 @@ def test_distinct_values_and_parts():
 
 def test_cells_that_belong_together_are_one_task():
     tasks = EXPERIMENT.tasks(EXPERIMENT.cells([], True))
+    assert [[c["method"] for c in task] for task in tasks] == [["fair", "fair"], ["loaded", "loaded"]]
+
+
+def test_methods_that_take_long_are_tasks_of_their_own():
+    tasks = replace(EXPERIMENT, apart=("loaded",), together=()).tasks(EXPERIMENT.cells([], True))
     assert [[c["method"] for c in task] for task in tasks] == [["fair", "fair"], ["loaded", "loaded"]]

@@ -106,6 +106,7 @@ class Experiment:
     methods, metrics: for the report; metrics are names of ``cbid.evaluation.METRICS``.
     cells: from the sets that are present and whether the run is a quick one to the settings of all cells.
     together: settings; cells that agree in them are one task of one worker.
+    apart: methods that take so long that each is a task of its own.
     run: the cells of one task, each with its result as soon as it is there.
     show: puts tables and plots on a page of the report.
     cost: about how many seconds a cell takes, in a full and in a quick run; only the time left is told by it.
@@ -126,10 +127,13 @@ class Experiment:
     claims: Sequence[Claim] = ()
     cost: tuple[float, float] = (10.0, 1.0)
     revision: int = 1
+    apart: tuple[str, ...] = ()
 
     def tasks(self, cells: Sequence[Settings]) -> list[list[Settings]]:
         """The cells in groups that one worker runs one after the other."""
         groups: dict[str, list[Settings]] = {}
         for settings in cells:
-            groups.setdefault(key_of({k: settings.get(k) for k in self.together}), []).append(settings)
+            shared = {k: settings.get(k) for k in self.together}
+            alone = settings["method"] if settings.get("method") in self.apart else None
+            groups.setdefault(key_of({**shared, "apart": alone}), []).append(settings)
         return list(groups.values())
