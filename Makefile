@@ -7,7 +7,7 @@ BIN := .venv/bin
 
 help:
 	@echo "make demo    from a folder of images to a search and a report, in cbid-demo/ (a minute)"
-	@echo "make test    the whole test suite"
+	@echo "make test    the test suite"
 	@echo "make test-scale   tests on a Dask cluster of two worker processes and a Milvus server"
 	@echo "make lint    ruff and mypy"
 	@echo "make docs    the documentation, into build/docs; warnings are errors"

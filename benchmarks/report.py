@@ -15,8 +15,8 @@ MARKS = "<!-- figures: written by python -m benchmarks.report -->\n", "<!-- end 
 
 HEAD = """# What was measured
 
-Made by `python -m benchmarks.report` from the raw results under `benchmarks/results`; `make bench` runs everything
-anew. Speeds are ratios within one run, since machines differ and are noisy.
+Made by `python -m benchmarks.report` from the raw results under `benchmarks/results`; `make bench` runs what
+it needs. Speeds are ratios within one run, since machines differ and are noisy.
 """
 
 

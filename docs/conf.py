@@ -17,7 +17,6 @@ nitpicky = False
 # Signatures show names and defaults; types are in the docstrings, in the words of the field.
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
-autodoc_default_options = {"members": True, "inherited-members": False, "undoc-members": False}
 autosummary_generate = True
 napoleon_google_docstring = False
 napoleon_use_rtype = False
@@ -32,9 +31,12 @@ def as_plain_text(app, what, name, obj, options, lines):
         lines[i] = "``".join(parts)
 
 
+SKLEARN = {"get_params", "set_params", "get_metadata_routing", "set_output", "fit_transform"}
+
+
 def without_requests(app, what, name, obj, skip, options):
     """scikit-learn's ``set_fit_request`` and its like say nothing of ours."""
-    return True if name.startswith("set_") and name.endswith("_request") else None
+    return True if name in SKLEARN or (name.startswith("set_") and name.endswith("_request")) else None
 
 
 def setup(app):

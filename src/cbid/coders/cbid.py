@@ -38,7 +38,8 @@ class CBID(LargeMarginCoder):
         Norm of the weights; a number p is the l_p norm.
     nu : float > 0 or None
         Weight of the penalty against the mean loss. None: 0.1, divided by n_bits^(1/p) under an l_p norm.
-    hits, misses : {"whole", "class", "nearest"}
+    hits : {"whole", "class", "nearest"}
+    misses : {None, "class", "nearest"}
         What a sample is compared with: the whole of its own and of each other class; ``n_hits`` and ``n_misses``
         members drawn at random; or the nearest ones. Whole classes are the fastest by far and pull a class together;
         "nearest" keeps several modes of a class apart. ``misses=None`` follows ``hits``.

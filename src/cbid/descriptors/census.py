@@ -160,7 +160,7 @@ def spatial_pact(
     verbose: int = 0,
     random_state: int = 0,
 ) -> Pipeline:
-    """The compact form of the paper: the histograms of all blocks in the directions of their own first components.
+    """The compact form of the paper: the histograms of all blocks along the first components that they share.
 
     A pipeline from images to 31 x (40 + 2) = 1,302 values: 40 components of each block, and the mean and standard
     deviation of its pixels. With ``norm="root"`` it is a point better on Scene-15 than as published.

@@ -81,10 +81,14 @@ def read_coco(
 ) -> AnnotatedImages:
     """Annotations in COCO's JSON: lists "images" (id, file_name, height, width) and "annotations" (image_id, bbox).
 
-    images: the folder that file names are below.
-    category: name or id of the category that counts; None takes all. Boxes with "iscrowd" or "ignore" are ignored
-        regions.
-    on_error: "raise" for a box that has no area or is outside its photograph, or "skip" the photograph and list it in
+    Parameters
+    ----------
+    images
+        The folder that file names are below.
+    category
+        Name or id of the category that counts; None takes all. Boxes with "iscrowd" or "ignore" are ignored regions.
+    on_error
+        "raise" for a box that has no area or is outside its photograph, or "skip" the photograph and list it in
         ``problems``.
     """
     check_choice("on_error", on_error, ("raise", "skip"))

@@ -179,9 +179,13 @@ class SlidingWindowDetector(BaseEstimator):
     def fit(self, positives: Any, negatives: Any) -> Self:
         """Learn from pictures of objects and from photographs without any.
 
-        positives: pictures of the window, the object ``border`` pixels inside, best with a few pixels more all around
+        Parameters
+        ----------
+        positives
+            Pictures of the window, the object ``border`` pixels inside, best with a few pixels more all around
             (``WindowLayout.describe``); arrays, paths or an ``ImageSet``.
-        negatives: whole photographs, likewise.
+        negatives
+            Whole photographs, likewise.
         """
         X, y = self.fit_svm(positives, negatives)
         self.verifier_ = None if self.verifier is None else clone(self.verifier).fit(X, y)

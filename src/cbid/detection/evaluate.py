@@ -72,12 +72,18 @@ def evaluate(
 ) -> DetectionCurve:
     """The curve of a detector over photographs.
 
-    found, truth: one for each photograph, in the same order.
-    overlap: intersection over union from which a detection counts as a hit.
-    aspect: width / height to which boxes are brought first (``with_aspect``), those of detections and of objects;
-        0.41 for pedestrians. Regions that the annotation has ignored stay as they are: a crowd is as wide as it is.
-    min_height: objects less high are ignored, and so are detections of less than that over 1.25 (0.8 of it). The
-        aspect leaves heights alone, and an object ignored for its height alone is brought to the aspect too.
+    Parameters
+    ----------
+    found, truth
+        One for each photograph, in the same order.
+    overlap
+        Intersection over union from which a detection counts as a hit.
+    aspect
+        Width / height to which boxes are brought first (``with_aspect``), those of detections and of objects; 0.41
+        for pedestrians. Regions that the annotation has ignored stay as they are: a crowd is as wide as it is.
+    min_height
+        Objects less high are ignored, and so are detections of less than that over 1.25 (0.8 of it). The aspect
+        leaves heights alone, and an object ignored for its height alone is brought to the aspect too.
     """
     if len(found) != len(truth):
         raise ValueError(f"there are detections of {len(found)} photographs and annotations of {len(truth)}")
