@@ -12,7 +12,7 @@ import math
 import numba
 import numpy as np
 
-__all__ = ["describe_each", "differences", "mean_votes", "normalise", "share_votes", "vote"]
+__all__ = ["describe_each", "differences", "mean_votes", "normalise", "orientation_maps", "share_votes", "vote"]
 
 # Lengths that differ by less are equal: what float32 makes of photographs of 8 bits differs by up to half of that.
 _EQUAL = 5e-7
@@ -111,6 +111,37 @@ def share_votes(dx, dy, signed, first_row, row_shares, first_column, column_shar
                 target = flat_cells[first_row[i] + k]
                 for c in range(len(flat)):
                     target[c] += share * flat[c]
+
+
+@numba.njit(nogil=True, cache=True, error_model="numpy")
+def orientation_maps(image, orientations):  # type: ignore[no-untyped-def]
+    """Gradient strength (h, w, orientations) of a float32 image, shared between the two next orientations.
+
+    Orientation o points at 360 o / orientations degrees, y upwards. Pixels of the outermost lines have none.
+    """
+    height, width = image.shape
+    maps = np.zeros((height, width, orientations), np.float32)
+    one, around = np.float32(1), np.float32(orientations)
+    per_radian = np.float32(orientations / (2 * math.pi))
+    lower = np.empty(width, np.int32)
+    low, high = np.empty(width, np.float32), np.empty(width, np.float32)
+    for i in range(1, height - 1):
+        # As in share_votes: a step over the whole row, then its pixels.
+        for j in range(1, width - 1):
+            x, y = image[i, j + 1] - image[i, j - 1], image[i - 1, j] - image[i + 1, j]
+            position = _angle(x, y) * per_radian
+            position = position + around if position < 0 else position
+            below = np.floor(position)
+            part = position - below
+            length = np.sqrt(x * x + y * y)
+            lower[j], low[j], high[j] = np.int32(below), length * (one - part), length * part
+        for j in range(1, width - 1):
+            under, above = lower[j], lower[j] + 1
+            under = under if 0 <= under < orientations else 0  # a full turn, or no number
+            above = above if 0 <= above < orientations else above % orientations
+            maps[i, j, under] = low[j]
+            maps[i, j, above] = high[j]
+    return maps
 
 
 @numba.njit(nogil=True, cache=True, inline="always", error_model="numpy")

@@ -11,7 +11,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["bin_weights", "finish", "orientation_maps"]
+__all__ = ["bin_weights", "finish"]
 
 BINS = 4  # along each side of a patch
 ORIENTATIONS = 8
@@ -29,29 +29,6 @@ def bin_weights(width: float, window: float | None) -> NDArray[np.float32]:
     triangles = np.maximum(0, 1 - np.abs(at - centres[:, None]))
     gaussian = 1 if window is None else np.exp(-0.5 * (at / window) ** 2)
     return np.asarray(triangles * gaussian, dtype=np.float32)
-
-
-@numba.njit(nogil=True, cache=True)
-def orientation_maps(image: NDArray[np.float32]) -> Any:
-    """Gradient strength (h, w, 8) at eight orientations, shared between the two next ones.
-
-    Orientation o points at 45 o degrees, y upwards. Pixels of the outermost lines have none.
-    """
-    h, w = image.shape
-    maps = np.zeros((h, w, ORIENTATIONS), np.float32)
-    per_radian = np.float32(ORIENTATIONS / (2 * math.pi))
-    for y in range(1, h - 1):
-        for x in range(1, w - 1):
-            dx = image[y, x + 1] - image[y, x - 1]
-            dy = image[y - 1, x] - image[y + 1, x]
-            strength = math.sqrt(dx * dx + dy * dy)
-            position = math.atan2(dy, dx) * per_radian
-            low = math.floor(position)
-            share = position - low
-            o = int(low) % ORIENTATIONS
-            maps[y, x, o] = strength * (np.float32(1) - share)
-            maps[y, x, (o + 1) % ORIENTATIONS] = strength * share
-    return maps
 
 
 @numba.njit(nogil=True, cache=True, fastmath={"reassoc"})  # sums in any order, so that they run in lanes

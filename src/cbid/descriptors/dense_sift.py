@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from cbid.checks import check_choice, check_integer, check_real
 from cbid.data.images import as_gray, resize_longest, to_float
 from cbid.descriptors._grid import Grid, check_sides, frames_of, grids
+from cbid.descriptors._oriented import orientation_maps
 from cbid.descriptors._separable import pool
-from cbid.descriptors._sift import BINS, ORIENTATIONS, REACH, bin_weights, finish, orientation_maps
+from cbid.descriptors._sift import BINS, ORIENTATIONS, REACH, bin_weights, finish
 from cbid.descriptors.base import Image, LocalDescriptor
 
 __all__ = ["DenseSIFT"]
@@ -125,7 +126,7 @@ class DenseSIFT(LocalDescriptor):
         width = grid.side / BINS
         blurred, pad = self._blurred(gray, width)
         weights = bin_weights(width, self.window)
-        pool(orientation_maps(blurred), grid.ys + pad, grid.xs + pad, weights, values)
+        pool(orientation_maps(blurred, ORIENTATIONS), grid.ys + pad, grid.xs + pad, weights, values)
         lengths = finish(values, CLIP, self.root)
         return np.asarray(lengths >= self.contrast * weights.sum(dtype=np.float64) ** 2)
 
