@@ -33,8 +33,7 @@ both by `python -m benchmarks.nbnn_report`.
   words: 600 words in 20 cells, three features for each count, linear SVM. C-BID: `PatchCBID(location=1)`, learned
   once at 128 bits for each draw; 16 and 32 bits are its prefixes. It was chosen on other images than those tested
   (`benchmarks/patch_study.py`). Place is where in the image a patch lies: two more values for the hyperplanes, and
-  none in the codes. Since the rivals do without, one row leaves it out, one gives it to ITQ, and one, on Caltech-101,
-  to exact NBNN.
+  none in the codes. Since the rivals do without, one row leaves it out, and two give it to exact NBNN and to ITQ.
 - **Time.** Seconds of one thread for a whole image and one class, coding included, describing and building left out;
   all methods in one run. The published times are of a Core i7 930.
 """
