@@ -87,9 +87,10 @@ def test_lsh_looks_where_a_plain_implementation_looks():
         floors = np.floor(rows @ (directions / 2.5).astype(np.float32) + shifts).astype(int).reshape(len(rows), 4, 3)
         return [[tuple(bins) for bins in row] for row in floors.tolist()]
 
-    stored, table = buckets(X), squared_distances(Q, X)
-    distances, positions = structure.query(Q, 2, 1)
-    for q, own in enumerate(buckets(Q)):
+    many = np.concatenate([Q, 2 * rng.normal(size=(400, 12)).astype(np.float32)])  # some of them in empty buckets
+    stored, table = buckets(X), squared_distances(many, X)
+    distances, positions = structure.query(many, 2, 1)
+    for q, own in enumerate(buckets(many)):
         shared = [i for i, row in enumerate(stored) if any(a == b for a, b in zip(row, own))]
         nearest = sorted(shared, key=lambda i: (table[q, i], i))[:2]
         assert positions[q].tolist() == nearest + [-1] * (2 - len(nearest))

@@ -11,6 +11,7 @@ __all__ = ["LSHSearch"]
 Keys = NDArray[np.uint64]
 
 _CHUNK = 4096  # rows hashed at a time
+_TOGETHER = 256  # rows of a bucket compared at a time, few enough for the second-level cache
 
 
 class LSHSearch:
@@ -45,7 +46,9 @@ class LSHSearch:
                 np.stack([np.searchsorted(table, asked, side) for table, asked in zip(self._sorted, keys)])
                 for side in ("left", "right")
             )
-            distances, positions = _nearest_in_buckets(part, self._rows, self._order, starts, ends, k)
+            starts[starts == ends] = len(self._rows)  # no bucket begins there
+            by_bucket = np.argsort(starts, axis=1)
+            distances, positions = _nearest_in_buckets(part, self._rows, self._order, by_bucket, starts, ends, k)
             return distances, positions
 
         return in_shares(search, np.ascontiguousarray(Q), n_threads)
@@ -60,37 +63,62 @@ class LSHSearch:
 
 
 @numba.njit(nogil=True, cache=True, fastmath={"reassoc"})  # sums in any order, so that they run in lanes
+def _squared_distance(a: Floats, b: Floats) -> np.float32:
+    distance = np.float32(0)
+    for j in range(len(a)):
+        difference = a[j] - b[j]
+        distance += difference * difference
+    return distance
+
+
+@numba.njit(nogil=True, cache=True)
 def _nearest_in_buckets(
     Q: Floats,
     rows: Floats,
     order: NDArray[np.int32],
+    by_bucket: NDArray[np.int64],
     starts: NDArray[np.int64],
     ends: NDArray[np.int64],
     k: int,
 ) -> Answers:
-    """The k nearest of the rows order[t, starts[t, q]:ends[t, q]] over all tables t, for each query q."""
+    """The k nearest of the rows order[t, starts[t, q]:ends[t, q]] over all tables t, for each query q.
+
+    by_bucket[t]: the queries in the order of their buckets in table t. Rows lie at random places of a memory that no
+    cache holds, so those of a bucket are brought together once for all the queries that ask for them.
+    """
     distances = np.full((len(Q), k), np.float32(np.inf))
     positions = np.full((len(Q), k), -1)
-    last_seen = np.full(len(rows), -1)
-    for q in range(len(Q)):
-        for table in range(len(order)):
-            for place in range(starts[table, q], ends[table, q]):
-                row = order[table, place]
-                if last_seen[row] == q:
-                    continue
-                last_seen[row] = q
-                distance = np.float32(0)
-                for j in range(rows.shape[1]):
-                    difference = Q[q, j] - rows[row, j]
-                    distance += difference * difference
-                at = k
-                while at > 0 and (
-                    distance < distances[q, at - 1]
-                    or (distance == distances[q, at - 1] and row < positions[q, at - 1])
-                ):
-                    at -= 1
-                if at < k:
-                    distances[q, at + 1 :] = distances[q, at:-1].copy()
-                    positions[q, at + 1 :] = positions[q, at:-1].copy()
-                    distances[q, at], positions[q, at] = distance, row
+    together = np.empty((_TOGETHER, rows.shape[1]), np.float32)
+    for table in range(len(order)):
+        first = 0
+        while first < len(Q):
+            start, end = starts[table, by_bucket[table, first]], ends[table, by_bucket[table, first]]
+            last = first + 1
+            while last < len(Q) and starts[table, by_bucket[table, last]] == start:
+                last += 1
+            for block in range(start, end, _TOGETHER):
+                members = order[table, block : min(block + _TOGETHER, end)]
+                for i in range(len(members)):
+                    together[i] = rows[members[i]]
+                for q in by_bucket[table, first:last]:
+                    for i in range(len(members)):
+                        distance = _squared_distance(Q[q], together[i])
+                        if distance <= distances[q, k - 1]:
+                            _insert(distances[q], positions[q], distance, members[i])
+            first = last
     return distances, positions
+
+
+@numba.njit(nogil=True, cache=True)
+def _insert(distances: Floats, positions: NDArray[np.int64], distance: np.float32, row: int) -> None:
+    """Put a row in its place among the nearest, unless another table had it; of equals the first row comes first."""
+    for known in positions:
+        if known == row:
+            return
+    at = len(distances)
+    while at > 0 and (distance < distances[at - 1] or (distance == distances[at - 1] and row < positions[at - 1])):
+        at -= 1
+    if at < len(distances):
+        distances[at + 1 :] = distances[at:-1].copy()
+        positions[at + 1 :] = positions[at:-1].copy()
+        distances[at], positions[at] = distance, row
