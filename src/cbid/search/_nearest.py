@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from cbid.search._compile import compiled, helper
 from cbid.search._filters import narrow_all
 from cbid.search._portable import filter_portable
-from cbid.search._tables import NARROW_ALL, Tables, make_tables, room_below, steps_until, sum_limit
+from cbid.search._tables import NARROW_ALL, Tables, exact_distance, make_tables, room_below, steps_until, sum_limit
 from cbid.search._vectors import BLOCKS, COLUMNS, ENTRIES, FIELDS, GROUP, SIX_BIT
 
 __all__ = ["nearest_of_parts"]
@@ -75,7 +75,7 @@ def _scan_part(
                 if portable is None:
                     _order_tables(tables.narrow[0], tables.columns, queries[i], lookups[i - q])
                 for near in (max(q - 1, 0), max(i - GROUP, 0)):
-                    _offer(tables.exact[0], blocks, queries[i], positions[near], i, best, positions)
+                    _offer(tables.costs[0], blocks, queries[i], positions[near], i, best, positions)
             run = first
             while run < last:
                 # Half as many as were seen: so the bounds fall early, and candidates stay few.
@@ -87,7 +87,7 @@ def _scan_part(
                 for slot in range(size):
                     for c in range(counts[slot]):
                         position = 32 * run + candidates[slot, c]
-                        _offer(tables.exact[0], blocks, queries[q + slot], position, q + slot, best, positions)
+                        _offer(tables.costs[0], blocks, queries[q + slot], position, q + slot, best, positions)
                 run = run_end
 
 
@@ -118,16 +118,10 @@ def _candidates(
 
 @helper
 def _offer(
-    exact: Floats, blocks: Bytes, query: Bytes, position: int, i: int, best: Singles, positions: Columns
+    costs: Floats, blocks: Bytes, query: Bytes, position: int, i: int, best: Singles, positions: Columns
 ) -> None:
     """Note the code at ``position`` if it is nearer to query i than the nearest so far."""
-    block, lane = position // 32, position % 32
-    high = low = 0.0
-    for j in range(len(query)):
-        differing = blocks[block, j, lane] ^ query[j]
-        high += exact[j, 0, differing >> 4]
-        low += exact[j, 1, differing & 15]
-    distance = np.float32(high + low)
+    distance = exact_distance(0.0, costs, query, blocks, position)
     if distance < best[i]:
         best[i], positions[i] = distance, position
 

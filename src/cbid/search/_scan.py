@@ -172,7 +172,7 @@ def scan_topk(
                     position = code_at(candidates[slot, c], 32 * first, copied, places, start, stop, keep)
                     if position < 0:
                         continue
-                    distance = exact_distance(tables.exact[i], blocks, position)
+                    distance = exact_distance(tables.base[i], tables.costs[i], tables.wanted[i], blocks, position)
                     wrong += distance >= threshold
                     # Positions rise, so a code as far as the worst of k comes after it.
                     if distance < thresholds[i]:
@@ -240,7 +240,7 @@ def scan_within(
                     position = code_at(candidates[slot, c], 32 * first, copied, places, start, stop, keep)
                     if position < 0:
                         continue
-                    distance = exact_distance(tables.exact[i], blocks, position)
+                    distance = exact_distance(tables.base[i], tables.costs[i], tables.wanted[i], blocks, position)
                     if distance < thresholds[i]:
                         queries[found], positions[found], distances[found] = i, position, distance
                         found += 1

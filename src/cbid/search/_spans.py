@@ -69,7 +69,7 @@ def scan_spans(
                     position = code_at(candidates[0, c], 32 * first, copied, places, start, stop, keep)
                     if position < 0:
                         continue
-                    distance = exact_distance(tables.exact[i], blocks, position)
+                    distance = exact_distance(tables.base[i], tables.costs[i], tables.wanted[i], blocks, position)
                     if distance >= thresholds[i] or not _insert(ids, distances[i], positions[i], distance, position):
                         wrong += 1
                     elif positions[i, k - 1] >= 0:

@@ -1,9 +1,8 @@
-"""Per-query tables: the exact costs of nibbles, and the 8-bit lower bounds that the SIMD filters add.
+"""Per-query tables: the exact costs of bits, and the 8-bit lower bounds that the SIMD filters add.
 
-The exact distance of a code is a sum of entries of a float64 table over its nibbles, rounded once to float32.
-
-For the filters a distance is written base + sum_s excess_s [bit s is not the preferred one]: base is what the
-cheaper value of every bit costs, excess how much the other one costs more. The bits of some byte columns make
+A distance is written base + sum_s excess_s [bit s is not the preferred one]: base is what the cheaper value of
+every bit costs, excess how much the other one costs more. The exact distance is this sum in float64, rounded once
+to float32. For the filters the bits of some byte columns make
 four *fields* (see `_vectors`), each with a table floor(scale * excess of the field's value). Floors never add
 up to more than scale times the excess of the code, so a code whose sum reaches a limit cannot be wanted.
 
@@ -18,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.search._compile import helper
-from cbid.search._vectors import COLUMNS, ENTRIES, FIELDS, GROUP, SIX_BIT
+from cbid.search._vectors import COLUMNS, ENTRIES, FIELDS, GROUP, SIX_BIT, add_costs, no_costs, total_cost
 
 __all__ = ["Tables", "exact_distance", "make_tables", "room_below", "segment_steps", "steps_until", "sum_limit"]
 
@@ -36,8 +35,9 @@ WIDE_ALL = 65535
 class Tables(NamedTuple):
     """Tables of q queries. A step takes COLUMNS byte columns, as `columns` orders them, for FIELDS fields."""
 
-    exact: Floats  # (q, bytes, 2, 16): half 0 is the high nibble, bits 0..3 of the byte
     base: Floats  # (q,)
+    costs: Floats  # (q, 8 bytes) excess with the bits of each byte in the order of their value, the lowest first
+    wanted: Bytes  # (q, bytes) the preferred bits, packed
     excess: Floats  # (q, 8 bytes), zero for padding bits
     preferred: Bytes  # (q, 8 bytes)
     unit: Floats  # (q,) the one value that every excess is, or 0: sums of multiples of it lose nothing
@@ -56,8 +56,9 @@ def make_tables(if_zero: Floats, if_one: Floats) -> Tables:
     """Tables from the costs (q, t) of a stored 0 and a stored 1; the quantised ones are still blank."""
     n_queries, n_bits = if_zero.shape
     width = (n_bits + 7) // 8
-    exact = np.zeros((n_queries, width, 2, 16))
     base = np.zeros(n_queries)
+    costs = np.zeros((n_queries, 8 * width))
+    wanted = np.zeros((n_queries, width), np.uint8)
     excess = np.zeros((n_queries, 8 * width))
     preferred = np.zeros((n_queries, 8 * width), np.uint8)
     unit = np.zeros(n_queries)
@@ -72,10 +73,8 @@ def make_tables(if_zero: Floats, if_one: Floats) -> Tables:
                 if unit[q] == 0.0:
                     unit[q] = excess[q, s]
                 flat = flat and excess[q, s] == unit[q]
-            table = exact[q, s // 8, s % 8 // 4]
-            for value in range(16):
-                # Always in the order of the bits, so that equal sets of differing bits cost the same.
-                table[value] += one if value >> (3 - s % 4) & 1 else zero
+            costs[q, s // 8 * 8 + 7 - s % 8] = excess[q, s]
+            wanted[q, s // 8] |= (one < zero) << (7 - s % 8)
         if not flat:
             unit[q] = 0.0
 
@@ -99,7 +98,7 @@ def make_tables(if_zero: Floats, if_one: Floats) -> Tables:
     narrow = np.zeros((n_queries + GROUP - 1, steps, FIELDS, ENTRIES), np.uint8)
     wide = np.zeros((n_queries + GROUP - 1, steps, FIELDS, ENTRIES), np.uint8)
     return Tables(
-        exact, base, excess, preferred, unit, columns, offsets, typical,
+        base, costs, wanted, excess, preferred, unit, columns, offsets, typical,
         narrow, np.zeros(n_queries), wide, np.zeros(n_queries), widest,
     )  # fmt: skip
 
@@ -270,12 +269,16 @@ def _quantise(columns: Columns, excess: Floats, preferred: Bytes, whole: bool, s
 
 
 @helper
-def exact_distance(exact: Floats, blocks: NDArray[np.uint8], position: int) -> np.float32:
-    """Distance of the code at ``position``: float64 sums in the order of the bytes, rounded once."""
+def exact_distance(
+    base: float, costs: Floats, wanted: Bytes, blocks: NDArray[np.uint8], position: int
+) -> np.float32:  # fmt: skip
+    """Distance of the code at ``position``: float64 sums in the order of the bytes, rounded once.
+
+    Eight sums, which vector registers hold, over costs that lie one after the other.
+    """
     block, lane = position // 32, position % 32
-    high = low = 0.0
-    for j in range(len(exact)):
-        byte = blocks[block, j, lane]
-        high += exact[j, 0, byte >> 4]
-        low += exact[j, 1, byte & 15]
-    return np.float32(high + low)
+    costs_at = np.int64(costs.ctypes.data)
+    sums = no_costs(base)
+    for j in range(len(wanted)):
+        sums = add_costs(sums, np.int64(blocks[block, j, lane] ^ wanted[j]), costs_at + 64 * j)
+    return np.float32(total_cost(sums))

@@ -31,6 +31,7 @@ __all__ = [
     "LANES",
     "SIX_BIT",
     "add16",
+    "add_costs",
     "add_step",
     "any_set",
     "even_sums",
@@ -40,10 +41,12 @@ __all__ = [
     "limits16_one",
     "load_fields",
     "lowest_lane",
+    "no_costs",
     "odd_bytes",
     "prefetch_step",
     "store_lanes",
     "store_lanes16",
+    "total_cost",
     "under",
     "under16",
     "union",
@@ -64,6 +67,7 @@ WORDS = ir.VectorType(WORD, LANES // 2)
 COLUMN = ir.VectorType(BYTE, 32)  # a byte of the codes of one block
 TABLE = ir.VectorType(BYTE, ENTRIES)
 PAIR = ir.LiteralStructType([BYTES, BYTES])
+COSTS = ir.VectorType(ir.DoubleType(), 8)
 
 
 class FieldsType(types.Type):
@@ -79,6 +83,13 @@ class GroupType(types.Type):
     def __init__(self, size: int) -> None:
         self.size = size
         super().__init__(name=f"CodeGroup{size}")
+
+
+class CostsType(types.Type):
+    """Eight sums of costs, one for each bit of a byte, the lowest first."""
+
+    def __init__(self) -> None:
+        super().__init__(name="CodeCosts")
 
 
 class LimitsType(types.Type):
@@ -99,6 +110,12 @@ class FieldsModel(models.PrimitiveModel):
 class GroupModel(models.PrimitiveModel):
     def __init__(self, dmm: Any, fe_type: Any) -> None:
         super().__init__(dmm, fe_type, ir.ArrayType(PAIR, fe_type.size))
+
+
+@register_model(CostsType)
+class CostsModel(models.PrimitiveModel):
+    def __init__(self, dmm: Any, fe_type: Any) -> None:
+        super().__init__(dmm, fe_type, COSTS)
 
 
 @register_model(LimitsType)
@@ -402,3 +419,29 @@ any_set = _operation(_any_set, 1, types.boolean)
 store_lanes = _operation(_store_lanes, 2, types.boolean)
 store_lanes16 = _operation(_store_lanes16, 3, types.boolean)
 lowest_lane = _operation(_lowest_lane, 1, types.int64)
+
+
+# ---- exact costs: on any processor, for LLVM knows how to do without the registers ----
+
+
+def _no_costs(builder: ir.IRBuilder, base: ir.Value) -> ir.Value:
+    return builder.insert_element(_constant(COSTS, 0), base, ir.Constant(INDEX, 0))
+
+
+def _add_costs(builder: ir.IRBuilder, sums: ir.Value, byte: ir.Value, address: ir.Value) -> ir.Value:
+    """Sums and, where bit i of ``byte`` is set, the i-th of eight float64 from ``address`` on."""
+    chosen = builder.bitcast(builder.trunc(byte, BYTE), ir.VectorType(BIT, 8))
+    return builder.fadd(sums, builder.select(chosen, _load(builder, address, COSTS), _constant(COSTS, 0)))
+
+
+def _total_cost(builder: ir.IRBuilder, sums: ir.Value) -> ir.Value:
+    while sums.type.count > 1:
+        half = sums.type.count // 2
+        halves = (_pick(builder, sums, sums, list(range(i, i + half))) for i in (0, half))
+        sums = builder.fadd(*halves)
+    return builder.extract_element(sums, ir.Constant(INDEX, 0))
+
+
+no_costs = _operation(_no_costs, 1, CostsType())  # but for the one given
+add_costs = _operation(_add_costs, 3, CostsType())
+total_cost = _operation(_total_cost, 1, types.float64)
