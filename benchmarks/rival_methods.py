@@ -43,14 +43,21 @@ UNSUPERVISED, INDEPENDENT, PRACTICE = "unsupervised", "data-independent", "today
 METHODS: dict[str, Method] = {
     "C-BID": Method(OURS, coders.CBID, [{}, {"nu": 0.05}, {"ridge": 1e-2}, {"hits": "nearest"}]),
     "C-BID, RBF": Method(
-        OURS, coders.CBID, [{}, {"ridge": 1e-2}, {"ridge": 1e-1}, {"gamma": 0.1}], fixed={"kernel": "rbf"}
+        OURS,
+        coders.CBID,
+        [{}, {"ridge": 1e-2}, {"n_anchors": 2000}, {"ridge": 1e-2, "n_anchors": 2000}],
+        fixed={"kernel": "rbf"},
     ),
     "CCA-ITQ": Method(SUPERVISED, coders.CCAITQ, _each("reg", 1e-2, 1e-1, 1.0)),
     "KSH": Method(
-        SUPERVISED, coders.KSH, [{}, {"n_anchors": 1000}, {"gamma": 1.0}, {"gamma": 1.0, "n_anchors": 1000}]
+        SUPERVISED,
+        coders.KSH,
+        [{}, {"gamma": 1.0}, {"gamma": 1.0, "n_anchors": 1000}, {"gamma": 1.0, "n_anchors": 2000}],
     ),
     "SDH": Method(SUPERVISED, coders.SDH, _each("ridge", 1.0, 10.0, 100.0), fixed={"kernel": None}),
-    "SDH, RBF": Method(SUPERVISED, coders.SDH, [{}, {"ridge": 1.0}, {"gamma": 0.25}, {"gamma": 3.0}]),
+    "SDH, RBF": Method(
+        SUPERVISED, coders.SDH, [{}, {"gamma": 3.0}, {"n_anchors": 2000}, {"gamma": 3.0, "n_anchors": 2000}]
+    ),
     "COSDISH": Method(
         SUPERVISED,
         coders.COSDISH,
@@ -59,7 +66,12 @@ METHODS: dict[str, Method] = {
     "COSDISH, RBF": Method(
         SUPERVISED,
         coders.COSDISH,
-        [{}, {"ridge": 1e-2}, {"ridge": 1e-2, "n_columns": 300}, {"n_columns": 300}],
+        [
+            {},
+            {"ridge": 1e-2},
+            {"ridge": 1e-2, "n_columns": 300},
+            {"ridge": 1e-2, "n_columns": 300, "n_anchors": 2000},
+        ],
         fixed={"kernel": "rbf"},
     ),
     "FastHash": Method(SUPERVISED, coders.FastHash, _each("depth", 6)),
