@@ -37,7 +37,7 @@ def scene15(part="test", split=0, n_components=256):
         X, y = X[train], y[train]
         held_out = np.concatenate([np.flatnonzero(y == c)[_shuffled(100, split, c)[:20]] for c in range(15)])
         train = ~np.isin(np.arange(len(y)), held_out)
-    return [*_interleave(*_reduced(n_components, X[train], X[~train]), y[train], y[~train])]
+    return _in_random_order(*_reduced(n_components, X[train], X[~train]), y[train], y[~train], split)
 
 
 def fashion_mnist(part="test", split=0, n_train=2000, n_test=5000, n_components=64):
@@ -55,7 +55,7 @@ def fashion_mnist(part="test", split=0, n_train=2000, n_test=5000, n_components=
         Xt, yt = _pixels(clothes, "test")
         chosen = _shuffled(len(Xt), split, 2)[:n_test]
         Xt, yt = Xt[chosen], yt[chosen]
-    return [*_interleave(*_reduced(n_components, X[train], Xt), y[train], yt)]
+    return _in_random_order(*_reduced(n_components, X[train], Xt), y[train], yt, split)
 
 
 def mnist(split=0, n_train=5000):
@@ -98,7 +98,7 @@ def caltech101(part="test", split=0, n_components=256):
         train, queries = np.setdiff1d(pool, held_out), held_out
     described = describe(objects.images, GIST(), cache=Path(tempfile.gettempdir()) / "cbid-benchmarks", n_jobs=2)
     X, y = described.values, objects.labels
-    return [*_interleave(*_reduced(n_components, X[train], X[queries]), y[train], y[queries])]
+    return _in_random_order(*_reduced(n_components, X[train], X[queries]), y[train], y[queries], split)
 
 
 def digits(part="test", split=0):
@@ -111,8 +111,11 @@ def digits(part="test", split=0):
     return X[order[300:]], y[order[300:]], X[order[:300]], y[order[:300]]
 
 
-def _interleave(X, Xt, y, yt):
-    return X, y, Xt, yt
+def _in_random_order(X, Xt, y, yt, seed):
+    """X, y, Xt, yt with the training rows in random order: of two that are as near the first one counts, which in
+    the order of the classes would favour some of them."""
+    order = np.random.default_rng(seed).permutation(len(X))
+    return X[order], y[order], Xt, yt
 
 
 def _shuffled(n, *seed):

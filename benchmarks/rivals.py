@@ -44,13 +44,6 @@ def scene15(part, seed):
 DATA = {"scene15": (scene15, 3), "fashion": (data.fashion_mnist, 1), "caltech101": (data.caltech101, 3)}
 
 
-def split_of(name, part, seed):
-    """X, y, Xt, yt with the training rows in random order, so that the smaller of two rows means nothing."""
-    X, y, Xt, yt = DATA[name][0](part, seed)
-    order = np.random.default_rng(seed).permutation(len(X))
-    return X[order], y[order], Xt, yt
-
-
 class Results:
     """The lines of one data set, by kind, method, length and seed."""
 
@@ -156,7 +149,7 @@ def choose(name, title, method, results):
         raise ValueError(f"{title} has {len(method.settings)} settings; all have at most {MOST_SETTINGS}")
     if len(method.settings) == 1:
         return method.settings[0]
-    splits = [split_of(name, "validation", seed) for seed in range(DATA[name][1])]
+    splits = [DATA[name][0]("validation", seed) for seed in range(DATA[name][1])]
     tried = []
     for settings in method.settings:
         lines = [validated(method, settings, split, seed) for seed, split in enumerate(splits)]
@@ -186,7 +179,7 @@ def run(name, titles, seeds, lengths, anew=False):
             missing = [t for t in wanted if not results.find(kind="cell", method=title, bits=t, seed=seed)]
             if not missing or seed >= method.seeds:
                 continue
-            split = split or split_of(name, "test", seed)
+            split = split or DATA[name][0]("test", seed)
             settings = choose(name, title, method, results)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of learning that ended early: the line tells
