@@ -1,6 +1,7 @@
 """The program ``cbid``: exit status 0 when all went well, 1 for an error, 2 for a wrong call; errors in one line."""
 
 import os
+import signal
 import sys
 import warnings
 from collections.abc import Sequence
@@ -14,6 +15,8 @@ _INTERRUPTED = 130  # what some versions of typer make of Ctrl-C; others raise
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the program with these arguments, or with those of the process, and exit."""
+    # As Ctrl-C: temporary files are removed, and worker processes do not go on by themselves.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(run(arguments))
 
 

@@ -289,3 +289,15 @@ def test_interrupted_it_says_so(tmp_path, jobs):
     assert "the same command goes on from there" in told
     assert told.endswith("cbid: interrupted\n")
     assert len(lines(tmp_path)) < 8
+
+
+def test_ended_by_a_signal_no_worker_goes_on(tmp_path):
+    with program(tmp_path, "--jobs", "2", TOY_SECONDS="1") as process:
+        wait_for_lines(tmp_path, 1)
+        process.terminate()  # the program alone, as a service manager does
+        _, told = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert told.endswith("cbid: interrupted\n")
+    then = lines(tmp_path)
+    time.sleep(2.5)
+    assert lines(tmp_path) == then
