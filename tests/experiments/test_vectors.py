@@ -5,7 +5,7 @@ import pytest
 
 from cbid.data import open_set
 from cbid.experiments.base import Context
-from cbid.experiments.vectors import FEATURES, load_vectors, split_of
+from cbid.experiments.vectors import FEATURES, load_vectors, mapped_bags, split_of
 from tests.experiments.made import context, write_classes
 
 DIGITS = {"set": "digits", "features": "raw pixels", "axes": None, "repeat": 1, "protocol": "held-out"}
@@ -52,3 +52,18 @@ def test_drawn_by_numbers_from_class_folders(tmp_path):
     found = load_vectors(settings, context(tmp_path))
     assert (found.X.shape, found.Xt.shape) == ((4, 256), (6, 256))
     assert np.bincount(found.yt).tolist() == [3, 3]
+
+
+def test_mapped_bags_leave_no_file(tmp_path):
+    from cbid.descriptors import DenseSIFT
+
+    write_classes(tmp_path / "graz02", ("bikes", "cars", "people"), 2)
+    where, sift = context(tmp_path), DenseSIFT(step=16)
+    data = open_set("graz02", tmp_path)
+    rows = np.array([4, 1])
+    bags = mapped_bags(data, rows, sift, where)
+    assert not list(where.cache.glob("bags-*"))
+    expected = sift.transform(data.images[rows])
+    np.testing.assert_array_equal(bags.values, expected.values)
+    np.testing.assert_array_equal(bags.offsets, expected.offsets)
+    assert isinstance(bags.values, np.memmap) or isinstance(bags.values.base, np.memmap)

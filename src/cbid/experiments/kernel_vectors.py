@@ -24,9 +24,7 @@ def kernel_vectors(
     for kernel in KERNELS:
         descriptor = KernelDescriptors(kernel=kernel, step=step)
         emk = EMK(n_words=n_words, pyramid=(1, 2), random_state=seed)
-        with mapped_bags(data, train, descriptor, context) as bags:
-            learned = emk.fit_transform(bags)
-        with mapped_bags(data, test, descriptor, context) as bags:
-            found.append((learned, emk.transform(bags)))
+        learned = emk.fit_transform(mapped_bags(data, train, descriptor, context))
+        found.append((learned, emk.transform(mapped_bags(data, test, descriptor, context))))
     learned, tested = (np.concatenate(parts, axis=1) for parts in zip(*found))
     return learned, tested

@@ -68,10 +68,8 @@ def pooled(settings: Settings, context: Context) -> dict[str, Any]:
     sift = DenseSIFT(step=8, sides=(16,), longest=None, magnification=None, window=None)
     assert data.labels is not None
     model = _pooled_model(settings["method"], settings["words"], settings["repeat"])
-    with mapped_bags(data, train, sift, context) as bags:
-        model.fit(bags, data.labels[train])
-    with mapped_bags(data, test, sift, context) as bags:
-        predicted = model.predict(bags)
+    model.fit(mapped_bags(data, train, sift, context), data.labels[train])
+    predicted = model.predict(mapped_bags(data, test, sift, context))
     return {"truth": data.labels[test].tolist(), "predicted": predicted, "bytes": 4 * 21 * settings["words"]}
 
 

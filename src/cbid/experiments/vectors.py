@@ -1,7 +1,6 @@
 """Vectors of data sets by name, split as an experiment asks for."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from tempfile import TemporaryDirectory
@@ -45,15 +44,15 @@ def _described(make: Callable[[], Any]) -> Callable[[NamedSet, Rows, Context], F
     return values
 
 
-@contextmanager
-def mapped_bags(data: NamedSet, rows: Rows, descriptor: Any, context: Context) -> Iterator[Bags]:
+def mapped_bags(data: NamedSet, rows: Rows, descriptor: Any, context: Context) -> Bags:
     """Bags of a local descriptor, from the cache where they are in it. Those of thousands of photographs take
-    gigabytes: they are mapped from files, removed afterwards (a run that is killed leaves bags-* behind)."""
+    gigabytes: they are mapped from files that have lost their names, which the system removes once nobody reads them,
+    however the process ends."""
     context.cache.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix="bags-", dir=context.cache) as folder:
         bags = describe(data.images[rows], descriptor, cache=context.cache, out=folder).values
-        assert isinstance(bags, Bags)
-        yield bags
+    assert isinstance(bags, Bags)
+    return bags
 
 
 def _gist() -> Any:
