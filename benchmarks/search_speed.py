@@ -8,7 +8,7 @@ table shows medians, `results/search_speed.json` keeps every time. The parts:
 - batch: 1,000 queries at once against 1 million codes, k = 10, one thread: cbid weighted and plain, and
   `faiss.IndexBinaryFlat` (plain Hamming), on random and on clustered codes;
 - threads: the same with two threads on each side;
-- single: one query at a time;
+- single: one query after the other;
 - limit: one query at a time against 10 million codes, beside a pass that only sums the same bytes;
 - options: what k = 100 and a filter cost against k = 10 without one.
 
@@ -76,18 +76,24 @@ def queries_for(rng: np.random.Generator, codes: NDArray[np.uint8], n: int) -> N
 
 
 def interleaved(
-    sides: dict[str, Callable[[], Any]], repeats: int, clock: Callable[[], float] = time.thread_time
+    sides: dict[str, Callable[[], Any]],
+    repeats: int,
+    clock: Callable[[], float] = time.thread_time,
+    settle: bool = False,
 ) -> dict[str, list[float]]:
     """Seconds of each side in each repeat, after one call that is not counted.
 
     Sides that run in one thread are measured in processor time, which other work on the machine disturbs
-    less.
+    less. ``settle``: another call that is not counted precedes every one that is, so that each side finds the caches
+    as its own last call left them, not as another side's did.
     """
     times: dict[str, list[float]] = {name: [] for name in sides}
     for call in sides.values():
         call()
     for _ in range(repeats):
         for name, call in sides.items():
+            if settle:
+                call()
             began = clock()
             call()
             times[name].append(clock() - began)
@@ -131,7 +137,7 @@ def compare_single(size: dict[str, int]) -> Rows:
         for name in ("plain", "uniform", "exponential"):
             queries = Queries.from_codes(asked, n_bits, WEIGHTS[name](rng, n_bits))
             sides[name] = partial(topk, blocks, len(codes), queries, 10, n_threads=1)
-        times = interleaved(sides, 5 * size["repeats"])
+        times = interleaved(sides, 5 * size["repeats"], settle=True)
         rows.append({"bits": n_bits, "data": "random", "threads": 1, "seconds": times})
         show(rows[-1], len(codes))
     return rows
