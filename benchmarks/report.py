@@ -76,9 +76,9 @@ def learner_accuracy():
 Test splits, plain Hamming distance: 5-NN accuracy / mean average precision over the training set (tie-aware), mean
 and deviation of five seeds. On the given split of Scene-15 the seed is the coder's and orders the training rows, of
 which the first counts where two are as near; elsewhere it also draws the split. The first 1,000 test images of the
-given split are those of five classes; they stand apart because figures of this set are also told for them alone. SDH
-is supervised discrete hashing on the same 1,000 anchors, with the kernel width that served it best on validation
-splits.
+given split are, but for three, those of five classes; they stand apart because figures of this set are also told for
+them alone. SDH is supervised discrete hashing on the same 1,000 anchors, with the kernel width that served it best on
+validation splits.
 """
     ]
     for name, found in raw("learner_accuracy")["results"].items():

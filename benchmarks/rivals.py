@@ -143,8 +143,10 @@ def prefixes(params, X, y, lengths):
 def choose(name, title, method, results):
     """The settings that served best on the validation split."""
     known = results.find(kind="choice", method=title)
-    if known:
+    if known and all(settings in [row["settings"] for row in known[0]["tried"]] for settings in method.settings):
         return known[0]["chosen"]
+    if known:
+        raise ValueError(f"{title} was chosen among other settings than it has now; --anew runs it again")
     if len(method.settings) > MOST_SETTINGS:
         raise ValueError(f"{title} has {len(method.settings)} settings; all have at most {MOST_SETTINGS}")
     if len(method.settings) == 1:

@@ -3,12 +3,13 @@
 import json
 import subprocess
 import sys
+import threading
 import warnings
 
 import pytest
 
 import cbid
-from cbid.cli import run
+from cbid.cli import main, run
 
 
 def program(*arguments, **options):
@@ -105,3 +106,17 @@ def test_json_is_json(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("CBID_DATA", str(tmp_path))
     assert run(["data", "graz02", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["state"] == "absent"
+
+
+def test_another_thread_may_run_the_program(capsys):
+    ended = []
+
+    def call():
+        with pytest.raises(SystemExit) as end:
+            main(["--version"])
+        ended.append(end.value.code)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+    assert ended == [0]

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import threading
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -15,8 +16,11 @@ _INTERRUPTED = 130  # what some versions of typer make of Ctrl-C; others raise
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the program with these arguments, or with those of the process, and exit."""
-    # As Ctrl-C: temporary files are removed, and worker processes do not go on by themselves.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    in_main_thread = threading.current_thread() is threading.main_thread()  # others may not set handlers
+    if in_main_thread and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        # Temporary files are removed, and worker processes do not go on by themselves. Not KeyboardInterrupt, at
+        # which learning keeps the bits that it has and the program would go on.
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     sys.exit(run(arguments))
 
 

@@ -291,13 +291,27 @@ def test_interrupted_it_says_so(tmp_path, jobs):
     assert len(lines(tmp_path)) < 8
 
 
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_what_goes_on_after_an_interrupt_is_no_result(tmp_path, jobs):
+    """As learning does, which keeps the bits that it has."""
+    with program(tmp_path, "--jobs", jobs, TOY_SECONDS="2", TOY_GOES_ON="1") as process:
+        wait_for_lines(tmp_path, 1)
+        time.sleep(0.3)
+        before = lines(tmp_path)
+        os.killpg(process.pid, signal.SIGINT)
+        _, told = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert told.endswith("cbid: interrupted\n")
+    assert lines(tmp_path) == before
+
+
 def test_ended_by_a_signal_no_worker_goes_on(tmp_path):
     with program(tmp_path, "--jobs", "2", TOY_SECONDS="1") as process:
         wait_for_lines(tmp_path, 1)
         process.terminate()  # the program alone, as a service manager does
-        _, told = process.communicate(timeout=120)
-    assert process.returncode == 1
-    assert told.endswith("cbid: interrupted\n")
-    then = lines(tmp_path)
-    time.sleep(2.5)
-    assert lines(tmp_path) == then
+        process.wait(timeout=120)
+        before = lines(tmp_path)
+        process.communicate(timeout=120)  # ends when no worker is left to write to these pipes
+    assert process.returncode == 128 + signal.SIGTERM
+    assert lines(tmp_path) == before
+    assert len(before) < 8

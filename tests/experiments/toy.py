@@ -26,7 +26,11 @@ def run(cells, context):
             raise DataAbsent("the coin is at the mint")
         if os.environ.get("TOY_KILLED") == f"{settings['method']} {settings['repeat']}":
             os.kill(os.getpid(), signal.SIGKILL)
-        time.sleep(float(os.environ.get("TOY_SECONDS", 0)))
+        try:
+            time.sleep(float(os.environ.get("TOY_SECONDS", 0)))
+        except KeyboardInterrupt:
+            if "TOY_GOES_ON" not in os.environ:
+                raise
         rng = np.random.default_rng([settings["repeat"], len(settings["method"])])
         heads = (rng.random(20) < METHODS[settings["method"]]).astype(int)
         yield settings, {"truth": [1] * 20, "predicted": heads}

@@ -1,5 +1,7 @@
 """Runs the cells that are missing, some tasks at a time, and keeps each result as it comes."""
 
+import signal
+import threading
 import time
 import traceback
 from collections import deque
@@ -8,6 +10,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 
 from threadpoolctl import threadpool_limits
 
@@ -144,8 +147,10 @@ def _run(task: Task, context: Context, out: Path) -> Trouble | None:
     raw = raw_file(out, experiment)
     started = time.process_time()  # what other programs take of the machine does not count
     try:
-        with one_thread():
+        with one_thread(), noted_interrupts() as interrupts:
             for settings, result in experiment.run(task.cells, context):
+                if interrupts:
+                    raise KeyboardInterrupt
                 raw.add(settings, result, time.process_time() - started)
                 started = time.process_time()
     except DataAbsent as reason:
@@ -153,6 +158,28 @@ def _run(task: Task, context: Context, out: Path) -> Trouble | None:
     except Exception as error:  # told in the report; the other experiments go on
         return Trouble(told(error))
     return None
+
+
+@contextmanager
+def noted_interrupts() -> Iterator[list[int]]:
+    """A list that is not empty once Ctrl-C was pressed. Learning then keeps the bits that it has and returns: what is
+    computed from them must not be taken for a result."""
+    seen: list[int] = []
+    if (
+        threading.current_thread() is not threading.main_thread()
+    ):  # elsewhere no handler can be set, nor is one called
+        yield seen
+        return
+
+    def note(number: int, frame: FrameType | None) -> None:
+        seen.append(number)
+        signal.default_int_handler(number, frame)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield seen
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def told(error: Exception) -> str:

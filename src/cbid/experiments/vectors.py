@@ -46,10 +46,10 @@ def _described(make: Callable[[], Any]) -> Callable[[NamedSet, Rows, Context], F
 
 def mapped_bags(data: NamedSet, rows: Rows, descriptor: Any, context: Context) -> Bags:
     """Bags of a local descriptor, from the cache where they are in it. Those of thousands of photographs take
-    gigabytes: they are mapped from files that have lost their names, which the system removes once nobody reads them,
-    however the process ends."""
+    gigabytes: they are mapped from files that have lost their names, which the system removes once nobody reads them.
+    (A run that is killed while it describes leaves bags-* behind.)"""
     context.cache.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix="bags-", dir=context.cache) as folder:
+    with TemporaryDirectory(prefix="bags-", dir=context.cache, ignore_cleanup_errors=True) as folder:
         bags = describe(data.images[rows], descriptor, cache=context.cache, out=folder).values
     assert isinstance(bags, Bags)
     return bags
