@@ -45,7 +45,12 @@ METHODS: dict[str, Method] = {
     "C-BID, RBF": Method(
         OURS,
         coders.CBID,
-        [{}, {"ridge": 1e-2}, {"n_anchors": 2000}, {"ridge": 1e-2, "n_anchors": 2000}],
+        [
+            {},
+            {"n_anchors": 2000},
+            {"ridge": 1e-2, "n_anchors": 2000},
+            {"smoothing": 1e-3, "n_anchors": 2000},
+        ],
         fixed={"kernel": "rbf"},
     ),
     "CCA-ITQ": Method(SUPERVISED, coders.CCAITQ, _each("reg", 1e-2, 1e-1, 1.0)),

@@ -47,6 +47,7 @@ X, Y = blobs()
         ({"starts": "best"}, "starts='best'"),
         ({"n_starts": 0}, "n_starts=0"),
         ({"n_climbs": -1}, "n_climbs=-1"),
+        ({"smoothing": -1.0}, "smoothing=-1.0"),
         ({"distinct": 0.5}, "distinct=0.5"),
         ({"max_rows": 0}, "max_rows=0"),
         ({"tol": 0}, "tol=0"),

@@ -96,6 +96,8 @@ SETTINGS = [
     {"hits": "class", "misses": "nearest"},
     {"max_rows": 300},
     {"n_climbs": 0},
+    {"smoothing": 1e-2},
+    {"kernel": "rbf", "n_anchors": 100, "smoothing": 0},
     {"n_components": 5},
 ]
 

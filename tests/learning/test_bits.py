@@ -7,7 +7,9 @@ import pytest
 
 from benchmarks import textbook
 from cbid.learning.bits import STARTS, BitSearch, TakenBits, relaxed_objective
+from cbid.learning.features import fit_whitening
 from cbid.learning.graph import PairGraph, worth
+from cbid.learning.ridge import RidgeMap
 from cbid.learning.rows import rows_from_triplets
 from cbid.learning.sigmoids import SIGMOIDS
 
@@ -154,3 +156,35 @@ def test_taken_bits_refuse_copies_complements_and_constants():
     assert taken.holds(near)  # one of twenty is less than a tenth
     assert not taken.holds(far)
     assert taken.holds(np.ones(20, dtype=np.float32))
+
+
+def test_smoothing_is_the_ridge_regression_of_the_bit():
+    """Minimise ||h - (F - mean) p / unit - c||^2 + ridge ||p||^2, solved here by hand."""
+    rng = np.random.default_rng(3)
+    F = (rng.standard_normal((60, 5)) @ rng.standard_normal((5, 5)) + 3).astype(np.float32)
+    whitening = fit_whitening(F, n_components=5, ridge=1e-2, random_state=0)
+    X = whitening(F)
+    (graph,) = graph_on(X, np.repeat(np.arange(3), 20))
+    ridge, unit = 2.5, 4.0
+    plain = search_on(X).best([graph], free(60), np.random.default_rng(0))
+    smooth = search_on(X, smoothing=RidgeMap(F, ridge, unit)).best([graph], free(60), np.random.default_rng(0))
+    centred = F - F.mean(axis=0, dtype=np.float64)
+    expected = np.linalg.solve(centred.T @ centred / unit**2 + ridge * np.eye(5), centred.T @ plain.h / unit) / unit
+    assert plain.whitened
+    assert not smooth.whitened
+    np.testing.assert_allclose(smooth.beta, expected, rtol=1e-6)
+    np.testing.assert_array_equal(smooth.h > 0, centred @ smooth.beta + smooth.intercept >= -1e-6)
+    assert smooth.value == pytest.approx(worth(graph, smooth.h), rel=1e-5)
+
+
+def test_a_bit_that_smoothing_spoils_stays_as_it_was_found():
+    """Regressed on noise alone, a bit is worth next to nothing."""
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((60, 2)).astype(np.float32)
+    (graph,) = graph_on(X, (X[:, 0] > 0).astype(int))
+    noise = RidgeMap(rng.standard_normal((60, 1)), 1e-9)
+    found = [
+        search_on(X, smoothing=smoothing).best([graph], free(60), np.random.default_rng(0))
+        for smoothing in (None, noise)
+    ]
+    np.testing.assert_array_equal(found[0].h, found[1].h)

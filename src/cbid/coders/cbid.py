@@ -54,6 +54,10 @@ class CBID(LargeMarginCoder):
         Leading principal axes in which bits are searched. None: 256, and all of them in the kernel form.
     ridge : float >= 0
         Penalty on the squared length of beta during the search for a bit.
+    smoothing : float >= 0
+        Ridge of the regression of a bit's values on the similarities (linear form: on X, scaled to samples of unit
+        mean squared length) whose hyperplane takes the place of the one found. 0: that one stays. With the kernel
+        and all samples as anchors, 1e-3 may serve a nearest-neighbour search better.
     sigmoid : {"arctan", "logistic", "tanh"}
         Stand-in for the sign during the search.
     starts : {"pencil", "spectral", "random", "paper"}
@@ -118,6 +122,7 @@ class CBID(LargeMarginCoder):
         gamma: float | None = None,
         n_components: int | None = None,
         ridge: float = 1e-3,
+        smoothing: float = 0.0,
         sigmoid: str = "arctan",
         starts: str = "pencil",
         n_starts: int = 12,
@@ -146,6 +151,7 @@ class CBID(LargeMarginCoder):
         self.gamma = gamma
         self.n_components = n_components
         self.ridge = ridge
+        self.smoothing = smoothing
         self.sigmoid = sigmoid
         self.starts = starts
         self.n_starts = n_starts

@@ -25,10 +25,12 @@ from cbid.coders.base import Coder
 from cbid.coders.path import at_length, is_kept, kept_lengths
 from cbid.coders.state import params_to_json
 from cbid.learning.bits import STARTS, Bit, BitSearch
+from cbid.learning.centring import centre
 from cbid.learning.column_generation import Setting, generate_bits
 from cbid.learning.features import Anchors, Whitening, fit_anchors, fit_whitening
 from cbid.learning.losses import make_loss
 from cbid.learning.penalties import make_penalty
+from cbid.learning.ridge import RidgeMap
 from cbid.learning.rows import Rows
 from cbid.learning.sigmoids import SIGMOIDS
 from cbid.progress import bit_progress
@@ -69,6 +71,7 @@ class LargeMarginCoder(Coder):
         if self.n_components is not None:
             check_integer("n_components", self.n_components, 1)
         check_real("ridge", self.ridge, 0)
+        check_real("smoothing", self.smoothing, 0)
         check_choice("sigmoid", self.sigmoid, SIGMOIDS)
         check_choice("starts", self.starts, STARTS)
         check_integer("n_starts", self.n_starts, 1)
@@ -127,6 +130,7 @@ class LargeMarginCoder(Coder):
                 starts=self.starts,
                 n_starts=self.n_starts,
                 n_climbs=self.n_climbs,
+                smoothing=self._smoothing(F),
             )
             setting = Setting(
                 margin=self.margin,
@@ -208,6 +212,12 @@ class LargeMarginCoder(Coder):
         n_components = self.n_components or (self.n_anchors if self.kernel else _LINEAR_COMPONENTS)
         whitening = fit_whitening(F, n_components=n_components, ridge=ridge, random_state=seed)
         return anchors, whitening, F
+
+    def _smoothing(self, F: Array) -> RidgeMap | None:
+        """The regression that smooths bits: on similarities, or on X with samples of unit mean squared length."""
+        if not self.smoothing:
+            return None
+        return RidgeMap(F, float(self.smoothing), unit=1.0 if self.kernel else centre(F).unit)
 
     def _tell_of_early_end(self, n_bits: int, nu: float) -> None:
         if n_bits == self.n_bits:
@@ -303,7 +313,7 @@ class _Learned:
 
     def in_units_of_X(self, bit: Bit) -> Bit:
         """The bit over centred F, scaled to projections of unit deviation, with its values there."""
-        coef = self.whitening.fold(bit.beta)
+        coef = self.whitening.fold(bit.beta) if bit.whitened else bit.beta
         spread = float(np.std(self.centred @ coef.astype(self.centred.dtype), dtype=np.float64))
         coef, offset = coef / spread, bit.intercept / spread
         return Bit(coef, offset, self._values(coef, offset), bit.value)

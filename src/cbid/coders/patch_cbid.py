@@ -79,9 +79,10 @@ class PatchCBID(LargeMarginCoder):
     ((40, 1), (240, 1))
     """
 
-    # The paper's patch form has one weight vector, and hyperplanes over the descriptors themselves.
+    # The paper's patch form has one weight vector, and hyperplanes over the descriptors themselves, as found.
     margin = "shared"
     kernel = None
+    smoothing = 0.0
 
     # Nearest patches are found by plain distances, which codes must come near to: axes of little variance stay small.
     _LINEAR_WHITENING = 1.0

@@ -3,7 +3,8 @@
 Maximise over the hyperplane (beta, b), and over the weight vector r the bit would enter under,
 Pi_r(h) = sum over pairs of c_ij |h_i - h_j|, h = sign(X beta + b). The problem is not convex, so the start decides:
 many directions are tried, each at its exactly best threshold; the best few climb the relaxed objective by L-BFGS;
-the true objective has the last word.
+the true objective has the last word. A bit may then be smoothed: the ridge regression of its values on the features
+takes the place of its hyperplane, which follows the training samples more closely than it should in many dimensions.
 """
 
 from collections.abc import Iterable
@@ -15,6 +16,7 @@ from scipy.linalg import eigh
 from scipy.optimize import minimize
 
 from cbid.learning.graph import Graph, worth
+from cbid.learning.ridge import RidgeMap
 from cbid.learning.sigmoids import Sigmoid
 
 __all__ = ["STARTS", "Bit", "BitSearch", "relaxed_objective"]
@@ -26,12 +28,16 @@ STARTS = ("pencil", "spectral", "random", "paper")
 
 @dataclass(frozen=True)
 class Bit:
-    """A hyperplane in the learner's features, its values on the training samples, and its worth Pi."""
+    """A hyperplane in the learner's features, its values on the training samples, and its worth Pi.
+
+    ``whitened``: beta is a direction over whitened features; otherwise over those from which they were made, centred.
+    """
 
     beta: NDArray[np.float64]
     intercept: float
     h: Array
     value: float
+    whitened: bool = True
 
 
 def relaxed_objective(
@@ -57,6 +63,8 @@ _MOST_ITERATIONS = 60
 _SHARPNESS = 2.0
 # Of the starts, this share is spectral and the rest random, which reach where the leading eigenvectors do not.
 _SPECTRAL_SHARE = 1 / 3
+# A bit that loses more of its worth in smoothing stays as it was found.
+_LEAST_KEPT = 0.5
 
 
 class BitSearch:
@@ -66,6 +74,7 @@ class BitSearch:
     starts : one of STARTS
     n_starts : directions tried per weight vector
     n_climbs : how many of the best starts L-BFGS improves
+    smoothing : the regression, on the features before whitening, that smooths a bit; None: bits stay as found
     """
 
     def __init__(
@@ -78,6 +87,7 @@ class BitSearch:
         starts: str,
         n_starts: int,
         n_climbs: int,
+        smoothing: RidgeMap | None = None,
     ) -> None:
         self.X = X
         self.scale = scale
@@ -86,6 +96,7 @@ class BitSearch:
         self.starts = starts
         self.n_starts = n_starts
         self.n_climbs = n_climbs
+        self.smoothing = smoothing
 
     def best(self, graphs: Iterable[Graph], taken: "TakenBits", rng: np.random.Generator) -> Bit | None:
         """The best new bit over all graphs (one per weight vector), or None when every bit found is taken."""
@@ -97,8 +108,13 @@ class BitSearch:
                 starts.sort(key=lambda start: -start[1].value)
                 others += [bit for _, bit in starts[self.n_climbs :]]
                 del starts[self.n_climbs :]
-        found = [self._climb(graph, bit) for graph, bit in starts]
-        found += [bit for _, bit in starts] + others
+        climbed = [self._climb(graph, bit) for graph, bit in starts]
+        if self.smoothing is not None and climbed:
+            graph, bit = max(zip((graph for graph, _ in starts), climbed), key=lambda pair: pair[1].value)
+            for smooth in self._smoothed(graph, self.smoothing, bit):
+                if smooth.value > _LEAST_KEPT * bit.value and not taken.holds(smooth.h):
+                    return smooth
+        found = climbed + [bit for _, bit in starts] + others
         fresh = (bit for bit in sorted(found, key=lambda bit: -bit.value) if not taken.holds(bit.h))
         return next(fresh, None)
 
@@ -140,6 +156,12 @@ class BitSearch:
         )
         return max([start, *ends], key=lambda bit: bit.value)
 
+    def _smoothed(self, graph: Graph, smoothing: RidgeMap, bit: Bit) -> list[Bit]:
+        """The bit of the regression of a bit's values, at its best threshold; none where that is constant."""
+        direction, _ = smoothing.solve(bit.h[:, None])
+        P = smoothing.apply(direction, np.zeros(1)).astype(np.float32)
+        return self._bits_at_best_threshold(graph, direction / smoothing.unit, P, whitened=False)
+
     def _at_own_threshold(self, graph: Graph, directions: NDArray[np.float64], b: NDArray[np.float64]) -> list[Bit]:
         """The bits of hyperplanes (d, m), (m,) as they are."""
         H = np.where(
@@ -149,7 +171,13 @@ class BitSearch:
 
     def _at_best_threshold(self, graph: Graph, directions: NDArray[np.float64]) -> list[Bit]:
         """A bit for every direction (d, m) that parts the samples at all."""
-        P = self.X @ directions.astype(np.float32)
+        return self._bits_at_best_threshold(graph, directions, self.X @ directions.astype(np.float32), whitened=True)
+
+    @staticmethod
+    def _bits_at_best_threshold(
+        graph: Graph, directions: NDArray[np.float64], P: Array, *, whitened: bool
+    ) -> list[Bit]:
+        """The same from the samples' projections P (n, m)."""
         thresholds, values = graph.best_thresholds(P)
         return [
             Bit(
@@ -157,6 +185,7 @@ class BitSearch:
                 -thresholds[c],
                 np.where(P[:, c] >= thresholds[c], 1, -1).astype(np.float32),
                 v,
+                whitened,
             )
             for c, v in enumerate(values)
             if np.isfinite(v)
