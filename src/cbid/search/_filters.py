@@ -45,7 +45,7 @@ Columns = NDArray[np.int64]
 Lanes = NDArray[np.uint64]  # two masks for each query
 Found = NDArray[np.int32]
 
-LOOK = 4  # steps between two looks at whether the blocks can be left
+LOOK = 12 // COLUMNS  # steps between two looks at whether the blocks can be left
 STEP_TABLES = FIELDS * ENTRIES
 STEP_BYTES = 32 * COLUMNS * BLOCKS
 AHEAD = 4096  # bytes past the next blocks that a filter for one query, which waits for memory, fetches

@@ -149,9 +149,9 @@ def _field(code: Bytes, columns: Columns, step: int, field: int) -> np.int64:
                     value = np.int64(code[column]) & 63
                 elif field == 3:
                     value |= (np.int64(code[column]) >> 6) << (2 * i)
-    elif columns[2 * step + field // 2] < len(code):
-        byte = np.int64(code[columns[2 * step + field // 2]])
-        value = byte & 15 if field % 2 else byte >> 4
+    else:
+        byte = np.int64(code[columns[step]])
+        value = byte & 15 if field else byte >> 4
     return value
 
 

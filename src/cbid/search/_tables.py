@@ -3,7 +3,7 @@
 A distance is written base + sum_s excess_s [bit s is not the preferred one]: base is what the cheaper value of
 every bit costs, excess how much the other one costs more. The exact distance is this sum in float64, rounded once
 to float32. For the filters the bits of some byte columns make
-four *fields* (see `_vectors`), each with a table floor(scale * excess of the field's value). Floors never add
+*fields* (see `_vectors`), each with a table floor(scale * excess of the field's value). Floors never add
 up to more than scale times the excess of the code, so a code whose sum reaches a limit cannot be wanted.
 
 Two quantisations: *narrow*, for 8-bit sums, which saturate just above the limit; *wide*, for 16-bit sums of
@@ -210,9 +210,9 @@ def _field_bit(columns: Columns, step: int, field: int, i: int, width: int) -> i
     if SIX_BIT:  # the low six bits of each of three bytes; then their high bits, two of each
         column = columns[3 * step + (i // 2 if field == 3 else field)]
         bit = 8 * column + (1 - i % 2 if field == 3 else 7 - i)
-    else:  # the high and the low nibble of each of two bytes
-        column = columns[2 * step + field // 2]
-        bit = 8 * column + (7 - i if field % 2 else 3 - i)
+    else:  # the high and the low nibble of a byte
+        column = columns[step]
+        bit = 8 * column + (7 - i if field else 3 - i)
     return bit if column < width else -1
 
 
@@ -241,7 +241,7 @@ def _half_field(
 
 @helper
 def _quantise(columns: Columns, excess: Floats, preferred: Bytes, whole: bool, scale: float, out: Bytes) -> None:
-    """Entries floor(scale * excess), capped so that fields 0 and 1, and 2 and 3, together fit 8 bits."""
+    """Entries floor(scale * excess), capped so that fields 0 and 1, as 2 and 3, together fit 8 bits."""
     # float32 is fast and errs by less than this; where ``scale`` makes whole numbers they have to stay whole.
     scale *= 1.0 + 1e-6 if whole else 1.0 - 1e-6
     low, high = np.empty((2, HALF_ENTRIES), np.float32), np.empty((2, HALF_ENTRIES), np.float32)

@@ -5,9 +5,10 @@ variables, so that a filter reads as ordinary code: for each of a few queries, a
 because two lookups then share the load of a table. A register holds the same byte of the codes of one block
 (AVX2, 32 codes) or of two (AVX-512, 64 codes). How many queries a group has is part of its type.
 
-A *step* takes a few byte columns, whose bits make four *fields*, each the index into a table:
-- AVX2 looks four bits up (``vpshufb``): the nibbles of two columns;
-- VBMI looks six bits up (``vpermb``): the low six bits of three columns, and their high bits, two of each.
+A *step* takes a few byte columns, whose bits make *fields*, each the index into a table:
+- AVX2 looks four bits up (``vpshufb``): two fields, the nibbles of one column;
+- VBMI looks six bits up (``vpermb``): four fields, the low six bits of three columns, and their high bits, two
+  of each.
 
 The operations on 16-bit sums see the bytes of a register as little-endian 16-bit numbers: the bytes of codes
 0, 2, 4... are their low halves, those of codes 1, 3, 5... their high halves.
@@ -54,8 +55,9 @@ __all__ = [
 ]
 
 SIX_BIT = HAS_VBMI
-FIELDS = 4  # per step
-COLUMNS = 3 if SIX_BIT else 2  # bytes of a code per step
+# A step takes as many columns as leave the sums of a group in registers: those that spill cost more than lookups.
+COLUMNS = 3 if SIX_BIT else 1  # bytes of a code per step
+FIELDS = 4 if SIX_BIT else 2  # per step
 ENTRIES = 64 if SIX_BIT else 16  # of a field's table
 LANES = 64 if SIX_BIT else 32  # codes per register
 BLOCKS = 2 * LANES // 32  # per pair of registers
@@ -235,7 +237,7 @@ def _load_table(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
 
 
 def _load_fields(builder: ir.IRBuilder, block: ir.Value, per_block: ir.Value, offsets: ir.Value) -> ir.Value:
-    """The four fields of a step, for the codes of BLOCKS blocks from ``block`` on, ``per_block`` bytes apart.
+    """The fields of a step, for the codes of BLOCKS blocks from ``block`` on, ``per_block`` bytes apart.
 
     ``offsets`` is the address of where the step's columns lie in a block.
     """
@@ -334,7 +336,7 @@ def _add_step(
 ) -> ir.Value:
     """Sums and what ``fields`` cost by the tables of a step, from the address ``tables`` on, ``per_query``
     bytes apart."""
-    plus = _halves(lambda b, x, y: b.add(x, y))  # fields 0 and 1, and 2 and 3, are known to fit a byte
+    plus = _halves(lambda b, x, y: b.add(x, y))  # fields 0 and 1, as 2 and 3, are known to fit a byte
     plus_saturating = _halves(_add_saturating)  # runs in half as many places of the core
     out = []
     for total in _items(builder, sums):
@@ -342,8 +344,9 @@ def _add_step(
         for i, field in enumerate(_items(builder, fields)):
             table = _load_table(builder, builder.add(tables, ir.Constant(LONG, ENTRIES * i)))
             costs.append(_halves(_lookup)(builder, table, field))
-        total = plus_saturating(builder, total, plus(builder, costs[0], costs[1]))
-        out.append(plus_saturating(builder, total, plus(builder, costs[2], costs[3])))
+        for i in range(0, FIELDS, 2):
+            total = plus_saturating(builder, total, plus(builder, costs[i], costs[i + 1]))
+        out.append(total)
         tables = builder.add(tables, per_query)
     return _array(builder, out)
 
