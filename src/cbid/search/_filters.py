@@ -22,15 +22,18 @@ from cbid.search._vectors import (
     add16,
     add_step,
     any_set,
+    average,
     even_sums,
     limits8_all,
     limits8_one,
     limits16_all,
     limits16_one,
     load_fields,
+    load_group,
     lowest_lane,
     odd_bytes,
     prefetch_step,
+    store_group,
     store_lanes,
     store_lanes16,
     under,
@@ -39,7 +42,7 @@ from cbid.search._vectors import (
     zeros,
 )
 
-__all__ = ["narrow_all", "narrow_one", "wide_all", "wide_one"]
+__all__ = ["halved_all", "halved_one", "narrow_all", "narrow_one", "wide_all", "wide_one"]
 
 Columns = NDArray[np.int64]
 Lanes = NDArray[np.uint64]  # two masks for each query
@@ -64,25 +67,42 @@ def _write(lanes: Lanes, offset: int, found: Found, counts: Columns) -> None:
         counts[slot] = count
 
 
-def _narrow(size: int, load_limits: Any) -> Any:
+@helper
+def _shelf(groups: int, size: int) -> NDArray[np.uint8]:
+    """Memory for some groups of ``size`` queries, which lie at `_first_place` of it."""
+    return np.zeros((2 * size * groups + 1) * LANES, np.uint8)
+
+
+@helper
+def _first_place(shelf: NDArray[np.uint8]) -> int:
+    return (np.int64(shelf.ctypes.data) + LANES - 1) // LANES * LANES
+
+
+def _narrow(size: int, load_limits: Any, halved: bool) -> Any:
     alone = size == 1
 
     @helper
     def narrow(
-        source: int, n_blocks: int, per_block: int, tables: int, offsets: Columns, check: int,
+        source: int, n_blocks: int, per_block: int, tables: int, offsets: Columns, check: int, middle: int,
         limits_at: int, found: Found, counts: Columns,
     ) -> None:  # fmt: skip
         """8-bit sums. ``tables`` is the address of (size, steps, FIELDS, ENTRIES), ``limits_at`` that of
-        (size,) int64 up to 255."""
+        (size,) int64 up to 255. If ``halved``, one sum of the steps up to ``middle`` and one of the others,
+        whose average is held against the limit."""
         steps = len(offsets) // COLUMNS
         offsets_at, per_query = np.int64(offsets.ctypes.data), STEP_TABLES * steps
         limits = load_limits(limits_at)
         lanes = np.empty(2 * size, np.uint64)
         ahead = BLOCKS * per_block + AHEAD
+        turn = middle if halved else steps
+        shelf = _shelf(1, size)
+        kept_at = _first_place(shelf)
         for b in range(0, n_blocks, BLOCKS):
             block = source + b * per_block
             sums = zeros(limits)
-            step, stop = 0, min(check, steps)
+            if halved:
+                store_group(sums, kept_at)
+            step, stop = 0, min(check, turn)
             while True:
                 while step < stop:
                     if alone:
@@ -90,11 +110,15 @@ def _narrow(size: int, load_limits: Any) -> Any:
                     fields = load_fields(block, per_block, offsets_at + 8 * COLUMNS * step)
                     sums = add_step(sums, fields, tables + STEP_TABLES * step, per_query)
                     step += 1
-                passing = under(limits, sums)
-                alive = any_set(passing)
-                if stop == steps or not alive:
-                    break
-                stop = min(stop + LOOK, steps)
+                if halved and step == turn:
+                    store_group(sums, kept_at)
+                    sums = zeros(limits)
+                if stop >= check or stop == steps:
+                    passing = under(limits, average(load_group(sums, kept_at), sums) if halved else sums)
+                    alive = any_set(passing)
+                    if stop == steps or not alive:
+                        break
+                stop = min(max(stop + LOOK, check), turn if stop < turn else steps)
             if alone:
                 for skipped in range(step, steps):  # the next blocks may need these columns
                     prefetch_step(block + STEP_BYTES * skipped + ahead)
@@ -113,33 +137,45 @@ def _wide(size: int, load_limits: Any) -> Any:
         source: int, n_blocks: int, per_block: int, tables: int, offsets: Columns, check: int,
         segment: int, limits_at: int, found: Found, counts: Columns,
     ) -> None:  # fmt: skip
-        """16-bit sums, of the 8-bit sums of ``segment`` steps each; limits up to 65535."""
+        """16-bit sums of the averages of two 8-bit sums, of ``segment`` steps each; limits up to 65535."""
         steps = len(offsets) // COLUMNS
         offsets_at, per_query = np.int64(offsets.ctypes.data), STEP_TABLES * steps
         limits = load_limits(limits_at)
         lanes = np.empty(2 * size, np.uint64)
         ahead = BLOCKS * per_block + AHEAD
+        shelf = _shelf(3, size)
+        kept_at = _first_place(shelf)
+        total_at, odd_at = kept_at + 2 * size * LANES, kept_at + 4 * size * LANES
         for b in range(0, n_blocks, BLOCKS):
             block = source + b * per_block
-            total = odd = zeros(limits)
-            step, stop = 0, min(segment, steps)
+            store_group(zeros(limits), total_at)
+            store_group(zeros(limits), odd_at)
+            step = 0
             while True:
                 sums = zeros(limits)
-                while step < stop:
-                    if alone:
-                        prefetch_step(block + STEP_BYTES * step + ahead)
-                    fields = load_fields(block, per_block, offsets_at + 8 * COLUMNS * step)
-                    sums = add_step(sums, fields, tables + STEP_TABLES * step, per_query)
-                    step += 1
-                total, odd = add16(total, sums), add16(odd, odd_bytes(sums))
-                if stop < check and stop < steps:
-                    stop = min(stop + segment, steps)
+                for _ in range(2):
+                    store_group(sums, kept_at)
+                    sums = zeros(limits)
+                    stop = min(step + segment, steps)
+                    while step < stop:
+                        if alone:
+                            prefetch_step(block + STEP_BYTES * step + ahead)
+                        fields = load_fields(block, per_block, offsets_at + 8 * COLUMNS * step)
+                        sums = add_step(sums, fields, tables + STEP_TABLES * step, per_query)
+                        step += 1
+                both = average(load_group(sums, kept_at), sums)
+                total = add16(load_group(sums, total_at), both)
+                odd = add16(load_group(sums, odd_at), odd_bytes(both))
+                if step < check and step < steps:
+                    store_group(total, total_at)
+                    store_group(odd, odd_at)
                     continue
                 even_under, odd_under = under16(limits, even_sums(total, odd)), under16(limits, odd)
                 alive = any_set(union(even_under, odd_under))
-                if stop == steps or not alive:
+                if step == steps or not alive:
                     break
-                stop = min(stop + segment, steps)
+                store_group(total, total_at)
+                store_group(odd, odd_at)
             if alone:
                 for skipped in range(step, steps):  # the next blocks may need these columns
                     prefetch_step(block + STEP_BYTES * skipped + ahead)
@@ -150,5 +186,6 @@ def _wide(size: int, load_limits: Any) -> Any:
     return wide
 
 
-narrow_one, narrow_all = _narrow(1, limits8_one), _narrow(GROUP, limits8_all)
+narrow_one, narrow_all = _narrow(1, limits8_one, False), _narrow(GROUP, limits8_all, False)
+halved_one, halved_all = _narrow(1, limits8_one, True), _narrow(GROUP, limits8_all, True)
 wide_one, wide_all = _wide(1, limits16_one), _wide(GROUP, limits16_all)

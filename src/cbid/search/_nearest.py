@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from cbid.search._compile import compiled, helper
 from cbid.search._filters import narrow_all
 from cbid.search._portable import filter_portable
-from cbid.search._tables import NARROW_ALL, Tables, exact_distance, make_tables, room_below, steps_until, sum_limit
+from cbid.search._sums import NARROW, NARROW_MOST, sum_limit
+from cbid.search._tables import Tables, exact_distance, make_tables, room_below, steps_until
 from cbid.search._vectors import BLOCKS, COLUMNS, ENTRIES, FIELDS, GROUP, SIX_BIT
 
 __all__ = ["nearest_of_parts"]
@@ -50,7 +51,7 @@ def nearest_of_parts(
             half += w[0, s] / 2
         if half > 1e-300:  # below it all distances are zero in float32, and a scale could overflow
             # 8-bit sums up to half of all weights, which is the distance of random codes: the nearest is nearer.
-            sum_limit(tables, 0, half, False, RUN)
+            sum_limit(tables, 0, half, NARROW, RUN)
         best[:] = np.inf
         positions[:] = 32 * edges[part]
         _scan_part(blocks, edges[part], edges[part + 1], tables, queries, portable, best, positions)
@@ -73,7 +74,7 @@ def _scan_part(
             size = min(GROUP, len(queries) - q)
             for i in range(q, q + size):
                 if portable is None:
-                    _order_tables(tables.narrow[0], tables.columns, queries[i], lookups[i - q])
+                    _order_tables(tables.quantised[0], tables.columns, queries[i], lookups[i - q])
                 for near in (max(q - 1, 0), max(i - GROUP, 0)):
                     _offer(tables.costs[0], blocks, queries[i], positions[near], i, best, positions)
             run = first
@@ -102,17 +103,17 @@ def _candidates(
     limits[:] = 0
     for slot in range(len(best)):
         room = room_below(best[slot], 0.0)
-        if room > 0.0 and (portable is not None or tables.narrow_scale[0] * room >= NARROW_ALL):
+        if room > 0.0 and (portable is not None or tables.scale[0] * room > NARROW_MOST):
             bits = _unpacked(queries[slot])
             counts[slot] = filter_portable(blocks, first, last, tables.excess[0], bits, room, candidates[slot])
         elif room > 0.0:
-            limits[slot] = int(tables.narrow_scale[0] * room) + 1
+            limits[slot] = int(tables.scale[0] * room) + 1
             check = max(check, 1 + steps_until(tables.typical[0], best[slot]))  # until there few blocks can be left
     if portable is None and check > 0:
         per_block = 32 * blocks.shape[1]
         narrow_all(
             int(np.int64(blocks.ctypes.data)) + first * per_block, last - first, per_block,
-            np.int64(lookups.ctypes.data), tables.offsets, check, np.int64(limits.ctypes.data), candidates, counts,
+            np.int64(lookups.ctypes.data), tables.offsets, check, tables.middle, np.int64(limits.ctypes.data), candidates, counts,
         )  # fmt: skip
 
 

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from cbid.search._chunks import chunk_blocks, chunk_end, code_at, copy_codes, wanted_places
 from cbid.search._compile import compiled, helper
-from cbid.search._filters import narrow_all, narrow_one, wide_all, wide_one
+from cbid.search._filters import halved_all, halved_one, narrow_all, narrow_one, wide_all, wide_one
 from cbid.search._heap import push, sort_heap
 from cbid.search._portable import filter_portable
-from cbid.search._tables import Tables, exact_distance, make_tables, room_below, segment_steps, steps_until, sum_limit
+from cbid.search._sums import HALVED, WAYS, WIDE, sum_limit
+from cbid.search._tables import Tables, exact_distance, make_tables, room_below, segment_steps, steps_until
 from cbid.search._vectors import BLOCKS, COLUMNS, ENTRIES, FIELDS, GROUP
 
 __all__ = ["scan_topk", "scan_within"]
@@ -24,8 +25,8 @@ Blocks = NDArray[np.uint8]
 Floats = NDArray[np.float64]
 
 FEW = GROUP // 2  # so many queries are scanned faster one by one than in a group that is not full
-# More wrong candidates than this share of the codes cost more time than the sharper bound of 16-bit sums.
-WRONG_SHARE = 1 / 2048
+# More wrong candidates than this share of the codes cost more time than the next sharper way to form sums.
+WRONG_SHARES = (1 / 4096, 1 / 1024)
 # From so many queries on it pays to bring the kept codes of a chunk together before they are scanned.
 MANY_QUERIES = 8
 
@@ -33,7 +34,7 @@ MANY_QUERIES = 8
 @helper
 def _group_candidates(
     source: int, n_blocks: int, per_block: int, tables: Tables, q: int, size: int,
-    thresholds: NDArray[np.float32], wide: bool, candidates: NDArray[np.int32], counts: NDArray[np.int64],
+    thresholds: NDArray[np.float32], way: int, candidates: NDArray[np.int32], counts: NDArray[np.int64],
 ) -> None:  # fmt: skip
     """Candidates of queries q <= i < q + size among the blocks at ``source``, one row for each query."""
     limits = np.zeros(GROUP, np.int64)
@@ -43,29 +44,33 @@ def _group_candidates(
         i = q + slot
         room = room_below(thresholds[i], tables.base[i])
         if room > 0.0:
-            limits[slot] = sum_limit(tables, i, room, wide, n_blocks)
+            limits[slot] = sum_limit(tables, i, room, way, n_blocks)
             # Until there few blocks can be left.
             check = max(check, 1 + steps_until(tables.typical[i], thresholds[i]))
     if check == 0:
         return
-    offsets = tables.offsets
+    offsets, middle = tables.offsets, tables.middle
     steps = len(offsets) // COLUMNS
     segment = segment_steps(steps)
-    tables_at = np.int64((tables.wide if wide else tables.narrow)[q:].ctypes.data)
+    tables_at = np.int64(tables.quantised[q:].ctypes.data)
     limits_at = np.int64(limits.ctypes.data)
     if size > FEW:
-        if wide:
+        if way == WIDE:
             wide_all(source, n_blocks, per_block, tables_at, offsets, check, segment, limits_at, candidates, counts)
+        elif way == HALVED:
+            halved_all(source, n_blocks, per_block, tables_at, offsets, check, middle, limits_at, candidates, counts)
         else:
-            narrow_all(source, n_blocks, per_block, tables_at, offsets, check, limits_at, candidates, counts)
+            narrow_all(source, n_blocks, per_block, tables_at, offsets, check, middle, limits_at, candidates, counts)
         return
     for slot in range(size):
         if limits[slot] > 0:
             found, count = candidates[slot:], counts[slot:]
-            if wide:
+            if way == WIDE:
                 wide_one(source, n_blocks, per_block, tables_at, offsets, check, segment, limits_at, found, count)
+            elif way == HALVED:
+                halved_one(source, n_blocks, per_block, tables_at, offsets, check, middle, limits_at, found, count)
             else:
-                narrow_one(source, n_blocks, per_block, tables_at, offsets, check, limits_at, found, count)
+                narrow_one(source, n_blocks, per_block, tables_at, offsets, check, middle, limits_at, found, count)
         tables_at += FIELDS * ENTRIES * steps
         limits_at += 8
 
@@ -108,16 +113,25 @@ def _chunk_source(
 
 
 @helper
-def _wide_until(wide_until: int, first: int, last: int, origin: int, wrong: float) -> int:
-    """Up to which block 16-bit sums are used, given the wrong candidates of blocks first <= b < last.
+def _way(too_loose: NDArray[np.int64], first: int) -> int:
+    """The cheapest way to form sums whose bounds are not too loose from block ``first`` on."""
+    way = 0
+    while way < WAYS - 1 and too_loose[way] > first:
+        way += 1
+    return way
 
-    Their share falls about as 1 / (codes seen), with the number of codes nearer than the threshold: so 8-bit
-    sums are tried again when it should have become small enough.
+
+@helper
+def _judge(too_loose: NDArray[np.int64], way: int, first: int, last: int, origin: int, wrong: float) -> None:
+    """Note up to which block a way is too loose, given its wrong candidates in blocks first <= b < last.
+
+    Their share falls about as 1 / (codes seen), with the number of codes nearer than the threshold: so it is
+    tried again when it should have become small enough.
     """
-    excess = wrong / (WRONG_SHARE * 32 * (last - first))
-    if wide_until > first or excess <= 1.0:
-        return wide_until
-    return last + int((last - origin) * min(excess, 1e6))
+    if way < WAYS - 1:
+        excess = wrong / (WRONG_SHARES[way] * 32 * (last - first))
+        if excess > 1.0:
+            too_loose[way] = last + int((last - origin) * min(excess, 1e6))
 
 
 @compiled
@@ -133,7 +147,7 @@ def scan_topk(
     """
     n_queries, k = distances.shape
     tables = make_tables(if_zero, if_one)
-    wide_until = np.zeros(n_queries, np.int64)
+    too_loose = np.zeros((n_queries, WAYS - 1), np.int64)  # up to which block, for the group from a query on
     width = blocks.shape[1]
     first, end = start // 32, (stop + 31) // 32
     largest = chunk_blocks(width, end, k)
@@ -149,6 +163,7 @@ def scan_topk(
         )
         for q in range(0, n_queries, GROUP):
             size = min(GROUP, n_queries - q)
+            way = _way(too_loose[q], first)
             if portable is None:
                 _group_candidates(
                     source,
@@ -158,7 +173,7 @@ def scan_topk(
                     q,
                     size,
                     thresholds,
-                    wide_until[q] > first,
+                    way,
                     candidates,
                     counts,
                 )
@@ -179,7 +194,7 @@ def scan_topk(
                         sizes[i] = push(distances[i], positions[i], sizes[i], distance, position)
                         if sizes[i] == k:
                             thresholds[i] = min(thresholds[i], distances[i, 0])
-            wide_until[q] = _wide_until(wide_until[q], first, last, start // 32, wrong / size)
+            _judge(too_loose[q], way, first, last, start // 32, wrong / size)
         first = last
     for i in range(n_queries):
         sort_heap(distances[i], positions[i], sizes[i])
@@ -194,7 +209,7 @@ def scan_within(
     each."""
     n_queries = len(thresholds)
     tables = make_tables(if_zero, if_one)
-    wide_until = np.zeros(n_queries, np.int64)
+    too_loose = np.zeros((n_queries, WAYS - 1), np.int64)  # up to which block, for the group from a query on
     width = blocks.shape[1]
     first, end = start // 32, (stop + 31) // 32
     largest = chunk_blocks(width, end, 1)
@@ -213,6 +228,7 @@ def scan_within(
         )
         for q in range(0, n_queries, GROUP):
             size = min(GROUP, n_queries - q)
+            way = _way(too_loose[q], first)
             if portable is None:
                 _group_candidates(
                     source,
@@ -222,7 +238,7 @@ def scan_within(
                     q,
                     size,
                     thresholds,
-                    wide_until[q] > first,
+                    way,
                     candidates,
                     counts,
                 )
@@ -246,6 +262,6 @@ def scan_within(
                         found += 1
                     else:
                         wrong += 1
-            wide_until[q] = _wide_until(wide_until[q], first, last, start // 32, wrong / size)
+            _judge(too_loose[q], way, first, last, start // 32, wrong / size)
         first = last
     return queries[:found], positions[:found], distances[:found]

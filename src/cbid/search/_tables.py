@@ -6,9 +6,7 @@ to float32. For the filters the bits of some byte columns make
 *fields* (see `_vectors`), each with a table floor(scale * excess of the field's value). Floors never add
 up to more than scale times the excess of the code, so a code whose sum reaches a limit cannot be wanted.
 
-Two quantisations: *narrow*, for 8-bit sums, which saturate just above the limit; *wide*, for 16-bit sums of
-the 8-bit sums of a few steps each (a *segment*), scaled so that a segment seldom saturates. Wide costs a
-little more to scan and is far sharper for long codes.
+The scale, and so how sharp a bound is, depends on how sums are formed: see `_sums`.
 """
 
 from typing import NamedTuple
@@ -19,7 +17,7 @@ from numpy.typing import NDArray
 from cbid.search._compile import helper
 from cbid.search._vectors import COLUMNS, ENTRIES, FIELDS, GROUP, SIX_BIT, add_costs, no_costs, total_cost
 
-__all__ = ["Tables", "exact_distance", "make_tables", "room_below", "segment_steps", "steps_until", "sum_limit"]
+__all__ = ["Tables", "exact_distance", "make_tables", "quantise", "room_below", "segment_steps", "steps_until"]
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
@@ -28,8 +26,6 @@ Columns = NDArray[np.int64]
 
 HALF_ENTRIES = 8 if SIX_BIT else 4  # values of half a field
 HALF_BITS = 3 if SIX_BIT else 2
-NARROW_ALL = 255  # limits that every code passes
-WIDE_ALL = 65535
 
 
 class Tables(NamedTuple):
@@ -44,11 +40,10 @@ class Tables(NamedTuple):
     columns: Columns  # (COLUMNS steps,) byte columns in scan order; past the last one padding, `bytes`
     offsets: Columns  # (COLUMNS steps,) where they lie in a block; padding lies on column 0
     typical: Floats  # (q, steps) nearly every random code costs more than this in the steps up to here
-    narrow: Bytes  # (q + GROUP - 1, steps, FIELDS, ENTRIES), made anew as the threshold falls
-    narrow_scale: Floats  # (q,)
-    wide: Bytes  # the same for 16-bit sums
-    wide_scale: Floats  # (q,)
-    widest: Floats  # (q,) what the wide limit may come to
+    quantised: Bytes  # (q + GROUP - 1, steps, FIELDS, ENTRIES), made anew as the threshold falls
+    scale: Floats  # (q,) of the quantised costs
+    middle: int  # about half of the cost lies in the steps before it
+    widest: Floats  # (q,) what the limit of 16-bit sums may come to
 
 
 @helper
@@ -78,7 +73,8 @@ def make_tables(if_zero: Floats, if_one: Floats) -> Tables:
         if not flat:
             unit[q] = 0.0
 
-    columns = _column_order(excess)
+    cost = _column_costs(excess)
+    columns = _column_order(cost)
     steps = len(columns) // COLUMNS
     offsets = np.zeros(len(columns), np.int64)
     for c in range(len(columns)):
@@ -95,24 +91,29 @@ def make_tables(if_zero: Floats, if_one: Floats) -> Tables:
                     mean += excess[q, s] / 2
                     variance += excess[q, s] ** 2 / 4
             typical[q, c // COLUMNS] = mean - 3.0 * np.sqrt(variance)
-    narrow = np.zeros((n_queries + GROUP - 1, steps, FIELDS, ENTRIES), np.uint8)
-    wide = np.zeros((n_queries + GROUP - 1, steps, FIELDS, ENTRIES), np.uint8)
+    quantised = np.zeros((n_queries + GROUP - 1, steps, FIELDS, ENTRIES), np.uint8)
     return Tables(
         base, costs, wanted, excess, preferred, unit, columns, offsets, typical,
-        narrow, np.zeros(n_queries), wide, np.zeros(n_queries), widest,
+        quantised, np.zeros(n_queries), _middle(columns, cost), widest,
     )  # fmt: skip
 
 
 @helper
-def _column_order(excess: Floats) -> Columns:
+def _column_costs(excess: Floats) -> Floats:
+    """What all bits of each byte column cost, over all queries."""
+    # Plain loops: numba takes seconds to compile numpy's sorting, broadcasting and sums.
+    cost = np.zeros(excess.shape[1] // 8)
+    for q in range(len(excess)):
+        for s in range(excess.shape[1]):
+            cost[s // 8] += excess[q, s]
+    return cost
+
+
+@helper
+def _column_order(cost: Floats) -> Columns:
     """Costliest byte columns first where a quarter of them carries half of the cost or more; else as stored,
     which the processor fetches faster. Padded to whole steps."""
-    width = excess.shape[1] // 8
-    # Plain loops: numba takes seconds to compile numpy's sorting, broadcasting and sums.
-    cost = np.zeros(width)
-    for q in range(len(excess)):
-        for s in range(8 * width):
-            cost[s // 8] += excess[q, s]
+    width = len(cost)
     columns = np.zeros(-(-width // COLUMNS) * COLUMNS, np.int64)
     for c in range(len(columns)):
         columns[c] = min(c, width)
@@ -129,6 +130,19 @@ def _column_order(excess: Floats) -> Columns:
         for c in range(width):
             columns[c] = c
     return columns
+
+
+@helper
+def _middle(columns: Columns, cost: Floats) -> int:
+    """The number of steps, at least one, that carry half of the cost or a little more."""
+    total = carried = 0.0
+    for c in range(len(cost)):
+        total += cost[c]
+    c = 0
+    while c < len(cost) and (c % COLUMNS > 0 or c == 0 or 2.0 * carried < total):
+        carried += cost[columns[c]]
+        c += 1
+    return -(-c // COLUMNS)
 
 
 @helper
@@ -150,10 +164,10 @@ def steps_until(typical: Floats, threshold: np.float32) -> int:
 
 @helper
 def segment_steps(steps: int) -> int:
-    """Steps whose 8-bit sums make one term of the 16-bit sums: fewer for longer codes, which need sharper
-    ones, but never so many segments that their sums overflow."""
+    """Steps of each of the two segments that make one term of the 16-bit sums: fewer for longer codes, which need
+    sharper ones, but never so many segments that their sums overflow."""
     bits = 8 * COLUMNS * steps
-    wanted = 96 if bits <= 600 else 48 if bits <= 1200 else 24
+    wanted = 72 if bits <= 600 else 48 if bits <= 1200 else 24
     return max(wanted // (8 * COLUMNS), -(-steps // 256), 1)
 
 
@@ -172,36 +186,6 @@ def _widest_sum(columns: Columns, excess: Floats) -> float:
         largest = max(largest, segment)
         total += segment
     return 200.0 * total / largest if largest > 0.0 else 200.0
-
-
-@helper
-def sum_limit(tables: Tables, q: int, room: float, wide: bool, n_blocks: int) -> int:
-    """The limit that sums of query q stay below when what it costs is at most ``room``.
-
-    Makes the tables anew where the scale of the last ones wastes too much of the range of the sums to scan
-    ``n_blocks`` with them.
-    """
-    used = 0.85 if n_blocks >= 64 else 0.6
-    scales = tables.wide_scale if wide else tables.narrow_scale
-    full = tables.widest[q] if wide else NARROW_ALL - 1.0
-    if room == np.inf or scales[q] * room < used * full:
-        scale = 0.0 if room == np.inf else _whole(full / room, tables.unit[q])
-        if scale != scales[q]:
-            scales[q] = scale
-            out = (tables.wide if wide else tables.narrow)[q]
-            whole = tables.unit[q] * scale >= 1.0
-            _quantise(tables.columns, tables.excess[q], tables.preferred[q], whole, scale, out)
-        if scale == 0.0:
-            return WIDE_ALL if wide else NARROW_ALL
-    return int(min(scales[q] * room, full)) + 1
-
-
-@helper
-def _whole(scale: float, unit: float) -> float:
-    """``scale``, lowered so that multiples of ``unit`` become whole numbers: equal weights lose nothing."""
-    steps = np.floor(scale * unit)
-    # The factor keeps floor() from falling one short; `room_below` has more to spare.
-    return scale if steps < 1.0 else steps / unit * (1.0 + 1e-12)
 
 
 @helper
@@ -240,7 +224,7 @@ def _half_field(
 
 
 @helper
-def _quantise(columns: Columns, excess: Floats, preferred: Bytes, whole: bool, scale: float, out: Bytes) -> None:
+def quantise(columns: Columns, excess: Floats, preferred: Bytes, whole: bool, scale: float, out: Bytes) -> None:
     """Entries floor(scale * excess), capped so that fields 0 and 1, as 2 and 3, together fit 8 bits."""
     # float32 is fast and errs by less than this; where ``scale`` makes whole numbers they have to stay whole.
     scale *= 1.0 + 1e-6 if whole else 1.0 - 1e-6

@@ -35,16 +35,19 @@ __all__ = [
     "add_costs",
     "add_step",
     "any_set",
+    "average",
     "even_sums",
     "limits8_all",
     "limits8_one",
     "limits16_all",
     "limits16_one",
     "load_fields",
+    "load_group",
     "lowest_lane",
     "no_costs",
     "odd_bytes",
     "prefetch_step",
+    "store_group",
     "store_lanes",
     "store_lanes16",
     "total_cost",
@@ -306,6 +309,26 @@ def _zeros(builder: ir.IRBuilder, like: ir.Value) -> ir.Value:
     return ir.Constant(ir.ArrayType(PAIR, like.type.count), [nothing] * like.type.count)
 
 
+def _store_group(builder: ir.IRBuilder, group: ir.Value, address: ir.Value) -> ir.Value:
+    """Put a group away until `load_group`, so that the sums of the steps between have all registers."""
+    registers = [half for query in _items(builder, group) for half in _halves_of(builder, query)]
+    for i, register in enumerate(registers):
+        place = builder.add(address, ir.Constant(LONG, LANES * i))
+        builder.store(register, builder.inttoptr(place, BYTES.as_pointer()), align=LANES)
+    # LLVM would see through this, and spill registers of its own choice inside of the loops.
+    builder.asm(ir.FunctionType(ir.VoidType(), []), "", "~{memory}", [], side_effect=True)
+    return ir.Constant(BIT, 0)
+
+
+def _load_group(builder: ir.IRBuilder, like: ir.Value, address: ir.Value) -> ir.Value:
+    """A group of the size of ``like`` from where `store_group` put it."""
+    pairs = []
+    for i in range(0, 2 * like.type.count, 2):
+        places = [builder.add(address, ir.Constant(LONG, LANES * j)) for j in (i, i + 1)]
+        pairs.append(_pair(builder, [_load(builder, place, BYTES) for place in places]))
+    return _array(builder, pairs)
+
+
 load_fields = _operation(_load_fields, 3, FieldsType())  # block, bytes per block, offsets
 prefetch_step = _operation(_prefetch_step, 1, types.boolean)
 limits8_one = _operation(_load_limits(1, BYTES), 1, LimitsType(1))
@@ -313,6 +336,8 @@ limits8_all = _operation(_load_limits(GROUP, BYTES), 1, LimitsType(GROUP))
 limits16_one = _operation(_load_limits(1, WORDS), 1, LimitsType(1))
 limits16_all = _operation(_load_limits(GROUP, WORDS), 1, LimitsType(GROUP))
 zeros = _operation(_zeros, 1)  # as many as there are limits
+store_group = _operation(_store_group, 2, types.boolean)
+load_group = _operation(_load_group, 2)  # like, address
 
 
 # ---- looking up and adding bytes ----
@@ -351,7 +376,16 @@ def _add_step(
     return _array(builder, out)
 
 
+def _average(builder: ir.IRBuilder, a: ir.Value, b: ir.Value) -> ir.Value:
+    """(a + b + 1) // 2."""
+    if SIX_BIT:
+        return _call(builder, "llvm.x86.avx512.pavg.b.512", BYTES, a, b)
+    # As in `_lookup`, without AVX2 never run.
+    return _call(builder, "llvm.x86.avx2.pavg.b", BYTES, a, b) if HAS_AVX2 else a
+
+
 add_step = _operation(_add_step, 4)
+average = _operation(_each(_average), 2)
 union = _operation(_each(lambda b, x, y: b.or_(x, y)), 2)
 
 
