@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from cbid.search._compile import helper
 from cbid.search._vectors import COLUMNS, ENTRIES, FIELDS, GROUP, SIX_BIT, add_costs, no_costs, total_cost
 
-__all__ = ["Tables", "exact_distance", "make_tables", "quantise", "room_below", "segment_steps", "steps_until"]
+__all__ = ["LEVELS", "Tables", "exact_distance", "make_tables", "quantise", "room_below", "steps_until"]
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
@@ -26,6 +26,7 @@ Columns = NDArray[np.int64]
 
 HALF_ENTRIES = 8 if SIX_BIT else 4  # values of half a field
 HALF_BITS = 3 if SIX_BIT else 2
+LEVELS = 5  # a code is cut into up to 2**LEVELS parts
 
 
 class Tables(NamedTuple):
@@ -39,11 +40,13 @@ class Tables(NamedTuple):
     unit: Floats  # (q,) the one value that every excess is, or 0: sums of multiples of it lose nothing
     columns: Columns  # (COLUMNS steps,) byte columns in scan order; past the last one padding, `bytes`
     offsets: Columns  # (COLUMNS steps,) where they lie in a block; padding lies on column 0
+    mean: Floats  # (q,) of what random codes cost above base
+    spread: Floats  # (q,) standard deviation of it
     typical: Floats  # (q, steps) nearly every random code costs more than this in the steps up to here
     quantised: Bytes  # (q + GROUP - 1, steps, FIELDS, ENTRIES), made anew as the threshold falls
     scale: Floats  # (q,) of the quantised costs
-    middle: int  # about half of the cost lies in the steps before it
-    widest: Floats  # (q,) what the limit of 16-bit sums may come to
+    ends: Columns  # (2**LEVELS,) steps at which parts of about equal cost end
+    costliest: Floats  # (LEVELS + 1,) the share of the cost that the costliest of 2**level parts carries
 
 
 @helper
@@ -80,10 +83,9 @@ def make_tables(if_zero: Floats, if_one: Floats) -> Tables:
     for c in range(len(columns)):
         if columns[c] < width:
             offsets[c] = 32 * columns[c]
+    expected, spread = np.zeros(n_queries), np.zeros(n_queries)
     typical = np.zeros((n_queries, steps))
-    widest = np.zeros(n_queries)
     for q in range(n_queries):
-        widest[q] = _widest_sum(columns, excess[q])
         mean, variance = base[q], 0.0
         for c in range(len(columns)):
             if columns[c] < width:
@@ -91,10 +93,12 @@ def make_tables(if_zero: Floats, if_one: Floats) -> Tables:
                     mean += excess[q, s] / 2
                     variance += excess[q, s] ** 2 / 4
             typical[q, c // COLUMNS] = mean - 3.0 * np.sqrt(variance)
+        expected[q], spread[q] = mean - base[q], np.sqrt(variance)
+    ends, costliest = _part_ends(columns, cost)
     quantised = np.zeros((n_queries + GROUP - 1, steps, FIELDS, ENTRIES), np.uint8)
     return Tables(
-        base, costs, wanted, excess, preferred, unit, columns, offsets, typical,
-        quantised, np.zeros(n_queries), _middle(columns, cost), widest,
+        base, costs, wanted, excess, preferred, unit, columns, offsets, expected, spread, typical,
+        quantised, np.zeros(n_queries), ends, costliest,
     )  # fmt: skip
 
 
@@ -133,16 +137,29 @@ def _column_order(cost: Floats) -> Columns:
 
 
 @helper
-def _middle(columns: Columns, cost: Floats) -> int:
-    """The number of steps, at least one, that carry half of the cost or a little more."""
-    total = carried = 0.0
-    for c in range(len(cost)):
-        total += cost[c]
-    c = 0
-    while c < len(cost) and (c % COLUMNS > 0 or c == 0 or 2.0 * carried < total):
-        carried += cost[columns[c]]
-        c += 1
-    return -(-c // COLUMNS)
+def _part_ends(columns: Columns, cost: Floats) -> tuple[Columns, Floats]:
+    """Ends of 2**LEVELS parts of about equal cost, in steps, and the share of the costliest of 2**level parts."""
+    steps = len(columns) // COLUMNS
+    carried = np.zeros(steps + 1)  # by the steps before
+    for c in range(len(columns)):
+        if c % COLUMNS == 0:
+            carried[c // COLUMNS + 1] = carried[c // COLUMNS]
+        if columns[c] < len(cost):
+            carried[c // COLUMNS + 1] += cost[columns[c]]
+    total = max(carried[steps], 1e-300)
+    ends = np.full(2**LEVELS, steps)
+    step = 0
+    for part in range(len(ends) - 1):
+        while step < steps and carried[step] + carried[step + 1] < 2.0 * (part + 1) / len(ends) * total:
+            step += 1
+        ends[part] = step
+    costliest = np.zeros(LEVELS + 1)
+    for level in range(LEVELS + 1):
+        size, begin = len(ends) >> level, 0
+        for part in range(size - 1, len(ends), size):
+            costliest[level] = max(costliest[level], (carried[ends[part]] - carried[begin]) / total)
+            begin = ends[part]
+    return ends, costliest
 
 
 @helper
@@ -160,32 +177,6 @@ def steps_until(typical: Floats, threshold: np.float32) -> int:
     while steps < len(typical) and typical[steps] < threshold:
         steps += 1
     return steps
-
-
-@helper
-def segment_steps(steps: int) -> int:
-    """Steps of each of the two segments that make one term of the 16-bit sums: fewer for longer codes, which need
-    sharper ones, but never so many segments that their sums overflow."""
-    bits = 8 * COLUMNS * steps
-    wanted = 72 if bits <= 600 else 48 if bits <= 1200 else 24
-    return max(wanted // (8 * COLUMNS), -(-steps // 256), 1)
-
-
-@helper
-def _widest_sum(columns: Columns, excess: Floats) -> float:
-    """What 16-bit sums are scaled to: the costliest segment of a code at the limit then takes about 200 of
-    255, so that it seldom saturates."""
-    steps = len(columns) // COLUMNS
-    size = COLUMNS * segment_steps(steps)
-    largest = total = 0.0
-    for first in range(0, len(columns), size):
-        segment = 0.0
-        for column in columns[first : first + size]:
-            for s in range(8 * column, min(8 * column + 8, len(excess))):
-                segment += excess[s]
-        largest = max(largest, segment)
-        total += segment
-    return 200.0 * total / largest if largest > 0.0 else 200.0
 
 
 @helper
