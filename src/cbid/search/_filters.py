@@ -101,6 +101,14 @@ def _filter(size: int, load_limits: Any, in_parts: bool) -> Any:
             turn = ends[stride - 1] if in_parts else steps
             stop = min(check, turn)
             while True:
+                while alone and step + 1 < stop:  # two at a time: a group has no registers left for that
+                    prefetch_step(block + STEP_BYTES * step + ahead)
+                    prefetch_step(block + STEP_BYTES * (step + 1) + ahead)
+                    fields = load_fields(block, per_block, offsets_at + 8 * COLUMNS * step, low_bits)
+                    sums = add_step(sums, fields, tables + STEP_TABLES * step, per_query)
+                    fields = load_fields(block, per_block, offsets_at + 8 * COLUMNS * (step + 1), low_bits)
+                    sums = add_step(sums, fields, tables + STEP_TABLES * (step + 1), per_query)
+                    step += 2
                 while step < stop:
                     if alone:
                         prefetch_step(block + STEP_BYTES * step + ahead)
