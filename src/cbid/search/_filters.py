@@ -71,7 +71,7 @@ def make_shelf() -> Shelf:
 
 @helper
 def _first_place(shelf: Shelf) -> int:
-    return (np.int64(shelf.ctypes.data) + LANES - 1) // LANES * LANES
+    return int(np.int64(shelf.ctypes.data) + LANES - 1) // LANES * LANES
 
 
 def _filter(size: int, load_limits: Any, in_parts: bool) -> Any:

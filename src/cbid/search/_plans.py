@@ -49,7 +49,9 @@ def plan_level(plans: Plans, q: int, tables: Tables, threshold: np.float32, firs
     parts = 1
     for level in range(LEVELS + 1):
         # Parts of one column would take longer to put together than to add up.
-        if plans.too_loose[q, level] <= first and (level == 0 or 2 * parts <= len(tables.offsets)):
+        if cheapest <= parts or (level > 0 and 2 * parts > len(tables.offsets)):
+            break
+        if plans.too_loose[q, level] <= first:
             share = 0.0 if room <= 0.0 else wrong_share(tables, q, room, level)
             cost = (parts if level > 0 else 0) + share * _candidate_cost(tables)
             if cost < cheapest:
@@ -61,8 +63,8 @@ def plan_level(plans: Plans, q: int, tables: Tables, threshold: np.float32, firs
 
 @helper
 def judge_level(plans: Plans, q: int, tables: Tables, wrong: float, first: int, last: int) -> None:
-    """Rule out a level for a while that let so many ``wrong`` candidates a query pass in blocks first <= b < last that
-    more parts, which about halve them, were cheaper.
+    """Rule out a level for a while that let so many ``wrong`` candidates a query pass in blocks first <= b < last
+    that more parts, which about halve them, were cheaper.
 
     Their share falls about as 1 / (codes seen), with the number of codes nearer than the threshold.
     """
