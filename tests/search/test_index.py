@@ -161,6 +161,34 @@ def test_filters(n_wanted, n_queries, by_class):
         np.testing.assert_array_equal(np.diff(found.offsets), (table[:, keep] <= 6).sum(axis=1))
 
 
+@pytest.mark.parametrize("n_queries", [1, 50])
+@pytest.mark.parametrize("by_class", [False, True])
+@pytest.mark.parametrize("largest_id", [3000, 9000, 2**60])
+def test_filters_by_many_ids(largest_id, by_class, n_queries):
+    """Ids without gaps, with some, and far apart; in any order, some of them twice, some not stored or removed."""
+    rng = np.random.default_rng(7)
+    weights = exact_weights(rng, (16, 10)) if by_class else exact_weights(rng, 16)
+    codes, queries = random_codes(rng, 3000, 16), random_codes(rng, n_queries, 16)
+    labels = rng.integers(0, 10, 3000)
+    ids = 5 + np.unique(rng.integers(0, largest_id, 30000))
+    ids = rng.permutation(ids)[:3000]
+    assert len(ids) == 3000
+    index = CodeIndex(16, weights)
+    index.add(codes, ids, labels)
+    index.remove(ids[::7])
+    live = np.arange(3000) % 7 > 0
+    table = distances(codes, queries, 16, weights, labels if by_class else None)
+    among = rng.permutation(
+        np.concatenate([ids[1000:2500], ids[2000:2500], [0, 1, 2**62], rng.integers(0, 2**62, 50)])
+    )
+    for options, keep in (({}, live), ({"labels": [0, 1, 5]}, live & np.isin(labels, [0, 1, 5]))):
+        keep = keep & np.isin(ids, among)
+        matches = index.search(queries, 20, among=among, **options)
+        expected_ids, expected = nearest(ids[keep], table[:, keep], 20)
+        np.testing.assert_array_equal(matches.ids, expected_ids)
+        np.testing.assert_array_equal(matches.distances, expected)
+
+
 def test_a_filter_used_again_knows_of_what_was_removed_and_added_since():
     index = CodeIndex(8)
     index.add(np.zeros((5000, 1), np.uint8), labels=np.arange(5000) % 2)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.search._compile import helper
+from cbid.search._tables import LEVELS
 from cbid.search._vectors import (
     BLOCKS,
     COLUMNS,
@@ -19,33 +20,29 @@ from cbid.search._vectors import (
     FIELDS,
     GROUP,
     LANES,
-    add16,
     add_step,
     any_set,
-    even_sums,
-    limits8_all,
-    limits8_one,
-    limits16_all,
-    limits16_one,
+    average,
+    limits_all,
+    limits_one,
     load_fields,
+    load_group,
     lowest_lane,
-    odd_bytes,
     prefetch_step,
+    store_group,
     store_lanes,
-    store_lanes16,
     under,
-    under16,
-    union,
     zeros,
 )
 
-__all__ = ["narrow_all", "narrow_one", "wide_all", "wide_one"]
+__all__ = ["make_shelf", "parts_all", "parts_one", "whole_all", "whole_one"]
 
 Columns = NDArray[np.int64]
 Lanes = NDArray[np.uint64]  # two masks for each query
 Found = NDArray[np.int32]
+Shelf = NDArray[np.uint8]
 
-LOOK = 4  # steps between two looks at whether the blocks can be left
+LOOK = 12 // COLUMNS  # steps between two looks at whether the blocks can be left
 STEP_TABLES = FIELDS * ENTRIES
 STEP_BYTES = 32 * COLUMNS * BLOCKS
 AHEAD = 4096  # bytes past the next blocks that a filter for one query, which waits for memory, fetches
@@ -64,37 +61,82 @@ def _write(lanes: Lanes, offset: int, found: Found, counts: Columns) -> None:
         counts[slot] = count
 
 
-def _narrow(size: int, load_limits: Any) -> Any:
+@helper
+def make_shelf() -> Shelf:
+    """Memory that a filter needs: a register of 15's, from `_first_place` on, and LEVELS groups."""
+    shelf = np.empty((2 * GROUP * LEVELS + 2) * LANES, np.uint8)
+    shelf[: 2 * LANES] = 15
+    return shelf
+
+
+@helper
+def _first_place(shelf: Shelf) -> int:
+    return int(np.int64(shelf.ctypes.data) + LANES - 1) // LANES * LANES
+
+
+def _filter(size: int, load_limits: Any, in_parts: bool) -> Any:
     alone = size == 1
+    group_bytes = 2 * size * LANES
 
     @helper
-    def narrow(
-        source: int, n_blocks: int, per_block: int, tables: int, offsets: Columns, check: int,
-        limits_at: int, found: Found, counts: Columns,
+    def scan(
+        source: int, n_blocks: int, per_block: int, tables: int, offsets: Columns, check: int, ends: Columns,
+        level: int, limits_at: int, shelf: Shelf, found: Found, counts: Columns,
     ) -> None:  # fmt: skip
         """8-bit sums. ``tables`` is the address of (size, steps, FIELDS, ENTRIES), ``limits_at`` that of
-        (size,) int64 up to 255."""
+        (size,) int64 up to 255. If ``in_parts``, one sum for each of the 2**level parts that a code has by ``ends``
+        (see `_sums`), and their average: of those of two parts, then of two such averages, and so on."""
         steps = len(offsets) // COLUMNS
         offsets_at, per_query = np.int64(offsets.ctypes.data), STEP_TABLES * steps
         limits = load_limits(limits_at)
         lanes = np.empty(2 * size, np.uint64)
         ahead = BLOCKS * per_block + AHEAD
+        low_bits = _first_place(shelf)
+        averages = low_bits + LANES
+        stride = len(ends) >> level if in_parts else 0
         for b in range(0, n_blocks, BLOCKS):
             block = source + b * per_block
             sums = zeros(limits)
-            step, stop = 0, min(check, steps)
+            part, step = 0, 0
+            turn = ends[stride - 1] if in_parts else steps
+            stop = min(check, turn)
             while True:
+                while alone and step + 1 < stop:  # two at a time: a group has no registers left for that
+                    prefetch_step(block + STEP_BYTES * step + ahead)
+                    prefetch_step(block + STEP_BYTES * (step + 1) + ahead)
+                    fields = load_fields(block, per_block, offsets_at + 8 * COLUMNS * step, low_bits)
+                    sums = add_step(sums, fields, tables + STEP_TABLES * step, per_query)
+                    fields = load_fields(block, per_block, offsets_at + 8 * COLUMNS * (step + 1), low_bits)
+                    sums = add_step(sums, fields, tables + STEP_TABLES * (step + 1), per_query)
+                    step += 2
                 while step < stop:
                     if alone:
                         prefetch_step(block + STEP_BYTES * step + ahead)
-                    fields = load_fields(block, per_block, offsets_at + 8 * COLUMNS * step)
+                    fields = load_fields(block, per_block, offsets_at + 8 * COLUMNS * step, low_bits)
                     sums = add_step(sums, fields, tables + STEP_TABLES * step, per_query)
                     step += 1
-                passing = under(limits, sums)
-                alive = any_set(passing)
-                if stop == steps or not alive:
-                    break
-                stop = min(stop + LOOK, steps)
+                if stop >= check or stop == steps:
+                    mean = sums
+                    if in_parts:
+                        for i in range(level):  # what is still to come counts as zero
+                            before = zeros(limits)
+                            if part >> i & 1:
+                                before = load_group(sums, averages + group_bytes * i)
+                            mean = average(before, mean)
+                    passing = under(limits, mean)
+                    alive = any_set(passing)
+                    if stop == steps or not alive:
+                        break
+                if in_parts and stop == turn:
+                    place, full = averages, part  # an average waits at each level where part has a bit
+                    while full % 2 == 1:
+                        sums = average(load_group(sums, place), sums)
+                        place, full = place + group_bytes, full // 2
+                    store_group(sums, place)
+                    sums = zeros(limits)
+                    part += 1
+                    turn = ends[stride * (part + 1) - 1]
+                stop = min(max(stop + LOOK, check), turn)
             if alone:
                 for skipped in range(step, steps):  # the next blocks may need these columns
                     prefetch_step(block + STEP_BYTES * skipped + ahead)
@@ -102,53 +144,8 @@ def _narrow(size: int, load_limits: Any) -> Any:
                 store_lanes(passing, np.int64(lanes.ctypes.data))
                 _write(lanes, 32 * b, found, counts)
 
-    return narrow
+    return scan
 
 
-def _wide(size: int, load_limits: Any) -> Any:
-    alone = size == 1
-
-    @helper
-    def wide(
-        source: int, n_blocks: int, per_block: int, tables: int, offsets: Columns, check: int,
-        segment: int, limits_at: int, found: Found, counts: Columns,
-    ) -> None:  # fmt: skip
-        """16-bit sums, of the 8-bit sums of ``segment`` steps each; limits up to 65535."""
-        steps = len(offsets) // COLUMNS
-        offsets_at, per_query = np.int64(offsets.ctypes.data), STEP_TABLES * steps
-        limits = load_limits(limits_at)
-        lanes = np.empty(2 * size, np.uint64)
-        ahead = BLOCKS * per_block + AHEAD
-        for b in range(0, n_blocks, BLOCKS):
-            block = source + b * per_block
-            total = odd = zeros(limits)
-            step, stop = 0, min(segment, steps)
-            while True:
-                sums = zeros(limits)
-                while step < stop:
-                    if alone:
-                        prefetch_step(block + STEP_BYTES * step + ahead)
-                    fields = load_fields(block, per_block, offsets_at + 8 * COLUMNS * step)
-                    sums = add_step(sums, fields, tables + STEP_TABLES * step, per_query)
-                    step += 1
-                total, odd = add16(total, sums), add16(odd, odd_bytes(sums))
-                if stop < check and stop < steps:
-                    stop = min(stop + segment, steps)
-                    continue
-                even_under, odd_under = under16(limits, even_sums(total, odd)), under16(limits, odd)
-                alive = any_set(union(even_under, odd_under))
-                if stop == steps or not alive:
-                    break
-                stop = min(stop + segment, steps)
-            if alone:
-                for skipped in range(step, steps):  # the next blocks may need these columns
-                    prefetch_step(block + STEP_BYTES * skipped + ahead)
-            if alive:
-                store_lanes16(even_under, odd_under, np.int64(lanes.ctypes.data))
-                _write(lanes, 32 * b, found, counts)
-
-    return wide
-
-
-narrow_one, narrow_all = _narrow(1, limits8_one), _narrow(GROUP, limits8_all)
-wide_one, wide_all = _wide(1, limits16_one), _wide(GROUP, limits16_all)
+whole_one, whole_all = _filter(1, limits_one, False), _filter(GROUP, limits_all, False)
+parts_one, parts_all = _filter(1, limits_one, True), _filter(GROUP, limits_all, True)

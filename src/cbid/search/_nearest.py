@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.search._compile import compiled, helper
-from cbid.search._filters import narrow_all
+from cbid.search._filters import make_shelf, whole_all
 from cbid.search._portable import filter_portable
-from cbid.search._tables import NARROW_ALL, Tables, exact_distance, make_tables, room_below, steps_until, sum_limit
+from cbid.search._sums import WHOLE_MOST, sum_limit
+from cbid.search._tables import Tables, exact_distance, make_tables, room_below, steps_until
 from cbid.search._vectors import BLOCKS, COLUMNS, ENTRIES, FIELDS, GROUP, SIX_BIT
 
 __all__ = ["nearest_of_parts"]
@@ -50,7 +51,7 @@ def nearest_of_parts(
             half += w[0, s] / 2
         if half > 1e-300:  # below it all distances are zero in float32, and a scale could overflow
             # 8-bit sums up to half of all weights, which is the distance of random codes: the nearest is nearer.
-            sum_limit(tables, 0, half, False, RUN)
+            sum_limit(tables, 0, half, 0, RUN)
         best[:] = np.inf
         positions[:] = 32 * edges[part]
         _scan_part(blocks, edges[part], edges[part + 1], tables, queries, portable, best, positions)
@@ -66,6 +67,7 @@ def _scan_part(
     lookups = np.zeros((GROUP, len(tables.offsets) // COLUMNS, FIELDS, ENTRIES), np.uint8)
     candidates = np.empty((GROUP, 32 * RUN), np.int32)
     limits, counts = np.zeros(GROUP, np.int64), np.zeros(GROUP, np.int64)
+    shelf = make_shelf()
     cached = max(CACHED // (32 * blocks.shape[1] * RUN), 1) * RUN
     for first in range(begin, end, cached):
         last = min(first + cached, end)
@@ -73,7 +75,7 @@ def _scan_part(
             size = min(GROUP, len(queries) - q)
             for i in range(q, q + size):
                 if portable is None:
-                    _order_tables(tables.narrow[0], tables.columns, queries[i], lookups[i - q])
+                    _order_tables(tables.quantised[0], tables.columns, queries[i], lookups[i - q])
                 for near in (max(q - 1, 0), max(i - GROUP, 0)):
                     _offer(tables.costs[0], blocks, queries[i], positions[near], i, best, positions)
             run = first
@@ -82,7 +84,7 @@ def _scan_part(
                 run_end = min(run + min((run - begin) // (2 * BLOCKS) * BLOCKS + BLOCKS, RUN), last)
                 _candidates(
                     blocks, run, run_end, tables, lookups, queries[q : q + size], best[q : q + size], portable,
-                    limits, candidates, counts,
+                    shelf, limits, candidates, counts,
                 )  # fmt: skip
                 for slot in range(size):
                     for c in range(counts[slot]):
@@ -94,7 +96,7 @@ def _scan_part(
 @helper
 def _candidates(
     blocks: Bytes, first: int, last: int, tables: Tables, lookups: Bytes, queries: Bytes, best: Singles,
-    portable: bool | None, limits: Columns, candidates: NDArray[np.int32], counts: Columns,
+    portable: bool | None, shelf: Bytes, limits: Columns, candidates: NDArray[np.int32], counts: Columns,
 ) -> None:  # fmt: skip
     """What of blocks first <= b < last may be nearer to a group of queries than ``best``, one row for each query."""
     check = np.int64(0)  # not a literal, for which the filters would be compiled once more
@@ -102,17 +104,18 @@ def _candidates(
     limits[:] = 0
     for slot in range(len(best)):
         room = room_below(best[slot], 0.0)
-        if room > 0.0 and (portable is not None or tables.narrow_scale[0] * room >= NARROW_ALL):
+        if room > 0.0 and (portable is not None or tables.scale[0] * room > WHOLE_MOST):
             bits = _unpacked(queries[slot])
             counts[slot] = filter_portable(blocks, first, last, tables.excess[0], bits, room, candidates[slot])
         elif room > 0.0:
-            limits[slot] = int(tables.narrow_scale[0] * room) + 1
+            limits[slot] = int(tables.scale[0] * room) + 1
             check = max(check, 1 + steps_until(tables.typical[0], best[slot]))  # until there few blocks can be left
     if portable is None and check > 0:
         per_block = 32 * blocks.shape[1]
-        narrow_all(
+        whole_all(
             int(np.int64(blocks.ctypes.data)) + first * per_block, last - first, per_block,
-            np.int64(lookups.ctypes.data), tables.offsets, check, np.int64(limits.ctypes.data), candidates, counts,
+            np.int64(lookups.ctypes.data), tables.offsets, check, tables.ends, 0, np.int64(limits.ctypes.data), shelf,
+            candidates, counts,
         )  # fmt: skip
 
 
@@ -149,9 +152,9 @@ def _field(code: Bytes, columns: Columns, step: int, field: int) -> np.int64:
                     value = np.int64(code[column]) & 63
                 elif field == 3:
                     value |= (np.int64(code[column]) >> 6) << (2 * i)
-    elif columns[2 * step + field // 2] < len(code):
-        byte = np.int64(code[columns[2 * step + field // 2]])
-        value = byte & 15 if field % 2 else byte >> 4
+    else:
+        byte = np.int64(code[columns[step]])
+        value = byte & 15 if field else byte >> 4
     return value
 
 

@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 
 from cbid.search._chunks import chunk_blocks, chunk_end, code_at, copy_codes, wanted_places
 from cbid.search._compile import compiled, helper
-from cbid.search._filters import narrow_all, narrow_one, wide_all, wide_one
+from cbid.search._filters import make_shelf, parts_all, parts_one, whole_all, whole_one
 from cbid.search._heap import push, sort_heap
+from cbid.search._plans import judge_level, make_plans, plan_level
 from cbid.search._portable import filter_portable
-from cbid.search._tables import Tables, exact_distance, make_tables, room_below, segment_steps, steps_until, sum_limit
+from cbid.search._sums import sum_limit
+from cbid.search._tables import Tables, exact_distance, make_tables, room_below, steps_until
 from cbid.search._vectors import BLOCKS, COLUMNS, ENTRIES, FIELDS, GROUP
 
 __all__ = ["scan_topk", "scan_within"]
@@ -24,8 +26,6 @@ Blocks = NDArray[np.uint8]
 Floats = NDArray[np.float64]
 
 FEW = GROUP // 2  # so many queries are scanned faster one by one than in a group that is not full
-# More wrong candidates than this share of the codes cost more time than the sharper bound of 16-bit sums.
-WRONG_SHARE = 1 / 2048
 # From so many queries on it pays to bring the kept codes of a chunk together before they are scanned.
 MANY_QUERIES = 8
 
@@ -33,39 +33,51 @@ MANY_QUERIES = 8
 @helper
 def _group_candidates(
     source: int, n_blocks: int, per_block: int, tables: Tables, q: int, size: int,
-    thresholds: NDArray[np.float32], wide: bool, candidates: NDArray[np.int32], counts: NDArray[np.int64],
+    thresholds: NDArray[np.float32], level: int, shelf: Blocks, limits: NDArray[np.int64],
+    candidates: NDArray[np.int32], counts: NDArray[np.int64],
 ) -> None:  # fmt: skip
     """Candidates of queries q <= i < q + size among the blocks at ``source``, one row for each query."""
-    limits = np.zeros(GROUP, np.int64)
     check = np.int64(0)  # not a literal, for which the filters would be compiled once more
+    limits[:] = 0
     counts[:] = 0
     for slot in range(size):
         i = q + slot
         room = room_below(thresholds[i], tables.base[i])
         if room > 0.0:
-            limits[slot] = sum_limit(tables, i, room, wide, n_blocks)
+            limits[slot] = sum_limit(tables, i, room, level, n_blocks)
             # Until there few blocks can be left.
             check = max(check, 1 + steps_until(tables.typical[i], thresholds[i]))
     if check == 0:
         return
-    offsets = tables.offsets
+    offsets, ends = tables.offsets, tables.ends
     steps = len(offsets) // COLUMNS
-    segment = segment_steps(steps)
-    tables_at = np.int64((tables.wide if wide else tables.narrow)[q:].ctypes.data)
+    tables_at = np.int64(tables.quantised[q:].ctypes.data)
     limits_at = np.int64(limits.ctypes.data)
     if size > FEW:
-        if wide:
-            wide_all(source, n_blocks, per_block, tables_at, offsets, check, segment, limits_at, candidates, counts)
+        if level == 0:
+            whole_all(
+                source, n_blocks, per_block, tables_at, offsets, check, ends, level, limits_at, shelf,
+                candidates, counts,
+            )  # fmt: skip
         else:
-            narrow_all(source, n_blocks, per_block, tables_at, offsets, check, limits_at, candidates, counts)
+            parts_all(
+                source, n_blocks, per_block, tables_at, offsets, check, ends, level, limits_at, shelf,
+                candidates, counts,
+            )  # fmt: skip
         return
     for slot in range(size):
         if limits[slot] > 0:
             found, count = candidates[slot:], counts[slot:]
-            if wide:
-                wide_one(source, n_blocks, per_block, tables_at, offsets, check, segment, limits_at, found, count)
+            if level == 0:
+                whole_one(
+                    source, n_blocks, per_block, tables_at, offsets, check, ends, level, limits_at, shelf,
+                    found, count,
+                )  # fmt: skip
             else:
-                narrow_one(source, n_blocks, per_block, tables_at, offsets, check, limits_at, found, count)
+                parts_one(
+                    source, n_blocks, per_block, tables_at, offsets, check, ends, level, limits_at, shelf,
+                    found, count,
+                )  # fmt: skip
         tables_at += FIELDS * ENTRIES * steps
         limits_at += 8
 
@@ -107,19 +119,6 @@ def _chunk_source(
     return int(np.int64(blocks.ctypes.data)) + first * 32 * blocks.shape[1], last - first, -1
 
 
-@helper
-def _wide_until(wide_until: int, first: int, last: int, origin: int, wrong: float) -> int:
-    """Up to which block 16-bit sums are used, given the wrong candidates of blocks first <= b < last.
-
-    Their share falls about as 1 / (codes seen), with the number of codes nearer than the threshold: so 8-bit
-    sums are tried again when it should have become small enough.
-    """
-    excess = wrong / (WRONG_SHARE * 32 * (last - first))
-    if wide_until > first or excess <= 1.0:
-        return wide_until
-    return last + int((last - origin) * min(excess, 1e6))
-
-
 @compiled
 def scan_topk(
     blocks: Blocks, start: int, stop: int, keep: NDArray[np.uint8], if_zero: Floats, if_one: Floats,
@@ -133,12 +132,13 @@ def scan_topk(
     """
     n_queries, k = distances.shape
     tables = make_tables(if_zero, if_one)
-    wide_until = np.zeros(n_queries, np.int64)
+    plans = make_plans(n_queries)
     width = blocks.shape[1]
     first, end = start // 32, (stop + 31) // 32
     largest = chunk_blocks(width, end, k)
     candidates = np.empty((GROUP, 32 * largest), np.int32)
-    counts = np.zeros(GROUP, np.int64)
+    limits, counts = np.zeros(GROUP, np.int64), np.zeros(GROUP, np.int64)
+    shelf = make_shelf()
     places = np.empty(32 * largest + 1, np.int32)
     scratch = np.empty((largest, width, 32), np.uint8)
     sizes = np.zeros(n_queries, np.int64)
@@ -149,6 +149,7 @@ def scan_topk(
         )
         for q in range(0, n_queries, GROUP):
             size = min(GROUP, n_queries - q)
+            level = plan_level(plans, q, tables, thresholds[q], first - start // 32)
             if portable is None:
                 _group_candidates(
                     source,
@@ -158,7 +159,9 @@ def scan_topk(
                     q,
                     size,
                     thresholds,
-                    wide_until[q] > first,
+                    level,
+                    shelf,
+                    limits,
                     candidates,
                     counts,
                 )
@@ -179,7 +182,7 @@ def scan_topk(
                         sizes[i] = push(distances[i], positions[i], sizes[i], distance, position)
                         if sizes[i] == k:
                             thresholds[i] = min(thresholds[i], distances[i, 0])
-            wide_until[q] = _wide_until(wide_until[q], first, last, start // 32, wrong / size)
+            judge_level(plans, q, tables, wrong / size, first - start // 32, last - start // 32)
         first = last
     for i in range(n_queries):
         sort_heap(distances[i], positions[i], sizes[i])
@@ -194,12 +197,13 @@ def scan_within(
     each."""
     n_queries = len(thresholds)
     tables = make_tables(if_zero, if_one)
-    wide_until = np.zeros(n_queries, np.int64)
+    plans = make_plans(n_queries)
     width = blocks.shape[1]
     first, end = start // 32, (stop + 31) // 32
     largest = chunk_blocks(width, end, 1)
     candidates = np.empty((GROUP, 32 * largest), np.int32)
-    counts = np.zeros(GROUP, np.int64)
+    limits, counts = np.zeros(GROUP, np.int64), np.zeros(GROUP, np.int64)
+    shelf = make_shelf()
     places = np.empty(32 * largest + 1, np.int32)
     scratch = np.empty((largest, width, 32), np.uint8)
     found = 0
@@ -213,6 +217,7 @@ def scan_within(
         )
         for q in range(0, n_queries, GROUP):
             size = min(GROUP, n_queries - q)
+            level = plan_level(plans, q, tables, thresholds[q], first - start // 32)
             if portable is None:
                 _group_candidates(
                     source,
@@ -222,7 +227,9 @@ def scan_within(
                     q,
                     size,
                     thresholds,
-                    wide_until[q] > first,
+                    level,
+                    shelf,
+                    limits,
                     candidates,
                     counts,
                 )
@@ -246,6 +253,6 @@ def scan_within(
                         found += 1
                     else:
                         wrong += 1
-            wide_until[q] = _wide_until(wide_until[q], first, last, start // 32, wrong / size)
+            judge_level(plans, q, tables, wrong / size, first - start // 32, last - start // 32)
         first = last
     return queries[:found], positions[:found], distances[:found]

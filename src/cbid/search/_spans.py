@@ -8,7 +8,9 @@ from numpy.typing import NDArray
 
 from cbid.search._chunks import chunk_blocks, code_at
 from cbid.search._compile import compiled, helper
-from cbid.search._scan import WRONG_SHARE, _chunk_source, _group_candidates, _portable_candidates
+from cbid.search._filters import make_shelf
+from cbid.search._plans import judge_level, make_plans, plan_level
+from cbid.search._scan import _chunk_source, _group_candidates, _portable_candidates
 from cbid.search._tables import exact_distance, make_tables
 from cbid.search._vectors import BLOCKS, GROUP
 
@@ -40,13 +42,14 @@ def scan_spans(
     width = blocks.shape[1]
     largest = chunk_blocks(width, len(blocks), k)
     candidates = np.empty((GROUP, 32 * largest), np.int32)
-    counts = np.zeros(GROUP, np.int64)
+    limits, counts = np.zeros(GROUP, np.int64), np.zeros(GROUP, np.int64)
+    shelf, plans = make_shelf(), make_plans(n_queries)
     places = np.empty(32 * largest + 1, np.int32)
     scratch = np.empty((largest, width, 32), np.uint8)
     distances[:] = np.inf
     positions[:] = -1
     for i in range(n_queries):
-        wide, done = False, 0
+        done = 0
         for s in range(edges[i], edges[i + 1]):
             start, stop = spans[s, 0], spans[s, 1]
             first, end = start // 32, (stop + 31) // 32
@@ -60,8 +63,9 @@ def scan_spans(
                 )
                 if portable is None:
                     _group_candidates(
-                        source, n_blocks, 32 * width, tables, i, 1, thresholds, wide, candidates, counts
-                    )
+                        source, n_blocks, 32 * width, tables, i, 1, thresholds,
+                        plan_level(plans, i, tables, thresholds[i], done), shelf, limits, candidates, counts,
+                    )  # fmt: skip
                 else:
                     _portable_candidates(blocks, first, last, tables, i, 1, thresholds, candidates, counts)
                 wrong = 0
@@ -76,7 +80,7 @@ def scan_spans(
                         # Just above the k-th best: a code as far as it with a smaller id is still wanted.
                         above = np.nextafter(distances[i, k - 1], np.float32(np.inf))
                         thresholds[i] = min(thresholds[i], above)
-                wide = wide or wrong > WRONG_SHARE * 32 * n_blocks
+                judge_level(plans, i, tables, wrong, done, done + last - first)
                 done += last - first
                 first = last
 

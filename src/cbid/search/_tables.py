@@ -3,12 +3,10 @@
 A distance is written base + sum_s excess_s [bit s is not the preferred one]: base is what the cheaper value of
 every bit costs, excess how much the other one costs more. The exact distance is this sum in float64, rounded once
 to float32. For the filters the bits of some byte columns make
-four *fields* (see `_vectors`), each with a table floor(scale * excess of the field's value). Floors never add
+*fields* (see `_vectors`), each with a table floor(scale * excess of the field's value). Floors never add
 up to more than scale times the excess of the code, so a code whose sum reaches a limit cannot be wanted.
 
-Two quantisations: *narrow*, for 8-bit sums, which saturate just above the limit; *wide*, for 16-bit sums of
-the 8-bit sums of a few steps each (a *segment*), scaled so that a segment seldom saturates. Wide costs a
-little more to scan and is far sharper for long codes.
+The scale, and so how sharp a bound is, depends on how sums are formed: see `_sums`.
 """
 
 from typing import NamedTuple
@@ -19,7 +17,7 @@ from numpy.typing import NDArray
 from cbid.search._compile import helper
 from cbid.search._vectors import COLUMNS, ENTRIES, FIELDS, GROUP, SIX_BIT, add_costs, no_costs, total_cost
 
-__all__ = ["Tables", "exact_distance", "make_tables", "room_below", "segment_steps", "steps_until", "sum_limit"]
+__all__ = ["LEVELS", "Tables", "exact_distance", "make_tables", "quantise", "room_below", "steps_until"]
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
@@ -28,8 +26,7 @@ Columns = NDArray[np.int64]
 
 HALF_ENTRIES = 8 if SIX_BIT else 4  # values of half a field
 HALF_BITS = 3 if SIX_BIT else 2
-NARROW_ALL = 255  # limits that every code passes
-WIDE_ALL = 65535
+LEVELS = 5  # a code is cut into up to 2**LEVELS parts
 
 
 class Tables(NamedTuple):
@@ -43,12 +40,13 @@ class Tables(NamedTuple):
     unit: Floats  # (q,) the one value that every excess is, or 0: sums of multiples of it lose nothing
     columns: Columns  # (COLUMNS steps,) byte columns in scan order; past the last one padding, `bytes`
     offsets: Columns  # (COLUMNS steps,) where they lie in a block; padding lies on column 0
+    mean: Floats  # (q,) of what random codes cost above base
+    spread: Floats  # (q,) standard deviation of it
     typical: Floats  # (q, steps) nearly every random code costs more than this in the steps up to here
-    narrow: Bytes  # (q + GROUP - 1, steps, FIELDS, ENTRIES), made anew as the threshold falls
-    narrow_scale: Floats  # (q,)
-    wide: Bytes  # the same for 16-bit sums
-    wide_scale: Floats  # (q,)
-    widest: Floats  # (q,) what the wide limit may come to
+    quantised: Bytes  # (q + GROUP - 1, steps, FIELDS, ENTRIES), made anew as the threshold falls
+    scale: Floats  # (q,) of the quantised costs
+    ends: Columns  # (2**LEVELS,) steps at which parts of about equal cost end
+    costliest: Floats  # (LEVELS + 1,) the share of the cost that the costliest of 2**level parts carries
 
 
 @helper
@@ -78,16 +76,16 @@ def make_tables(if_zero: Floats, if_one: Floats) -> Tables:
         if not flat:
             unit[q] = 0.0
 
-    columns = _column_order(excess)
+    cost = _column_costs(excess)
+    columns = _column_order(cost)
     steps = len(columns) // COLUMNS
     offsets = np.zeros(len(columns), np.int64)
     for c in range(len(columns)):
         if columns[c] < width:
             offsets[c] = 32 * columns[c]
+    expected, spread = np.zeros(n_queries), np.zeros(n_queries)
     typical = np.zeros((n_queries, steps))
-    widest = np.zeros(n_queries)
     for q in range(n_queries):
-        widest[q] = _widest_sum(columns, excess[q])
         mean, variance = base[q], 0.0
         for c in range(len(columns)):
             if columns[c] < width:
@@ -95,24 +93,31 @@ def make_tables(if_zero: Floats, if_one: Floats) -> Tables:
                     mean += excess[q, s] / 2
                     variance += excess[q, s] ** 2 / 4
             typical[q, c // COLUMNS] = mean - 3.0 * np.sqrt(variance)
-    narrow = np.zeros((n_queries + GROUP - 1, steps, FIELDS, ENTRIES), np.uint8)
-    wide = np.zeros((n_queries + GROUP - 1, steps, FIELDS, ENTRIES), np.uint8)
+        expected[q], spread[q] = mean - base[q], np.sqrt(variance)
+    ends, costliest = _part_ends(columns, cost)
+    quantised = np.zeros((n_queries + GROUP - 1, steps, FIELDS, ENTRIES), np.uint8)
     return Tables(
-        base, costs, wanted, excess, preferred, unit, columns, offsets, typical,
-        narrow, np.zeros(n_queries), wide, np.zeros(n_queries), widest,
+        base, costs, wanted, excess, preferred, unit, columns, offsets, expected, spread, typical,
+        quantised, np.zeros(n_queries), ends, costliest,
     )  # fmt: skip
 
 
 @helper
-def _column_order(excess: Floats) -> Columns:
+def _column_costs(excess: Floats) -> Floats:
+    """What all bits of each byte column cost, over all queries."""
+    # Plain loops: numba takes seconds to compile numpy's sorting, broadcasting and sums.
+    cost = np.zeros(excess.shape[1] // 8)
+    for q in range(len(excess)):
+        for s in range(excess.shape[1]):
+            cost[s // 8] += excess[q, s]
+    return cost
+
+
+@helper
+def _column_order(cost: Floats) -> Columns:
     """Costliest byte columns first where a quarter of them carries half of the cost or more; else as stored,
     which the processor fetches faster. Padded to whole steps."""
-    width = excess.shape[1] // 8
-    # Plain loops: numba takes seconds to compile numpy's sorting, broadcasting and sums.
-    cost = np.zeros(width)
-    for q in range(len(excess)):
-        for s in range(8 * width):
-            cost[s // 8] += excess[q, s]
+    width = len(cost)
     columns = np.zeros(-(-width // COLUMNS) * COLUMNS, np.int64)
     for c in range(len(columns)):
         columns[c] = min(c, width)
@@ -129,6 +134,32 @@ def _column_order(excess: Floats) -> Columns:
         for c in range(width):
             columns[c] = c
     return columns
+
+
+@helper
+def _part_ends(columns: Columns, cost: Floats) -> tuple[Columns, Floats]:
+    """Ends of 2**LEVELS parts of about equal cost, in steps, and the share of the costliest of 2**level parts."""
+    steps = len(columns) // COLUMNS
+    carried = np.zeros(steps + 1)  # by the steps before
+    for c in range(len(columns)):
+        if c % COLUMNS == 0:
+            carried[c // COLUMNS + 1] = carried[c // COLUMNS]
+        if columns[c] < len(cost):
+            carried[c // COLUMNS + 1] += cost[columns[c]]
+    total = max(carried[steps], 1e-300)
+    ends = np.full(2**LEVELS, steps)
+    step = 0
+    for part in range(len(ends) - 1):
+        while step < steps and carried[step] + carried[step + 1] < 2.0 * (part + 1) / len(ends) * total:
+            step += 1
+        ends[part] = step
+    costliest = np.zeros(LEVELS + 1)
+    for level in range(LEVELS + 1):
+        size, begin = len(ends) >> level, 0
+        for part in range(size - 1, len(ends), size):
+            costliest[level] = max(costliest[level], (carried[ends[part]] - carried[begin]) / total)
+            begin = ends[part]
+    return ends, costliest
 
 
 @helper
@@ -149,70 +180,14 @@ def steps_until(typical: Floats, threshold: np.float32) -> int:
 
 
 @helper
-def segment_steps(steps: int) -> int:
-    """Steps whose 8-bit sums make one term of the 16-bit sums: fewer for longer codes, which need sharper
-    ones, but never so many segments that their sums overflow."""
-    bits = 8 * COLUMNS * steps
-    wanted = 96 if bits <= 600 else 48 if bits <= 1200 else 24
-    return max(wanted // (8 * COLUMNS), -(-steps // 256), 1)
-
-
-@helper
-def _widest_sum(columns: Columns, excess: Floats) -> float:
-    """What 16-bit sums are scaled to: the costliest segment of a code at the limit then takes about 200 of
-    255, so that it seldom saturates."""
-    steps = len(columns) // COLUMNS
-    size = COLUMNS * segment_steps(steps)
-    largest = total = 0.0
-    for first in range(0, len(columns), size):
-        segment = 0.0
-        for column in columns[first : first + size]:
-            for s in range(8 * column, min(8 * column + 8, len(excess))):
-                segment += excess[s]
-        largest = max(largest, segment)
-        total += segment
-    return 200.0 * total / largest if largest > 0.0 else 200.0
-
-
-@helper
-def sum_limit(tables: Tables, q: int, room: float, wide: bool, n_blocks: int) -> int:
-    """The limit that sums of query q stay below when what it costs is at most ``room``.
-
-    Makes the tables anew where the scale of the last ones wastes too much of the range of the sums to scan
-    ``n_blocks`` with them.
-    """
-    used = 0.85 if n_blocks >= 64 else 0.6
-    scales = tables.wide_scale if wide else tables.narrow_scale
-    full = tables.widest[q] if wide else NARROW_ALL - 1.0
-    if room == np.inf or scales[q] * room < used * full:
-        scale = 0.0 if room == np.inf else _whole(full / room, tables.unit[q])
-        if scale != scales[q]:
-            scales[q] = scale
-            out = (tables.wide if wide else tables.narrow)[q]
-            whole = tables.unit[q] * scale >= 1.0
-            _quantise(tables.columns, tables.excess[q], tables.preferred[q], whole, scale, out)
-        if scale == 0.0:
-            return WIDE_ALL if wide else NARROW_ALL
-    return int(min(scales[q] * room, full)) + 1
-
-
-@helper
-def _whole(scale: float, unit: float) -> float:
-    """``scale``, lowered so that multiples of ``unit`` become whole numbers: equal weights lose nothing."""
-    steps = np.floor(scale * unit)
-    # The factor keeps floor() from falling one short; `room_below` has more to spare.
-    return scale if steps < 1.0 else steps / unit * (1.0 + 1e-12)
-
-
-@helper
 def _field_bit(columns: Columns, step: int, field: int, i: int, width: int) -> int:
     """The bit of the code that is bit i (lowest first) of a field, or -1 where there is none."""
     if SIX_BIT:  # the low six bits of each of three bytes; then their high bits, two of each
         column = columns[3 * step + (i // 2 if field == 3 else field)]
         bit = 8 * column + (1 - i % 2 if field == 3 else 7 - i)
-    else:  # the high and the low nibble of each of two bytes
-        column = columns[2 * step + field // 2]
-        bit = 8 * column + (7 - i if field % 2 else 3 - i)
+    else:  # the high and the low nibble of a byte
+        column = columns[step]
+        bit = 8 * column + (7 - i if field else 3 - i)
     return bit if column < width else -1
 
 
@@ -240,8 +215,8 @@ def _half_field(
 
 
 @helper
-def _quantise(columns: Columns, excess: Floats, preferred: Bytes, whole: bool, scale: float, out: Bytes) -> None:
-    """Entries floor(scale * excess), capped so that fields 0 and 1, and 2 and 3, together fit 8 bits."""
+def quantise(columns: Columns, excess: Floats, preferred: Bytes, whole: bool, scale: float, out: Bytes) -> None:
+    """Entries floor(scale * excess), capped so that fields 0 and 1, as 2 and 3, together fit 8 bits."""
     # float32 is fast and errs by less than this; where ``scale`` makes whole numbers they have to stay whole.
     scale *= 1.0 + 1e-6 if whole else 1.0 - 1e-6
     low, high = np.empty((2, HALF_ENTRIES), np.float32), np.empty((2, HALF_ENTRIES), np.float32)

@@ -5,12 +5,10 @@ variables, so that a filter reads as ordinary code: for each of a few queries, a
 because two lookups then share the load of a table. A register holds the same byte of the codes of one block
 (AVX2, 32 codes) or of two (AVX-512, 64 codes). How many queries a group has is part of its type.
 
-A *step* takes a few byte columns, whose bits make four *fields*, each the index into a table:
-- AVX2 looks four bits up (``vpshufb``): the nibbles of two columns;
-- VBMI looks six bits up (``vpermb``): the low six bits of three columns, and their high bits, two of each.
-
-The operations on 16-bit sums see the bytes of a register as little-endian 16-bit numbers: the bytes of codes
-0, 2, 4... are their low halves, those of codes 1, 3, 5... their high halves.
+A *step* takes a few byte columns, whose bits make *fields*, each the index into a table:
+- AVX2 looks four bits up (``vpshufb``): two fields, the nibbles of one column;
+- VBMI looks six bits up (``vpermb``): four fields, the low six bits of three columns, and their high bits, two
+  of each.
 """
 
 from collections.abc import Callable
@@ -30,32 +28,28 @@ __all__ = [
     "GROUP",
     "LANES",
     "SIX_BIT",
-    "add16",
     "add_costs",
     "add_step",
     "any_set",
-    "even_sums",
-    "limits8_all",
-    "limits8_one",
-    "limits16_all",
-    "limits16_one",
+    "average",
+    "limits_all",
+    "limits_one",
     "load_fields",
+    "load_group",
     "lowest_lane",
     "no_costs",
-    "odd_bytes",
     "prefetch_step",
+    "store_group",
     "store_lanes",
-    "store_lanes16",
     "total_cost",
     "under",
-    "under16",
-    "union",
     "zeros",
 ]
 
 SIX_BIT = HAS_VBMI
-FIELDS = 4  # per step
-COLUMNS = 3 if SIX_BIT else 2  # bytes of a code per step
+# A step takes as many columns as leave the sums of a group in registers: those that spill cost more than lookups.
+COLUMNS = 3 if SIX_BIT else 1  # bytes of a code per step
+FIELDS = 4 if SIX_BIT else 2  # per step
 ENTRIES = 64 if SIX_BIT else 16  # of a field's table
 LANES = 64 if SIX_BIT else 32  # codes per register
 BLOCKS = 2 * LANES // 32  # per pair of registers
@@ -229,15 +223,22 @@ def _load(builder: ir.IRBuilder, address: ir.Value, of: ir.Type) -> ir.Value:
     return value
 
 
+def _keep_order(builder: ir.IRBuilder) -> None:
+    """No instruction, but LLVM moves no load or store past it."""
+    builder.asm(ir.FunctionType(ir.VoidType(), []), "", "~{memory}", [], side_effect=True)
+
+
 def _load_table(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
     table = _load(builder, address, TABLE)
     return _pick(builder, table, table, [i % ENTRIES for i in range(LANES)])
 
 
-def _load_fields(builder: ir.IRBuilder, block: ir.Value, per_block: ir.Value, offsets: ir.Value) -> ir.Value:
-    """The four fields of a step, for the codes of BLOCKS blocks from ``block`` on, ``per_block`` bytes apart.
+def _load_fields(
+    builder: ir.IRBuilder, block: ir.Value, per_block: ir.Value, offsets: ir.Value, low_bits: ir.Value
+) -> ir.Value:
+    """The fields of a step, for the codes of BLOCKS blocks from ``block`` on, ``per_block`` bytes apart.
 
-    ``offsets`` is the address of where the step's columns lie in a block.
+    ``offsets`` is the address of where the step's columns lie in a block, ``low_bits`` that of a register of 15's.
     """
     columns = []
     for c in range(COLUMNS):
@@ -250,7 +251,10 @@ def _load_fields(builder: ir.IRBuilder, block: ir.Value, per_block: ir.Value, of
         if SIX_BIT:
             loaded = [_pick(builder, a, b, list(range(64))) for a, b in (loaded[:2], loaded[2:])]
         columns.append(_pair(builder, loaded))
-    return _array(builder, _six_bit_fields(builder, *columns) if SIX_BIT else _nibbles(builder, *columns))
+    if SIX_BIT:
+        return _array(builder, _six_bit_fields(builder, *columns))
+    _keep_order(builder)  # so that the mask is loaded anew, and its register free in between
+    return _array(builder, _nibbles(builder, _load(builder, low_bits, BYTES), *columns))
 
 
 def _shift_down(builder: ir.IRBuilder, a: ir.Value, by: int) -> ir.Value:
@@ -258,8 +262,7 @@ def _shift_down(builder: ir.IRBuilder, a: ir.Value, by: int) -> ir.Value:
     return _words(lambda b, x: b.lshr(x, _constant(WORDS, by)))(builder, a)
 
 
-def _nibbles(builder: ir.IRBuilder, *columns: ir.Value) -> list[ir.Value]:
-    mask = _constant(BYTES, 15)
+def _nibbles(builder: ir.IRBuilder, mask: ir.Value, *columns: ir.Value) -> list[ir.Value]:
     low = _halves(lambda b, x: b.and_(x, mask))
     high = _halves(lambda b, x: b.and_(_shift_down(b, x, 4), mask))
     return [emit(builder, column) for column in columns for emit in (high, low)]
@@ -285,15 +288,15 @@ def _prefetch_step(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
     return ir.Constant(BIT, 0)
 
 
-def _load_limits(size: int, of: ir.VectorType) -> Emit:
+def _load_limits(size: int) -> Emit:
     """The numbers (int64) from ``address`` on, each in all places of a register."""
 
     def emit(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
-        blank, limits = ir.Constant(of, ir.Undefined), []
+        blank, limits = ir.Constant(BYTES, ir.Undefined), []
         for i in range(size):
             number = _load(builder, builder.add(address, ir.Constant(LONG, 8 * i)), LONG)
-            first = builder.insert_element(blank, builder.trunc(number, of.element), ir.Constant(INDEX, 0))
-            limits.append(builder.bitcast(_pick(builder, first, blank, [0] * of.count), BYTES))
+            first = builder.insert_element(blank, builder.trunc(number, BYTE), ir.Constant(INDEX, 0))
+            limits.append(_pick(builder, first, blank, [0] * LANES))
         return _array(builder, limits)
 
     return emit
@@ -304,13 +307,32 @@ def _zeros(builder: ir.IRBuilder, like: ir.Value) -> ir.Value:
     return ir.Constant(ir.ArrayType(PAIR, like.type.count), [nothing] * like.type.count)
 
 
-load_fields = _operation(_load_fields, 3, FieldsType())  # block, bytes per block, offsets
+def _store_group(builder: ir.IRBuilder, group: ir.Value, address: ir.Value) -> ir.Value:
+    """Put a group away until `load_group`, so that the sums of the steps between have all registers."""
+    registers = [half for query in _items(builder, group) for half in _halves_of(builder, query)]
+    for i, register in enumerate(registers):
+        place = builder.add(address, ir.Constant(LONG, LANES * i))
+        builder.store(register, builder.inttoptr(place, BYTES.as_pointer()), align=LANES)
+    _keep_order(builder)  # LLVM would see through this, and spill registers of its own choice inside of the loops
+    return ir.Constant(BIT, 0)
+
+
+def _load_group(builder: ir.IRBuilder, like: ir.Value, address: ir.Value) -> ir.Value:
+    """A group of the size of ``like`` from where `store_group` put it."""
+    pairs = []
+    for i in range(0, 2 * like.type.count, 2):
+        places = [builder.add(address, ir.Constant(LONG, LANES * j)) for j in (i, i + 1)]
+        pairs.append(_pair(builder, [_load(builder, place, BYTES) for place in places]))
+    return _array(builder, pairs)
+
+
+load_fields = _operation(_load_fields, 4, FieldsType())  # block, bytes per block, offsets, low_bits
 prefetch_step = _operation(_prefetch_step, 1, types.boolean)
-limits8_one = _operation(_load_limits(1, BYTES), 1, LimitsType(1))
-limits8_all = _operation(_load_limits(GROUP, BYTES), 1, LimitsType(GROUP))
-limits16_one = _operation(_load_limits(1, WORDS), 1, LimitsType(1))
-limits16_all = _operation(_load_limits(GROUP, WORDS), 1, LimitsType(GROUP))
+limits_one = _operation(_load_limits(1), 1, LimitsType(1))
+limits_all = _operation(_load_limits(GROUP), 1, LimitsType(GROUP))
 zeros = _operation(_zeros, 1)  # as many as there are limits
+store_group = _operation(_store_group, 2, types.boolean)
+load_group = _operation(_load_group, 2)  # like, address
 
 
 # ---- looking up and adding bytes ----
@@ -334,79 +356,63 @@ def _add_step(
 ) -> ir.Value:
     """Sums and what ``fields`` cost by the tables of a step, from the address ``tables`` on, ``per_query``
     bytes apart."""
-    plus = _halves(lambda b, x, y: b.add(x, y))  # fields 0 and 1, and 2 and 3, are known to fit a byte
+    plus = _halves(lambda b, x, y: b.add(x, y))  # fields 0 and 1, as 2 and 3, are known to fit a byte
     plus_saturating = _halves(_add_saturating)  # runs in half as many places of the core
     out = []
     for total in _items(builder, sums):
+        if not SIX_BIT:  # tables of the next query, loaded early, would push sums out of the 16 registers
+            _keep_order(builder)
         costs = []
         for i, field in enumerate(_items(builder, fields)):
             table = _load_table(builder, builder.add(tables, ir.Constant(LONG, ENTRIES * i)))
             costs.append(_halves(_lookup)(builder, table, field))
-        total = plus_saturating(builder, total, plus(builder, costs[0], costs[1]))
-        out.append(plus_saturating(builder, total, plus(builder, costs[2], costs[3])))
+        for i in range(0, FIELDS, 2):
+            total = plus_saturating(builder, total, plus(builder, costs[i], costs[i + 1]))
+        out.append(total)
         tables = builder.add(tables, per_query)
     return _array(builder, out)
 
 
+def _average(builder: ir.IRBuilder, a: ir.Value, b: ir.Value) -> ir.Value:
+    """(a + b + 1) // 2."""
+    if SIX_BIT:
+        return _call(builder, "llvm.x86.avx512.pavg.b.512", BYTES, a, b)
+    # As in `_lookup`, without AVX2 never run.
+    return _call(builder, "llvm.x86.avx2.pavg.b", BYTES, a, b) if HAS_AVX2 else a
+
+
 add_step = _operation(_add_step, 4)
-union = _operation(_each(lambda b, x, y: b.or_(x, y)), 2)
-
-
-# ---- 16-bit sums of bytes ----
-# ``total`` adds whole 16-bit numbers, so that the odd codes' bytes spill into it; `even_sums` takes them out.
-
-
-def _even_sums(builder: ir.IRBuilder, total: ir.Value, odd: ir.Value) -> ir.Value:
-    return builder.sub(total, builder.shl(odd, _constant(WORDS, 8)))
-
-
-add16 = _operation(_each(_words(lambda b, x, y: b.add(x, y))), 2)
-odd_bytes = _operation(_each(_words(lambda b, x: b.lshr(x, _constant(WORDS, 8)))), 1)
-even_sums = _operation(_each(_words(_even_sums)), 2)
+average = _operation(_each(_average), 2)
 
 
 # ---- comparing with a limit ----
 
 
 def _subtract(builder: ir.IRBuilder, a: ir.Value, b: ir.Value) -> ir.Value:
-    name = f"llvm.usub.sat.v{LANES}i8" if a.type == BYTES else f"llvm.usub.sat.v{LANES // 2}i16"
-    return _call(builder, name, a.type, a, b)
+    return _call(builder, f"llvm.usub.sat.v{LANES}i8", BYTES, a, b)
 
 
 def _any_set(builder: ir.IRBuilder, group: ir.Value) -> ir.Value:
     registers = [half for query in _items(builder, group) for half in _halves_of(builder, query)]
     while len(registers) > 1:
         registers = [builder.or_(a, b) for a, b in zip(registers[::2], registers[1::2])]
+    if HAS_AVX2 and not SIX_BIT:  # LLVM would take the register apart
+        longs = builder.bitcast(registers[0], ir.VectorType(LONG, LANES // 8))
+        empty = _call(builder, "llvm.x86.avx.ptestz.256", INDEX, longs, longs)
+        return builder.icmp_unsigned("==", empty, ir.Constant(INDEX, 0))
     whole = ir.IntType(8 * LANES)
     return builder.icmp_unsigned("!=", builder.bitcast(registers[0], whole), ir.Constant(whole, 0))
-
-
-def _store_flags(builder: ir.IRBuilder, flags: list[ir.Value], address: ir.Value) -> ir.Value:
-    for i, flag in enumerate(flags):
-        mask = builder.bitcast(flag, ir.IntType(LANES))
-        mask = builder.zext(mask, LONG) if LANES < 64 else mask
-        place = builder.add(address, ir.Constant(LONG, 8 * i))
-        builder.store(mask, builder.inttoptr(place, LONG.as_pointer()))
-    return ir.Constant(BIT, 0)
 
 
 def _store_lanes(builder: ir.IRBuilder, group: ir.Value, address: ir.Value) -> ir.Value:
     """At ``address``, for each query and half, 64 bits: bit i is set where byte i is not zero."""
     registers = [half for query in _items(builder, group) for half in _halves_of(builder, query)]
-    flags = [builder.icmp_unsigned("!=", r, _constant(BYTES, 0)) for r in registers]
-    return _store_flags(builder, flags, address)
-
-
-def _store_lanes16(builder: ir.IRBuilder, even: ir.Value, odd: ir.Value, address: ir.Value) -> ir.Value:
-    """The same from the even and the odd codes."""
-    flags = []
-    for pairs in zip(_items(builder, even), _items(builder, odd)):
-        for registers in zip(*(_halves_of(builder, pair) for pair in pairs)):
-            words = [builder.bitcast(r, WORDS) for r in registers]
-            set_even, set_odd = (builder.icmp_unsigned("!=", w, _constant(WORDS, 0)) for w in words)
-            places = [i // 2 + LANES // 2 * (i % 2) for i in range(LANES)]
-            flags.append(_pick(builder, set_even, set_odd, places))
-    return _store_flags(builder, flags, address)
+    for i, register in enumerate(registers):
+        mask = builder.bitcast(builder.icmp_unsigned("!=", register, _constant(BYTES, 0)), ir.IntType(LANES))
+        mask = builder.zext(mask, LONG) if LANES < 64 else mask
+        place = builder.add(address, ir.Constant(LONG, 8 * i))
+        builder.store(mask, builder.inttoptr(place, LONG.as_pointer()))
+    return ir.Constant(BIT, 0)
 
 
 def _lowest_lane(builder: ir.IRBuilder, lanes: ir.Value) -> ir.Value:
@@ -414,10 +420,8 @@ def _lowest_lane(builder: ir.IRBuilder, lanes: ir.Value) -> ir.Value:
 
 
 under = _operation(_each(_subtract), 2)  # limits, sums: not zero where sum < limit
-under16 = _operation(_each(_words(_subtract)), 2)
 any_set = _operation(_any_set, 1, types.boolean)
 store_lanes = _operation(_store_lanes, 2, types.boolean)
-store_lanes16 = _operation(_store_lanes16, 3, types.boolean)
 lowest_lane = _operation(_lowest_lane, 1, types.int64)
 
 

@@ -3,12 +3,15 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from cbid.search.checks import sorted_distinct
 from cbid.search.segments import LabelFilter, Segment
 
 __all__ = ["selected"]
 
 # Copying one code out of its block costs about as much as scanning this many for one query.
 _SCANS_PER_COPY = 100
+_MANY_IDS = 1024  # so many are not sought one by one
+_ENTRIES_PER_CODE = 8  # of a table over all ids from the least to the largest one of a segment
 _FEW_RANGES = 4  # so many comparisons of whole arrays are quicker than one look-up a code
 
 Kept = list[tuple[Segment, NDArray[np.uint8] | None]]
@@ -20,7 +23,7 @@ def selected(
     among: NDArray[np.int64] | None,
     n_queries: int,
 ) -> Kept:
-    """Each segment with its keep mask, under a filter by label codes and by ids (sorted, distinct).
+    """Each segment with its keep mask, under a filter by label codes and by ids (in any order).
 
     Where few codes are left, given the number of queries, they are copied into a small segment of their own.
     """
@@ -50,15 +53,48 @@ def _by_label(segment: Segment, labels: NDArray[np.int64] | None, n_queries: int
 
 
 def _by_id(segment: Segment, labels: NDArray[np.int64] | None, among: NDArray[np.int64], n_queries: int) -> Kept:
-    positions = segment.positions_of(among)[1]  # live ones only
+    keep = _mask_of_ids(segment, among) if len(among) >= _MANY_IDS else None
+    if keep is None:
+        positions = segment.positions_of(sorted_distinct(among))[1]  # live ones only
+        if labels is not None:
+            assert segment.labels is not None
+            positions = positions[np.isin(segment.labels[positions], labels)]
+        if _worth_a_copy(len(positions), segment, n_queries):
+            return _copied(segment, positions)
+        keep = np.zeros(len(segment), dtype=np.uint8)
+        keep[positions] = 1
+        return [(segment, keep)]
+    if segment.keep is not None:
+        keep &= segment.keep
     if labels is not None:
         assert segment.labels is not None
-        positions = positions[np.isin(segment.labels[positions], labels)]
-    if _worth_a_copy(len(positions), segment, n_queries):
-        return _copied(segment, positions)
-    keep = np.zeros(len(segment), dtype=np.uint8)
-    keep[positions] = 1
+        keep &= _mask(segment.labels, labels)
+    if _worth_a_copy(int(np.count_nonzero(keep.view(bool))), segment, n_queries):
+        return _copied(segment, np.flatnonzero(keep.view(bool)))
     return [(segment, keep)]
+
+
+def _mask_of_ids(segment: Segment, among: NDArray[np.int64]) -> NDArray[np.uint8] | None:
+    """1 where an id is one of ``among``, in one pass over each; None where no way to do that is at hand."""
+    from cbid.search._masks import mark_ids, mask_by_ids, mask_by_merging
+
+    ends = np.append(segment.runs[1:, 0], len(segment)) - 1
+    first, last = int(segment.ids[segment.runs[:, 0]].min()), int(segment.ids[ends].max())
+    size, one_run = last - first + 1, len(segment.runs) == 1
+    if size <= _ENTRIES_PER_CODE * len(segment):
+        table = np.zeros(size, dtype=np.uint8)
+        mark_ids(_read_only(among), first, table)
+        # One run without gaps, as when the index gave the ids itself: position and place in the table are the same.
+        return table if one_run and size == len(segment) else mask_by_ids(_read_only(segment.ids), first, table)
+    if one_run:
+        return mask_by_merging(_read_only(segment.ids), _read_only(sorted_distinct(among)))
+    return None
+
+
+def _read_only(array: NDArray[np.int64]) -> NDArray[np.int64]:
+    view = array.view()
+    view.flags.writeable = False  # one type for arrays in memory and mapped ones
+    return view
 
 
 def _worth_a_copy(n_kept: int, segment: Segment, n_queries: int) -> bool:

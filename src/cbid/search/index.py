@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cbid.codes import check_n_bits
-from cbid.search.checks import as_codes, as_count, as_ids, as_radius, as_weights, sorted_distinct
+from cbid.search.checks import as_codes, as_count, as_ids, as_radius, as_weights
 from cbid.search.collection import Collection
 from cbid.search.durable import Durable
 from cbid.search.filters import selected
@@ -193,7 +193,7 @@ class CodeIndex(Durable):
             if self._state.vocabulary is None:
                 raise ValueError("labels is given, but this index holds no labels to filter by")
             label_codes = self._state.vocabulary.codes_of(labels)
-        ids = None if among is None else sorted_distinct(as_ids(among, "among"))
+        ids = None if among is None else as_ids(among, "among")
         return selected(self._segments(), label_codes, ids, n_queries)
 
     def _decoded(self, label_codes: NDArray[np.int64]) -> NDArray[Any] | None:
