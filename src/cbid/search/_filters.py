@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from cbid.search._compile import helper
 from cbid.search._tables import LEVELS
 from cbid.search._vectors import (
+    AT_ONCE,
     BLOCKS,
     COLUMNS,
     ENTRIES,
@@ -21,14 +22,15 @@ from cbid.search._vectors import (
     GROUP,
     LANES,
     add_step,
+    add_steps,
     any_set,
     average,
     limits_all,
     limits_one,
-    load_fields,
     load_group,
     lowest_lane,
     prefetch_step,
+    prefetch_steps,
     store_group,
     store_lanes,
     under,
@@ -101,19 +103,17 @@ def _filter(size: int, load_limits: Any, in_parts: bool) -> Any:
             turn = ends[stride - 1] if in_parts else steps
             stop = min(check, turn)
             while True:
-                while alone and step + 1 < stop:  # two at a time: a group has no registers left for that
-                    prefetch_step(block + STEP_BYTES * step + ahead)
-                    prefetch_step(block + STEP_BYTES * (step + 1) + ahead)
-                    fields = load_fields(block, per_block, offsets_at + 8 * COLUMNS * step, low_bits)
-                    sums = add_step(sums, fields, tables + STEP_TABLES * step, per_query)
-                    fields = load_fields(block, per_block, offsets_at + 8 * COLUMNS * (step + 1), low_bits)
-                    sums = add_step(sums, fields, tables + STEP_TABLES * (step + 1), per_query)
-                    step += 2
+                while step + AT_ONCE <= stop:
+                    if alone:
+                        prefetch_steps(block + STEP_BYTES * step + ahead)
+                    at, tables_at = offsets_at + 8 * COLUMNS * step, tables + STEP_TABLES * step
+                    sums = add_steps(sums, block, per_block, at, low_bits, tables_at, per_query)
+                    step += AT_ONCE
                 while step < stop:
                     if alone:
                         prefetch_step(block + STEP_BYTES * step + ahead)
-                    fields = load_fields(block, per_block, offsets_at + 8 * COLUMNS * step, low_bits)
-                    sums = add_step(sums, fields, tables + STEP_TABLES * step, per_query)
+                    at, tables_at = offsets_at + 8 * COLUMNS * step, tables + STEP_TABLES * step
+                    sums = add_step(sums, block, per_block, at, low_bits, tables_at, per_query)
                     step += 1
                 if stop >= check or stop == steps:
                     mean = sums

@@ -142,7 +142,7 @@ def _order_tables(shared: Bytes, columns: Columns, query: Bytes, out: Bytes) -> 
 
 @helper
 def _field(code: Bytes, columns: Columns, step: int, field: int) -> np.int64:
-    """The value of a field of one code, as `_vectors.load_fields` cuts it."""
+    """The value of a field of one code, as `_vectors` cuts it."""
     value = np.int64(0)
     if SIX_BIT:
         for i in range(3):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from cbid.search._compile import helper
 from cbid.search._sums import wrong_share
 from cbid.search._tables import LEVELS, Tables, room_below
+from cbid.search._vectors import AT_ONCE, COLUMNS
 
 __all__ = ["Plans", "judge_level", "make_plans", "plan_level"]
 
@@ -40,6 +41,12 @@ def _candidate_cost(tables: Tables) -> float:
 
 
 @helper
+def _enough_steps(tables: Tables, parts: int) -> bool:
+    """Whether so many parts have some steps each: one or none, and they only take time."""
+    return parts == 1 or AT_ONCE * parts <= len(tables.offsets) // COLUMNS
+
+
+@helper
 def plan_level(plans: Plans, q: int, tables: Tables, threshold: np.float32, first: int) -> int:
     """The level to scan the blocks from ``first`` on with."""
     if plans.until[q] > first:
@@ -48,8 +55,7 @@ def plan_level(plans: Plans, q: int, tables: Tables, threshold: np.float32, firs
     best, cheapest = 0, np.inf
     parts = 1
     for level in range(LEVELS + 1):
-        # Parts of one column would take longer to put together than to add up.
-        if cheapest <= parts or (level > 0 and 2 * parts > len(tables.offsets)):
+        if cheapest <= parts or not _enough_steps(tables, parts):
             break
         if plans.too_loose[q, level] <= first:
             share = 0.0 if room <= 0.0 else wrong_share(tables, q, room, level)
@@ -70,6 +76,6 @@ def judge_level(plans: Plans, q: int, tables: Tables, wrong: float, first: int, 
     """
     level = plans.level[q]
     excess = wrong / (32.0 * (last - first)) * _candidate_cost(tables) / (4.0 * 2.0**level)
-    if excess > 1.0 and level < LEVELS and 4 * 2**level <= len(tables.offsets):
+    if excess > 1.0 and level < LEVELS and _enough_steps(tables, 2 ** (level + 1)):
         plans.too_loose[q, : level + 1] = last + int(last * min(excess, 1e6))
         plans.until[q] = last

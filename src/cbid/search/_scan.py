@@ -18,7 +18,7 @@ from cbid.search._plans import judge_level, make_plans, plan_level
 from cbid.search._portable import filter_portable
 from cbid.search._sums import sum_limit
 from cbid.search._tables import Tables, exact_distance, make_tables, room_below, steps_until
-from cbid.search._vectors import BLOCKS, COLUMNS, ENTRIES, FIELDS, GROUP
+from cbid.search._vectors import AT_ONCE, BLOCKS, COLUMNS, ENTRIES, FIELDS, GROUP
 
 __all__ = ["scan_topk", "scan_within"]
 
@@ -49,6 +49,8 @@ def _group_candidates(
             check = max(check, 1 + steps_until(tables.typical[i], thresholds[i]))
     if check == 0:
         return
+    if level > 0:  # parts end at such multiples too
+        check = -(-check // AT_ONCE) * AT_ONCE
     offsets, ends = tables.offsets, tables.ends
     steps = len(offsets) // COLUMNS
     tables_at = np.int64(tables.quantised[q:].ctypes.data)

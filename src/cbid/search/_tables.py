@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.search._compile import helper
-from cbid.search._vectors import COLUMNS, ENTRIES, FIELDS, GROUP, SIX_BIT, add_costs, no_costs, total_cost
+from cbid.search._vectors import AT_ONCE, COLUMNS, ENTRIES, FIELDS, GROUP, SIX_BIT, add_costs, no_costs, total_cost
 
 __all__ = ["LEVELS", "Tables", "exact_distance", "make_tables", "quantise", "room_below", "steps_until"]
 
@@ -138,7 +138,8 @@ def _column_order(cost: Floats) -> Columns:
 
 @helper
 def _part_ends(columns: Columns, cost: Floats) -> tuple[Columns, Floats]:
-    """Ends of 2**LEVELS parts of about equal cost, in steps, and the share of the costliest of 2**level parts."""
+    """Ends of 2**LEVELS parts of about equal cost, at multiples of AT_ONCE steps, and the share of the costliest of
+    2**level parts."""
     steps = len(columns) // COLUMNS
     carried = np.zeros(steps + 1)  # by the steps before
     for c in range(len(columns)):
@@ -152,7 +153,7 @@ def _part_ends(columns: Columns, cost: Floats) -> tuple[Columns, Floats]:
     for part in range(len(ends) - 1):
         while step < steps and carried[step] + carried[step + 1] < 2.0 * (part + 1) / len(ends) * total:
             step += 1
-        ends[part] = step
+        ends[part] = min((step + AT_ONCE // 2) // AT_ONCE * AT_ONCE, steps)
     costliest = np.zeros(LEVELS + 1)
     for level in range(LEVELS + 1):
         size, begin = len(ends) >> level, 0

@@ -21,6 +21,7 @@ from numba.extending import intrinsic, models, register_model
 from cbid.search._compile import HAS_AVX2, HAS_VBMI
 
 __all__ = [
+    "AT_ONCE",
     "BLOCKS",
     "COLUMNS",
     "ENTRIES",
@@ -30,15 +31,16 @@ __all__ = [
     "SIX_BIT",
     "add_costs",
     "add_step",
+    "add_steps",
     "any_set",
     "average",
     "limits_all",
     "limits_one",
-    "load_fields",
     "load_group",
     "lowest_lane",
     "no_costs",
     "prefetch_step",
+    "prefetch_steps",
     "store_group",
     "store_lanes",
     "total_cost",
@@ -50,6 +52,8 @@ SIX_BIT = HAS_VBMI
 # A step takes as many columns as leave the sums of a group in registers: those that spill cost more than lookups.
 COLUMNS = 3 if SIX_BIT else 1  # bytes of a code per step
 FIELDS = 4 if SIX_BIT else 2  # per step
+# Steps without a branch in between: how long a loop takes is foretold well only if it is short.
+AT_ONCE = 1 if SIX_BIT else 4
 ENTRIES = 64 if SIX_BIT else 16  # of a field's table
 LANES = 64 if SIX_BIT else 32  # codes per register
 BLOCKS = 2 * LANES // 32  # per pair of registers
@@ -62,13 +66,6 @@ COLUMN = ir.VectorType(BYTE, 32)  # a byte of the codes of one block
 TABLE = ir.VectorType(BYTE, ENTRIES)
 PAIR = ir.LiteralStructType([BYTES, BYTES])
 COSTS = ir.VectorType(ir.DoubleType(), 8)
-
-
-class FieldsType(types.Type):
-    """The fields of a step, a pair of registers each."""
-
-    def __init__(self) -> None:
-        super().__init__(name="CodeFields")
 
 
 class GroupType(types.Type):
@@ -92,12 +89,6 @@ class LimitsType(types.Type):
     def __init__(self, size: int) -> None:
         self.size = size
         super().__init__(name=f"CodeLimits{size}")
-
-
-@register_model(FieldsType)
-class FieldsModel(models.PrimitiveModel):
-    def __init__(self, dmm: Any, fe_type: Any) -> None:
-        super().__init__(dmm, fe_type, ir.ArrayType(PAIR, FIELDS))
 
 
 @register_model(GroupType)
@@ -141,10 +132,10 @@ def _operation(emit: Emit, arity: int, result: types.Type | None = None) -> Any:
     def ternary(typing_context, a, b, c):  # type: ignore[no-untyped-def]
         return typed(a, b, c)
 
-    def quaternary(typing_context, a, b, c, d):  # type: ignore[no-untyped-def]
-        return typed(a, b, c, d)
+    def septenary(typing_context, a, b, c, d, e, f, g):  # type: ignore[no-untyped-def]
+        return typed(a, b, c, d, e, f, g)
 
-    return intrinsic((unary, binary, ternary, quaternary)[arity - 1])
+    return intrinsic({1: unary, 2: binary, 3: ternary, 7: septenary}[arity])
 
 
 def _array(builder: ir.IRBuilder, values: list[ir.Value]) -> ir.Value:
@@ -235,8 +226,9 @@ def _load_table(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
 
 def _load_fields(
     builder: ir.IRBuilder, block: ir.Value, per_block: ir.Value, offsets: ir.Value, low_bits: ir.Value
-) -> ir.Value:
-    """The fields of a step, for the codes of BLOCKS blocks from ``block`` on, ``per_block`` bytes apart.
+) -> list[ir.Value]:
+    """The fields of a step, a pair of registers each, for the codes of BLOCKS blocks from ``block`` on, which are
+    ``per_block`` bytes apart.
 
     ``offsets`` is the address of where the step's columns lie in a block, ``low_bits`` that of a register of 15's.
     """
@@ -252,9 +244,9 @@ def _load_fields(
             loaded = [_pick(builder, a, b, list(range(64))) for a, b in (loaded[:2], loaded[2:])]
         columns.append(_pair(builder, loaded))
     if SIX_BIT:
-        return _array(builder, _six_bit_fields(builder, *columns))
+        return _six_bit_fields(builder, *columns)
     _keep_order(builder)  # so that the mask is loaded anew, and its register free in between
-    return _array(builder, _nibbles(builder, _load(builder, low_bits, BYTES), *columns))
+    return _nibbles(builder, _load(builder, low_bits, BYTES), *columns)
 
 
 def _shift_down(builder: ir.IRBuilder, a: ir.Value, by: int) -> ir.Value:
@@ -278,14 +270,18 @@ def _six_bit_fields(builder: ir.IRBuilder, *columns: ir.Value) -> list[ir.Value]
     return [*columns, _halves(high_bits)(builder, *columns)]
 
 
-def _prefetch_step(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
-    """Fetch as many bytes from ``address`` on as a step reads."""
-    # To read, into the second level (the first takes too few requests at a time to keep memory busy), data.
-    flags = [ir.Constant(INDEX, value) for value in (0, 2, 1)]
-    for line in range(0, 32 * COLUMNS * BLOCKS, 64):
-        pointer = builder.inttoptr(builder.add(address, ir.Constant(LONG, line)), BYTE.as_pointer())
-        _call(builder, "llvm.prefetch.p0", ir.VoidType(), pointer, *flags)
-    return ir.Constant(BIT, 0)
+def _prefetch(steps: int) -> Emit:
+    """Fetch as many bytes from ``address`` on as so many steps read."""
+
+    def emit(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
+        # To read, into the second level (the first takes too few requests at a time to keep memory busy), data.
+        flags = [ir.Constant(INDEX, value) for value in (0, 2, 1)]
+        for line in range(0, 32 * COLUMNS * BLOCKS * steps, 64):
+            pointer = builder.inttoptr(builder.add(address, ir.Constant(LONG, line)), BYTE.as_pointer())
+            _call(builder, "llvm.prefetch.p0", ir.VoidType(), pointer, *flags)
+        return ir.Constant(BIT, 0)
+
+    return emit
 
 
 def _load_limits(size: int) -> Emit:
@@ -326,8 +322,8 @@ def _load_group(builder: ir.IRBuilder, like: ir.Value, address: ir.Value) -> ir.
     return _array(builder, pairs)
 
 
-load_fields = _operation(_load_fields, 4, FieldsType())  # block, bytes per block, offsets, low_bits
-prefetch_step = _operation(_prefetch_step, 1, types.boolean)
+prefetch_step = _operation(_prefetch(1), 1, types.boolean)
+prefetch_steps = _operation(_prefetch(AT_ONCE), 1, types.boolean)
 limits_one = _operation(_load_limits(1), 1, LimitsType(1))
 limits_all = _operation(_load_limits(GROUP), 1, LimitsType(GROUP))
 zeros = _operation(_zeros, 1)  # as many as there are limits
@@ -352,7 +348,7 @@ def _add_saturating(builder: ir.IRBuilder, a: ir.Value, b: ir.Value) -> ir.Value
 
 
 def _add_step(
-    builder: ir.IRBuilder, sums: ir.Value, fields: ir.Value, tables: ir.Value, per_query: ir.Value
+    builder: ir.IRBuilder, sums: ir.Value, fields: list[ir.Value], tables: ir.Value, per_query: ir.Value
 ) -> ir.Value:
     """Sums and what ``fields`` cost by the tables of a step, from the address ``tables`` on, ``per_query``
     bytes apart."""
@@ -363,7 +359,7 @@ def _add_step(
         if not SIX_BIT:  # tables of the next query, loaded early, would push sums out of the 16 registers
             _keep_order(builder)
         costs = []
-        for i, field in enumerate(_items(builder, fields)):
+        for i, field in enumerate(fields):
             table = _load_table(builder, builder.add(tables, ir.Constant(LONG, ENTRIES * i)))
             costs.append(_halves(_lookup)(builder, table, field))
         for i in range(0, FIELDS, 2):
@@ -381,7 +377,25 @@ def _average(builder: ir.IRBuilder, a: ir.Value, b: ir.Value) -> ir.Value:
     return _call(builder, "llvm.x86.avx2.pavg.b", BYTES, a, b) if HAS_AVX2 else a
 
 
-add_step = _operation(_add_step, 4)
+def _add_steps(steps: int) -> Emit:
+    """Sums and what so many steps cost, the first of which has its offsets and tables at these addresses."""
+
+    def emit(
+        builder: ir.IRBuilder, sums: ir.Value, block: ir.Value, per_block: ir.Value, offsets: ir.Value,
+        low_bits: ir.Value, tables: ir.Value, per_query: ir.Value,
+    ) -> ir.Value:  # fmt: skip
+        for _ in range(steps):
+            fields = _load_fields(builder, block, per_block, offsets, low_bits)
+            sums = _add_step(builder, sums, fields, tables, per_query)
+            offsets = builder.add(offsets, ir.Constant(LONG, 8 * COLUMNS))
+            tables = builder.add(tables, ir.Constant(LONG, FIELDS * ENTRIES))
+        return sums
+
+    return emit
+
+
+add_step = _operation(_add_steps(1), 7)  # sums, block, bytes per block, offsets, low_bits, tables, bytes per query
+add_steps = _operation(_add_steps(AT_ONCE), 7)
 average = _operation(_each(_average), 2)
 
 
