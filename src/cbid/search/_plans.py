@@ -47,10 +47,8 @@ def _enough_steps(tables: Tables, parts: int) -> bool:
 
 
 @helper
-def plan_level(plans: Plans, q: int, tables: Tables, threshold: np.float32, first: int) -> int:
-    """The level to scan the blocks from ``first`` on with."""
-    if plans.until[q] > first:
-        return int(plans.level[q])
+def plan_level(plans: Plans, q: int, tables: Tables, threshold: np.float32, first: int) -> None:
+    """Choose the level to scan the blocks from ``first`` on with."""
     room = room_below(threshold, tables.base[q])
     best, cheapest = 0, np.inf
     parts = 1
@@ -64,7 +62,6 @@ def plan_level(plans: Plans, q: int, tables: Tables, threshold: np.float32, firs
                 best, cheapest = level, cost
         parts *= 2
     plans.level[q], plans.until[q] = best, first + first // 4 + 1
-    return best
 
 
 @helper

@@ -151,7 +151,8 @@ def scan_topk(
         )
         for q in range(0, n_queries, GROUP):
             size = min(GROUP, n_queries - q)
-            level = plan_level(plans, q, tables, thresholds[q], first - start // 32)
+            if plans.until[q] <= first - start // 32:
+                plan_level(plans, q, tables, thresholds[q], first - start // 32)
             if portable is None:
                 _group_candidates(
                     source,
@@ -161,7 +162,7 @@ def scan_topk(
                     q,
                     size,
                     thresholds,
-                    level,
+                    plans.level[q],
                     shelf,
                     limits,
                     candidates,
@@ -184,7 +185,8 @@ def scan_topk(
                         sizes[i] = push(distances[i], positions[i], sizes[i], distance, position)
                         if sizes[i] == k:
                             thresholds[i] = min(thresholds[i], distances[i, 0])
-            judge_level(plans, q, tables, wrong / size, first - start // 32, last - start // 32)
+            if wrong > 0:
+                judge_level(plans, q, tables, wrong / size, first - start // 32, last - start // 32)
         first = last
     for i in range(n_queries):
         sort_heap(distances[i], positions[i], sizes[i])
@@ -219,7 +221,8 @@ def scan_within(
         )
         for q in range(0, n_queries, GROUP):
             size = min(GROUP, n_queries - q)
-            level = plan_level(plans, q, tables, thresholds[q], first - start // 32)
+            if plans.until[q] <= first - start // 32:
+                plan_level(plans, q, tables, thresholds[q], first - start // 32)
             if portable is None:
                 _group_candidates(
                     source,
@@ -229,7 +232,7 @@ def scan_within(
                     q,
                     size,
                     thresholds,
-                    level,
+                    plans.level[q],
                     shelf,
                     limits,
                     candidates,
@@ -255,6 +258,7 @@ def scan_within(
                         found += 1
                     else:
                         wrong += 1
-            judge_level(plans, q, tables, wrong / size, first - start // 32, last - start // 32)
+            if wrong > 0:
+                judge_level(plans, q, tables, wrong / size, first - start // 32, last - start // 32)
         first = last
     return queries[:found], positions[:found], distances[:found]

@@ -61,10 +61,12 @@ def scan_spans(
                 source, n_blocks, copied = _chunk_source(
                     blocks, first, last, start, stop, keep, portable is None, 1, places, scratch
                 )
+                if plans.until[i] <= done:
+                    plan_level(plans, i, tables, thresholds[i], done)
                 if portable is None:
                     _group_candidates(
                         source, n_blocks, 32 * width, tables, i, 1, thresholds,
-                        plan_level(plans, i, tables, thresholds[i], done), shelf, limits, candidates, counts,
+                        plans.level[i], shelf, limits, candidates, counts,
                     )  # fmt: skip
                 else:
                     _portable_candidates(blocks, first, last, tables, i, 1, thresholds, candidates, counts)
@@ -80,7 +82,8 @@ def scan_spans(
                         # Just above the k-th best: a code as far as it with a smaller id is still wanted.
                         above = np.nextafter(distances[i, k - 1], np.float32(np.inf))
                         thresholds[i] = min(thresholds[i], above)
-                judge_level(plans, i, tables, wrong, done, done + last - first)
+                if wrong > 0:
+                    judge_level(plans, i, tables, wrong, done, done + last - first)
                 done += last - first
                 first = last
 

@@ -225,12 +225,13 @@ def _load_table(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
 
 
 def _load_fields(
-    builder: ir.IRBuilder, block: ir.Value, per_block: ir.Value, offsets: ir.Value, low_bits: ir.Value
+    builder: ir.IRBuilder, block: ir.Value, per_block: ir.Value, offsets: ir.Value, low_bits: ir.Value | None
 ) -> list[ir.Value]:
     """The fields of a step, a pair of registers each, for the codes of BLOCKS blocks from ``block`` on, which are
     ``per_block`` bytes apart.
 
-    ``offsets`` is the address of where the step's columns lie in a block, ``low_bits`` that of a register of 15's.
+    ``offsets`` is the address of where the step's columns lie in a block, ``low_bits`` that of a register of 15's,
+    which is then loaded for each step; without it one is kept.
     """
     columns = []
     for c in range(COLUMNS):
@@ -245,6 +246,8 @@ def _load_fields(
         columns.append(_pair(builder, loaded))
     if SIX_BIT:
         return _six_bit_fields(builder, *columns)
+    if low_bits is None:
+        return _nibbles(builder, _constant(BYTES, 15), *columns)
     _keep_order(builder)  # so that the mask is loaded anew, and its register free in between
     return _nibbles(builder, _load(builder, low_bits, BYTES), *columns)
 
@@ -356,7 +359,9 @@ def _add_step(
     plus_saturating = _halves(_add_saturating)  # runs in half as many places of the core
     out = []
     for total in _items(builder, sums):
-        if not SIX_BIT:  # tables of the next query, loaded early, would push sums out of the 16 registers
+        if (
+            not SIX_BIT and sums.type.count > 1
+        ):  # tables of the next query, loaded early, would push sums out of the 16 registers
             _keep_order(builder)
         costs = []
         for i, field in enumerate(fields):
@@ -385,7 +390,7 @@ def _add_steps(steps: int) -> Emit:
         low_bits: ir.Value, tables: ir.Value, per_query: ir.Value,
     ) -> ir.Value:  # fmt: skip
         for _ in range(steps):
-            fields = _load_fields(builder, block, per_block, offsets, low_bits)
+            fields = _load_fields(builder, block, per_block, offsets, low_bits if sums.type.count > 1 else None)
             sums = _add_step(builder, sums, fields, tables, per_query)
             offsets = builder.add(offsets, ir.Constant(LONG, 8 * COLUMNS))
             tables = builder.add(tables, ir.Constant(LONG, FIELDS * ENTRIES))
