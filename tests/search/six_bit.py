@@ -1,18 +1,14 @@
 """A pytest plug-in that runs the six-bit filters on a processor without VBMI: their two instructions are emulated.
 
-To be loaded (``-p tests.search.six_bit``) before anything of ``cbid.search`` is compiled, with a cache of its own.
+For a process of its own (``-p tests.search.six_bit``) with a cache of its own: all of it is compiled this way.
 """
 
+from typing import Any
+
+import pytest
 from llvmlite import ir
 
-import cbid.search._compile as compiling
-
-compiling.HAS_VBMI = True
-
-import cbid.search._vectors as vectors  # noqa: E402
-
 BYTE, WORD, INDEX = (ir.IntType(size) for size in (8, 16, 32))
-_real_call = vectors._call
 
 
 def _permute(builder, table, places):
@@ -39,19 +35,29 @@ def _average(builder, a, b):
 EMULATED = {"llvm.x86.avx512.permvar.qi.512": _permute, "llvm.x86.avx512.pavg.b.512": _average}
 
 
-def _call(builder, name, result, *values):
-    if name not in EMULATED:
-        return _real_call(builder, name, result, *values)
-    emulated = "emulated_" + name.replace(".", "_")
-    function = builder.module.globals.get(emulated)
-    if function is None:
-        kind = ir.FunctionType(result, [value.type for value in values])
-        function = ir.Function(builder.module, kind, emulated)
-        function.linkage = "internal"
-        function.attributes.add("noinline")  # once for each module, not for each of hundreds of look-ups
-        body = ir.IRBuilder(function.append_basic_block())
-        body.ret(EMULATED[name](body, *function.args))
-    return builder.call(function, values)
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: Any) -> None:
+    """Before any file of the tests, which would compile filters for the processor that is there."""
+    import cbid.search._compile as compiling
 
+    compiling.HAS_VBMI = True
+    import cbid.search._vectors as vectors
 
-vectors._call = _call
+    assert vectors.SIX_BIT, "the filters had been made before"
+    real_call = vectors._call
+
+    def call(builder, name, result, *values):
+        if name not in EMULATED:
+            return real_call(builder, name, result, *values)
+        emulated = "emulated_" + name.replace(".", "_")
+        function = builder.module.globals.get(emulated)
+        if function is None:
+            kind = ir.FunctionType(result, [value.type for value in values])
+            function = ir.Function(builder.module, kind, emulated)
+            function.linkage = "internal"
+            function.attributes.add("noinline")  # once for each module, not for each of hundreds of look-ups
+            body = ir.IRBuilder(function.append_basic_block())
+            body.ret(EMULATED[name](body, *function.args))
+        return builder.call(function, values)
+
+    vectors._call = call
