@@ -54,9 +54,9 @@ class Results:
     def find(self, **wanted):
         return [line for line in self.lines if all(line.get(key) == value for key, value in wanted.items())]
 
-    def forget(self, titles):
-        """Drop all lines of these methods."""
-        self.lines = [line for line in self.lines if line["method"] not in titles]
+    def forget(self, titles, kind=None):
+        """Drop the lines of these methods, all or those of one kind."""
+        self.lines = [line for line in self.lines if line["method"] not in titles or kind not in (None, line["kind"])]
         if self.path.exists():
             self.path.write_text("".join(json.dumps(line) + "\n" for line in self.lines))
 
@@ -141,25 +141,30 @@ def prefixes(params, X, y, lengths):
 
 
 def choose(name, title, method, results):
-    """The settings that served best on the validation split."""
-    known = results.find(kind="choice", method=title)
-    if known and all(settings in [row["settings"] for row in known[0]["tried"]] for settings in method.settings):
-        return known[0]["chosen"]
-    if known:
-        raise ValueError(f"{title} was chosen among other settings than it has now; --anew runs it again")
+    """The settings that served best on the validation splits. Those tried before are not tried again; if another one
+    is best now, the cells of the last choice are forgotten."""
     if len(method.settings) > MOST_SETTINGS:
         raise ValueError(f"{title} has {len(method.settings)} settings; all have at most {MOST_SETTINGS}")
     if len(method.settings) == 1:
         return method.settings[0]
-    splits = [DATA[name][0]("validation", seed) for seed in range(DATA[name][1])]
-    tried = []
-    for settings in method.settings:
-        lines = [validated(method, settings, split, seed) for seed, split in enumerate(splits)]
-        mean = {key: float(np.mean([line[key] for line in lines])) for key in ("knn", "map")}
-        tried.append({"settings": settings, **mean})
-    best = max(tried, key=lambda row: row["knn"] + row["map"])
-    results.add({"kind": "choice", "method": title, "chosen": best["settings"], "tried": tried})
-    return best["settings"]
+    known = results.find(kind="choice", method=title)
+    tried = [row for row in known[0]["tried"] if row["settings"] in method.settings] if known else []
+    if len(tried) < len(method.settings):
+        splits = [DATA[name][0]("validation", seed) for seed in range(DATA[name][1])]
+        for settings in method.settings:
+            if settings not in [row["settings"] for row in tried]:
+                tried.append({"settings": settings, **on_validation(method, settings, splits)})
+    best = max(tried, key=lambda row: row["knn"] + row["map"])["settings"]
+    if not known or known[0]["tried"] != tried:
+        results.forget([title], None if known and known[0]["chosen"] != best else "choice")
+        results.add({"kind": "choice", "method": title, "chosen": best, "tried": tried})
+    return best
+
+
+def on_validation(method, settings, splits):
+    """The mean of both figures over the splits, the number of each its seed."""
+    lines = [validated(method, settings, split, seed) for seed, split in enumerate(splits)]
+    return {key: float(np.mean([line[key] for line in lines])) for key in ("knn", "map")}
 
 
 def validated(method, settings, split, seed):
@@ -173,6 +178,7 @@ def run(name, titles, seeds, lengths, anew=False):
     results = Results(name)
     if anew:
         results.forget(titles)
+    chosen = {title: choose(name, title, METHODS[title], results) for title in titles}
     for seed in range(seeds):
         split = None
         for title in titles:
@@ -182,10 +188,9 @@ def run(name, titles, seeds, lengths, anew=False):
             if not missing or seed >= method.seeds:
                 continue
             split = split or DATA[name][0]("test", seed)
-            settings = choose(name, title, method, results)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of learning that ended early: the line tells
-                for length, line in cells(method, settings, split, missing, seed):
+                for length, line in cells(method, chosen[title], split, missing, seed):
                     results.add({"kind": "cell", "method": title, "bits": length, "seed": seed, **line})
                     shown = " ".join(
                         f"{k} {v:.3f}" for k, v in line.items() if k in ("knn", "map", "p10", "svm", "fit_s")
