@@ -113,3 +113,19 @@ def test_one_code_drops_its_axis():
 def test_errors_say_what_came_and_what_is_accepted(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    ("bits", "error", "words"),
+    [
+        ([[np.nan, 1, -1]], ValueError, "bits has NaN"),
+        ([[1j, 1]], TypeError, "bits has dtype complex128"),
+        ([["a", "b"]], TypeError, "bits has dtype <U1"),
+        (1, ValueError, r"bits has shape \(\)"),
+        (np.empty((3, 0)), ValueError, r"bits has shape \(3, 0\)"),
+        (np.ones((2, 3, 4)), ValueError, r"bits has shape \(2, 3, 4\)"),
+    ],
+)
+def test_pack_takes_rows_of_numbers_only(bits, error, words):
+    with pytest.raises(error, match=words):
+        codes.pack(bits)

@@ -31,7 +31,14 @@ def n_bytes(n_bits: int) -> int:
 
 def pack(bits: ArrayLike) -> NDArray[np.uint8]:
     """Bits (n, t), set where positive (so both 0/1 and -1/+1 do), to codes (n, ceil(t/8))."""
-    return np.packbits(np.asarray(bits) > 0, axis=-1)
+    array = np.asarray(bits)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"bits has dtype {array.dtype}; booleans or real numbers are accepted")
+    if array.ndim not in (1, 2) or array.shape[-1] == 0:
+        raise ValueError(f"bits has shape {array.shape}; (n, t), or (t,) for one code, with t >= 1 is accepted")
+    if array.dtype.kind == "f" and np.isnan(array).any():
+        raise ValueError("bits has NaN entries; numbers that are positive or not are accepted")
+    return np.packbits(array > 0, axis=-1)
 
 
 def unpack(codes: NDArray[np.uint8], n_bits: int) -> NDArray[np.int8]:

@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.datasets import load_digits
+from sklearn.decomposition import PCA
 from sklearn.model_selection import train_test_split
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from cbid import CBID
 from cbid.classify import CodeKNeighborsClassifier
 
 
@@ -202,3 +204,26 @@ def test_a_fit_without_a_coder_forgets_the_last_one(digits):
 def test_n_jobs_is_no_number_but_zero():
     with pytest.raises(ValueError, match="n_jobs=0 is not accepted"):
         CodeKNeighborsClassifier(n_jobs=0).fit([[1], [-1]] * 5, [0, 1] * 5)
+
+
+def test_weights_of_bits_given_for_those_of_votes():
+    with pytest.raises(ValueError, match="'uniform' or 'distance' is accepted"):
+        CodeKNeighborsClassifier(weights=np.ones(2)).fit([[1, 0], [-1, 0]] * 5, [0, 1] * 5)
+
+
+def test_a_coder_must_encode(digits):
+    X, _, y, _ = digits
+    with pytest.raises(ValueError, match=r"coder is PCA\(n_components=3\); an estimator with encode"):
+        CodeKNeighborsClassifier(coder=PCA(3)).fit(X, y)
+
+
+@pytest.mark.parametrize("margin", ["paper", "class"])
+def test_weights_that_go_with_the_class_of_the_query_are_left_out(digits, margin):
+    X, X_test, y, _ = digits
+    coder = CBID(n_bits=8, margin=margin)
+    with pytest.warns(UserWarning, match=f"margin='{margin}'.* go with the class of the query"):
+        model = CodeKNeighborsClassifier(3, coder=coder).fit(X, y)
+    plain = CodeKNeighborsClassifier(3, coder=coder, bit_weights=None).fit(X, y)
+    np.testing.assert_array_equal(model.predict(X_test), plain.predict(X_test))
+    weighted = CodeKNeighborsClassifier(3, coder=CBID(n_bits=8, margin="database")).fit(X, y)
+    assert weighted.index_.weights.shape == (8, len(weighted.classes_))

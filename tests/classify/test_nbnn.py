@@ -552,3 +552,11 @@ def test_n_jobs_is_no_number_but_zero():
 def test_what_is_no_seed_is_refused_by_name(seed):
     with pytest.raises(ValueError, match=r"random_state=.* is not accepted"):
         NBNNClassifier(random_state=seed).fit(TRAIN, Y)
+
+
+def test_what_is_no_descriptor_or_no_id():
+    bags, y = make_bags(3, n_per_class=2)
+    with pytest.raises(ValueError, match="descriptor='sift' is not accepted; give a local descriptor"):
+        NBNNClassifier(descriptor="sift").fit(bags, y)
+    with pytest.raises(TypeError, match=r"image is \['a'\]; the id of one image"):
+        NBNNClassifier().fit(bags, y).remove_image(["a"])

@@ -197,3 +197,25 @@ def test_directories_of_an_index_that_has_none(index):
     for act in (index.refresh, index.verify):
         with pytest.raises(ValueError, match="was neither opened nor saved"):
             act()
+
+
+def test_labels_of_another_kind_than_the_columns_of_weights():
+    index = CodeIndex(16, np.ones((16, 2)))
+    with pytest.raises(TypeError, match=r"kind str; .* only for 0, 1; name the columns with classes="):
+        index.add(ONE, labels=["a"])
+
+
+def test_more_neighbours_than_memory_holds(index):
+    assert index.search(ONE, k=1000).ids.shape == (1, 1000)
+    with pytest.raises(ValueError, match="k is 1000000000; the index has 10 codes, and at most 65536 is accepted"):
+        index.search(ONE, k=10**9)
+
+
+def test_whole_numbers_may_come_as_floats():
+    index = CodeIndex(16)
+    index.add(np.zeros((2, 2), np.uint8), labels=[1.0, 2.0])
+    assert index.labels.tolist() == [1, 2]
+    assert index.search(ONE, k=2, labels=2.0).ids.tolist() == [[1, -1]]
+    for bad in (np.nan, np.inf, 1e300):
+        with pytest.raises(TypeError, match="labels has dtype float64; integers"):
+            index.add(ONE, labels=[bad])

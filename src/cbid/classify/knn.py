@@ -1,5 +1,6 @@
 """k-nearest-neighbour classification on binary codes, with the index under it."""
 
+import warnings
 from typing import Any, Self
 
 import numpy as np
@@ -36,7 +37,8 @@ class CodeKNeighborsClassifier(ClassifierMixin, BaseEstimator):
         With ``packed``: the number of bits, by default 8 a byte.
     bit_weights : "auto" (default), None, (n_bits,) or (n_bits, n_classes)
         Weights of the distance. "auto": ``weights_`` of the coder if it has them; None: plain Hamming.
-        Two-dimensional: one vector per class of the training item, columns in the order of ``classes_``.
+        Two-dimensional: one vector per class of the training item, columns in the order of ``classes_``. Those of a
+        coder that go with the class of the query instead (a margin other than "database") are left out, and told.
     n_jobs : int, optional
         Threads of a search, by the rules of scikit-learn: None is one, -1 all processors.
 
@@ -79,8 +81,12 @@ class CodeKNeighborsClassifier(ClassifierMixin, BaseEstimator):
         """Store the codes of X with their classes y."""
         as_count(self.n_neighbors, "n_neighbors")
         check_n_jobs(self.n_jobs)
-        if self.weights not in ("uniform", "distance"):
-            raise ValueError(f"weights is {self.weights!r}; 'uniform' or 'distance' is accepted")
+        if not isinstance(self.weights, str) or self.weights not in ("uniform", "distance"):
+            raise ValueError(
+                f"weights is {self.weights!r}; 'uniform' or 'distance' is accepted (weights of bits: bit_weights)"
+            )
+        if self.coder is not None and not (hasattr(self.coder, "fit") and hasattr(self.coder, "encode")):
+            raise ValueError(f"coder is {self.coder!r}; an estimator with encode, or None, is accepted")
         if self.packed and self.coder is not None:
             raise ValueError("packed is True and coder is given; a coder takes vectors, not codes")
         if self.n_bits is not None and not self.packed:
@@ -154,7 +160,17 @@ class CodeKNeighborsClassifier(ClassifierMixin, BaseEstimator):
         if isinstance(self.bit_weights, str):
             if self.bit_weights != "auto":
                 raise ValueError(f"bit_weights is {self.bit_weights!r}; 'auto', None or an array is accepted")
-            return getattr(self.coder_, "weights_", None)
+            learned = getattr(self.coder_, "weights_", None)
+            if np.ndim(learned) == 2 and getattr(self.coder_, "margin", "database") != "database":
+                warnings.warn(
+                    f"the coder's weights (margin={self.coder_.margin!r}) go with the class of the query, which is "
+                    "what is asked for: codes are compared bit by bit. margin='database' gives weights that go with "
+                    "the stored items; bit_weights=None leaves them out",
+                    UserWarning,
+                    stacklevel=4,
+                )
+                return None
+            return learned
         if self.bit_weights is not None and np.ndim(self.bit_weights) == 2:
             n_columns = np.shape(self.bit_weights)[1]
             if n_columns != len(self.classes_):

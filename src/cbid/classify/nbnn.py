@@ -147,6 +147,10 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
         if self.location is not None:
             check_real("location", self.location, 0)
         check_n_jobs(self.n_jobs)
+        if self.descriptor is not None and not hasattr(self.descriptor, "transform"):
+            raise ValueError(
+                f"descriptor={self.descriptor!r} is not accepted; give a local descriptor (DenseSIFT()), or None"
+            )
         if self.coder is None:
             if self.weighted:
                 raise ValueError("weighted=True needs a coder whose weights to use")
@@ -223,6 +227,8 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
     def remove_image(self, image: Hashable) -> Self:
         """Forget the image with this id, and its class with its last image."""
         check_is_fitted(self)
+        if not isinstance(image, Hashable):
+            raise TypeError(f"image is {image!r}; the id of one image, an integer or a string, is accepted")
         if self._store.n_images == 1 and image in self._store:
             raise ValueError(f"image {image!r} is the last one; a classifier keeps at least one")
         self._store = self._store.copied()

@@ -20,6 +20,10 @@ from cbid.search.vocabulary import Vocabulary
 
 __all__ = ["CodeIndex"]
 
+# A search for more neighbours than there are codes pads its answer, up to so many places: any number would take the
+# memory of the machine for nothing.
+_MOST_PADDED = 1 << 16
+
 
 class CodeIndex(Durable):
     """Packed codes of ``n_bits`` with 64-bit ids, searched exactly under d(q, h) = sum_s w_s [q_s != h_s].
@@ -133,6 +137,8 @@ class CodeIndex(Durable):
         instead of the index's own number.
         """
         k = as_count(k, "k")
+        if k > max(len(self), _MOST_PADDED):
+            raise ValueError(f"k is {k}; the index has {len(self)} codes, and at most {_MOST_PADDED} is accepted")
         asking = self._asking(codes, projections, weights, weighted)
         segments = self._selected(labels, among, len(asking))
         cells = self._levels.cells

@@ -82,7 +82,10 @@ class Vocabulary:
     def _same_kind(self, labels: ArrayLike) -> tuple[NDArray[Any], str]:
         array, kind = as_labels(labels, "labels")
         if kind != self.kind and len(array):
-            raise TypeError(f"labels has values of kind {kind}; this index holds labels of kind {self.kind}")
+            hint = "" if not self.closed else (
+                f": weights were given per class and only for {_shown(self.values)}; name the columns with classes="
+            )  # fmt: skip
+            raise TypeError(f"labels has values of kind {kind}; this index holds labels of kind {self.kind}{hint}")
         return array, self.kind
 
 
@@ -99,7 +102,7 @@ def _distinct(array: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
 
 
 def as_labels(labels: ArrayLike, name: str) -> tuple[NDArray[Any], str]:
-    """Labels (n,), and their kind: "int" (as int64), "str" or "bool"."""
+    """Labels (n,), and their kind: "int" (as int64; whole numbers that came as floats are these), "str" or "bool"."""
     given = list(labels) if isinstance(labels, Set) else labels
     if isinstance(given, (list, tuple)) and len(kinds := _kinds(given)) > 1:  # which numpy would turn into one
         raise TypeError(
@@ -113,6 +116,8 @@ def as_labels(labels: ArrayLike, name: str) -> tuple[NDArray[Any], str]:
         return array.astype(np.int64), "int"
     if array.dtype.kind == "b":
         return array, "bool"
+    if array.dtype.kind == "f" and (np.abs(array) < 2**53).all() and (array == np.trunc(array)).all():
+        return array.astype(np.int64), "int"
     if array.dtype.kind in "iu":
         if int(array.max()) > np.iinfo(np.int64).max:
             raise ValueError(f"{name} holds {int(array.max())}; integers within 64 signed bits are accepted")
