@@ -161,9 +161,10 @@ class CodeKNeighborsClassifier(ClassifierMixin, BaseEstimator):
             if self.bit_weights != "auto":
                 raise ValueError(f"bit_weights is {self.bit_weights!r}; 'auto', None or an array is accepted")
             learned = getattr(self.coder_, "weights_", None)
-            if np.ndim(learned) == 2 and getattr(self.coder_, "margin", "database") != "database":
+            margin = getattr(self.coder_, "margin", "database")
+            if learned is not None and np.ndim(learned) == 2 and margin != "database":
                 warnings.warn(
-                    f"the coder's weights (margin={self.coder_.margin!r}) go with the class of the query, which is "
+                    f"the coder's weights (margin={margin!r}) go with the class of the query, which is "
                     "what is asked for: codes are compared bit by bit. margin='database' gives weights that go with "
                     "the stored items; bit_weights=None leaves them out",
                     UserWarning,
