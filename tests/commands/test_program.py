@@ -198,6 +198,11 @@ def test_evaluate(here, capsys, tmp_path):
     status, out, _ = call(capsys, "evaluate")
     assert "6 images against 24: accuracy of the vote of the 5 nearest" in out
     assert "all images of images are in the project" in fails(capsys, "evaluate", "images")
+    lines = [*map(str, (here / "images").rglob("*.png")), "nope.png"]
+    (tmp_path / "list.txt").write_text("\n".join(lines))
+    status, _, err = call(capsys, "evaluate", tmp_path / "list.txt")
+    assert (status, err.splitlines()[0]) == (1, "cbid: left out nope.png: no such file")
+    assert "there is nothing to measure on" in err
 
 
 @pytest.mark.parametrize("to", ["npy", "parquet", "faiss", "usearch", "pgvector", "hex"])
@@ -248,6 +253,24 @@ def test_a_project_of_vectors(capsys, tmp_path, monkeypatch):
     assert "query.png does not hold vectors" in fails(capsys, "search", "query.png")
 
 
+def test_vectors_that_are_in_the_project(capsys, tmp_path, monkeypatch):
+    """They are not added again, and nothing is measured on them."""
+    monkeypatch.chdir(tmp_path)
+    y = np.arange(40) % 2
+    X = np.random.default_rng(0).normal(size=(40, 8)) + 4 * y[:, None]
+    np.savez("some.npz", X=X[:30], y=y[:30])
+    np.savez("all.npz", X=X[::-1], y=y[::-1])
+    np.save("q.npy", X[:3])
+    np.save("other.npy", X[30:35])
+    assert call(capsys, "fit", "some.npz", "--bits", "8", "--quiet") == (0, "", "")
+    assert "all images of some.npz are in the project" in fails(capsys, "evaluate", "some.npz")
+    status, out, _ = call(capsys, "evaluate", "all.npz", "--json")
+    assert (status, json.loads(out)["n_queries"], json.loads(out)["n_stored"]) == (0, 10, 30)
+    for file, added in (("other", 5), ("q", 0), ("other", 0), ("q", 0)):
+        status, out, _ = call(capsys, "index", f"{file}.npy", "--json")
+        assert (status, json.loads(out)["added"]) == (0, added)
+
+
 def test_a_flat_folder_says_which_coder_it_takes(capsys, tmp_path):
     (tmp_path / "flat").mkdir()
     for i in range(30):
@@ -261,6 +284,8 @@ def test_a_flat_folder_says_which_coder_it_takes(capsys, tmp_path):
     assert call(capsys, *arguments, "--coder", "LSH") == (0, "", "")
     status, out, _ = call(capsys, "evaluate", "-p", tmp_path / "p.cbid")
     assert "share of the ten nearest that codes find" in out
+    told = fails(capsys, "search", tmp_path / "flat" / "0.png", "--label", "red", "-p", tmp_path / "p.cbid")
+    assert told == "cbid: the images have no labels; there is nothing to choose by --label\n"
 
 
 # What can go wrong
@@ -302,22 +327,44 @@ def test_a_class_that_is_not_there(here, capsys):
 
 def test_settings_that_are_not_accepted(here, capsys, tmp_path):
     out = ("--out", tmp_path / "p.cbid")
-    assert "descriptor='sift' is not accepted" in fails(capsys, "fit", "images", "-d", "sift", *out)
     assert "none.onnx' cannot be read" in fails(capsys, "fit", "images", "-d", "onnx:none.onnx", *out)
-    assert "coder='Magic' is not accepted" in fails(
-        capsys, "fit", "images", *SETTINGS, "--coder", "Magic", *out, "-q"
-    )
-    assert "kernel='cubic' is not accepted" in fails(capsys, "fit", "images", "--kernel", "cubic", *out)
     assert "--bits" in fails(capsys, "fit", "images", "--bits", "0", *out, status=2)
     assert "--bits" in fails(capsys, "fit", "images", "--bits", "many", *out, status=2)
     assert "SRC" in fails(capsys, "fit", status=2)
     assert "--nonsense" in fails(capsys, "fit", "images", "--nonsense", status=2)
     assert "QUERY" in fails(capsys, "search", status=2)
-    assert "how='fuzzy' is not accepted" in fails(capsys, "search", "query.png", "--how", "fuzzy")
     assert "n_bits=17 is not accepted" in fails(capsys, "search", "query.png", "--bits", "17")
-    assert "to='word' is not accepted" in fails(capsys, "export", tmp_path / "c", "--to", "word")
     assert "does not tell its format" in fails(capsys, "export", tmp_path / "codes.doc")
     assert "ends in .npy or .parquet" in fails(capsys, "encode", "query.png", "-o", tmp_path / "codes.txt")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "accepted"),
+    [
+        (["search", "query.png", "--how", "fuzzy"], "weighted, plain, raw"),
+        (["fit", "images", "--kernel", "cubic"], "rbf, none"),
+        (["fit", "images", "--coder", "Magic"], "CBID, CCAITQ"),
+        (["fit", "images", "--descriptor", "sift"], "hog, gist, phog, centrist, pixels, onnx:FILE"),
+        (["fit", "images", "--descriptor", "onnx:"], "hog, gist"),
+        (["export", "codes", "--to", "word"], "npy, parquet, faiss"),
+    ],
+)
+def test_words_that_an_option_does_not_take(here, capsys, arguments, accepted):
+    """A wrong call: the option is named, and what it takes."""
+    told = fails(capsys, *arguments, status=2)
+    assert f"'{arguments[2]}'" in told
+    assert f"{arguments[3]!r} is not accepted; choose one of {accepted}" in told
+
+
+def test_a_kernel_for_another_coder(here, capsys):
+    told = fails(capsys, "fit", "images", "--coder", "ITQ", "--kernel", "rbf", status=2)
+    assert "'--kernel': it belongs to CBID, not to ITQ" in told
+
+
+def test_what_quiet_leaves_is_told(capsys):
+    for command in ("fit", "index", "encode", "export"):
+        _, out, _ = call(capsys, command, "--help")
+        assert "no words but warnings and errors" in " ".join(re.sub("[^a-z ]", " ", out).split())
 
 
 def test_projects_that_are_none(here, capsys, tmp_path, monkeypatch):

@@ -197,6 +197,19 @@ def test_one_class_alone(tmp_path):
         assert project.classes == ["red"]
 
 
+def test_one_class_alone_because_files_are_missing(tmp_path):
+    images = write_images(tmp_path / "images", colours=("red",))
+    lines = [f"{path},red" for path in images.rglob("*.png")]
+    (tmp_path / "list.txt").write_text("\n".join([*lines, "nope.png,blue", "gone.png,blue"]))
+    with pytest.raises(
+        ValueError, match=r"one label \('red'\).* \(left out 2 of the source, such as nope.png: no such"
+    ):
+        fitted(tmp_path / "p.cbid", tmp_path / "list.txt")
+    fitted(images / "p.cbid", images, coder="ITQ", n_bits=4).close()
+    with pytest.raises(ValueError, match=r"one label \('red'\).* such as ITQ$"):  # its own folder is no image
+        fitted(images / "p.cbid", images)
+
+
 def test_images_that_cannot_be_learned_from_are_indexed(tmp_path):
     images = write_images(tmp_path / "images", colours=("red", "green"))
     write_images(images, n=1, colours=("blue",))

@@ -8,10 +8,10 @@ import pytest
 from PIL import Image
 
 from cbid.coders import CBID
-from cbid.data import read_image
+from cbid.data import ImageItems, VectorTable, read_image
 from cbid.project import ImageRecord, Project, ProjectError
 from cbid.search import UnknownIdError
-from tests.project.made import N_BITS, TINY, fitted
+from tests.project.made import N_BITS, TINY, fitted, picture
 
 
 def test_what_there_is(project, made):
@@ -63,6 +63,18 @@ def test_which_files_it_holds(project, made, tmp_path):
     assert not project.holds(tmp_path / "red" / "003.png")
 
 
+def test_what_of_a_source_it_holds(project, made, tmp_path):
+    """A file by its path, whatever its time; anything else by what it is."""
+    folder = tmp_path / "other" / "red"
+    folder.mkdir(parents=True)
+    (folder / "003.png").write_bytes((made[0] / "red" / "003.png").read_bytes())
+    files = [str(folder / "003.png"), str(made[0] / "red" / "003.png"), str(tmp_path / "none.png")]
+    assert project.held(ImageItems([*files, picture("red", 2003)])) == {1}
+    X = np.random.default_rng(0).normal(size=(30, 6)).astype(np.float32)
+    with fitted(tmp_path / "v.cbid", VectorTable(X[:20]), coder="LSH", n_bits=4) as vectors:
+        assert vectors.held(VectorTable(X[[25, 3, 19, 20]], np.array([3, 25, 20, 19]))) == {1, 2}
+
+
 def test_own_descriptors_are_given_again(tmp_path, made):
     from tests.data.toys import Means
 
@@ -93,6 +105,11 @@ def test_own_descriptors_are_given_again(tmp_path, made):
         (lambda p: next(p.glob("coder-*")).write_bytes(b"text"), "too few|no whole model|no model"),
         (lambda p: (next(p.glob("index-*")) / "manifest.json").write_text("no"), "index|manifest"),
         (lambda p: next(p.glob("evaluation-*")).write_text("{"), "is damaged: it is not JSON"),
+        (lambda p: next(p.glob("evaluation-*")).write_text("{}"), r"evaluation-\w+.json is damaged: it is not as"),
+        (lambda p: next(p.glob("evaluation-*")).write_text("[1]"), r"evaluation-\w+.json is damaged: it is not as"),
+        (lambda p: _change_measured(p, confusion=3), r"evaluation-\w+.json is damaged: it is not as"),
+        (lambda p: _change_measured(p, raw={}), r"evaluation-\w+.json is damaged: it is not as"),
+        (lambda p: _change_measured(p, codes=[{"n_bits": 8}]), r"evaluation-\w+.json is damaged: it is not as"),
         (lambda p: (p / "images.sqlite").write_bytes(b"no table" * 1000), "images.sqlite is damaged"),
         (lambda p: (p / "images.sqlite").unlink(), "images.sqlite is missing"),
         (lambda p: (p / "vectors.f32").unlink(), "is no whole project"),
@@ -110,12 +127,27 @@ def _change(path, **entries):
     (path / "project.json").write_text(json.dumps({**content, **entries}))
 
 
-def test_a_file_of_vectors_that_was_cut(copied):
+def _change_measured(path, **entries):
+    file = next(path.glob("evaluation-*"))
+    file.write_text(json.dumps({**json.loads(file.read_text()), **entries}))
+
+
+def test_a_file_of_vectors_that_was_cut(copied, made):
     (copied / "vectors.f32").write_bytes((copied / "vectors.f32").read_bytes()[: 75 * 4 * 20])
     with Project.open(copied) as opened:
         assert opened.vector(19).shape == (75,)
         with pytest.raises(ProjectError, match="too short: it has no vector for id=20"):
             opened.vector(20)
+        query = opened.vector(3)
+        for ask in (
+            lambda: opened.search(query, how="raw"),
+            lambda: opened.bit(0),
+            lambda: opened.evaluate(query[None], ["red"]),
+            lambda: fitted(copied, made[0], n_bits=8),
+        ):
+            with pytest.raises(ProjectError, match=r"vectors.f32 is too short: it has no vector for id=20"):
+                ask()
+        assert opened.search(query, 1).distances[0, 0] == 0  # codes need no vectors
 
 
 def test_a_directory_that_is_not_there(tmp_path):

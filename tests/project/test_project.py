@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from cbid.data import ImageItems
+from cbid.data import ImageItems, VectorTable
 from cbid.project import Project
 from cbid.search import CodeIndex, UnknownIdError
 from tests.data.pictures import encoded
@@ -136,6 +136,66 @@ def test_what_of_a_source_is_new(copied, made, tmp_path):
         assert (taken.n_read, len(writer)) == (2, 38)
         assert [name for name, _ in taken.failures] == ["red/torn.png"]
         assert writer.add_new(more).n_read == 0
+
+
+def vector_project(tmp_path):
+    """A project of 40 vectors, and those vectors; the last 20 are not in there."""
+    X = np.random.default_rng(0).normal(size=(60, 6)).astype(np.float32)
+    X[::2] += 3
+    np.savez(tmp_path / "v.npz", X=X[:40], y=np.arange(40) % 2)
+    fitted(tmp_path / "v.cbid", tmp_path / "v.npz", n_bits=8).close()
+    return tmp_path / "v.cbid", X
+
+
+def test_vectors_are_known_by_their_values(tmp_path):
+    """Whatever their file and row: row 0 of one file is not that of another, and what is there is not added again."""
+    path, X = vector_project(tmp_path)
+    np.save(tmp_path / "new.npy", X[40:45])
+    np.save(tmp_path / "old.npy", X[[7, 3, 39]])
+    np.save(tmp_path / "mixed.npy", X[[44, 44, 2, 50, 51]])
+    with Project.open(path, write=True) as writer:
+        names = ("new", "old", "new", "old", "mixed", "new", "mixed")
+        added = [writer.add_new(tmp_path / f"{name}.npy").n_read for name in names]
+        assert added == [5, 0, 0, 0, 2, 0, 0]
+        assert len(writer) == 47
+        assert writer.add_new(tmp_path / "old.npy").ids.tolist() == [7, 3, 39]
+    with fitted(path, tmp_path / "v.npz", n_bits=8) as same:
+        assert same.was_up_to_date  # rows of other files are not taken for those of its own source
+    with fitted(path, tmp_path / "v.npz", n_bits=4) as again:
+        assert (len(again), again.last_fit["read"]) == (47, 0)
+        np.testing.assert_array_equal(again.vector(42), X[42])
+    with Project.open(path, write=True) as writer:
+        assert writer.add_new(tmp_path / "new.npy").n_read == 0
+
+
+def test_vectors_with_ids_are_known_by_id_and_values(tmp_path):
+    path, X = vector_project(tmp_path)
+    ids = np.array(["a", "b", "c"])
+    with Project.open(path, write=True) as writer:
+        for expected in (3, 0):  # of equal values, but three things of their own
+            assert writer.add_new(VectorTable(X[[40, 40, 3]], ids)).n_read == expected
+        assert writer.add_new(VectorTable(X[[41, 40, 3]], ids)).n_read == 1
+        assert [record.name for record in writer.records(40, 9)] == ["a", "b", "c", "a"]
+
+
+def test_images_without_files_are_known_by_their_content(copied):
+    red, blue = picture("red", 901), picture("blue", 902)
+    with Project.open(copied, write=True) as writer:
+        for images, expected in (([red], 1), ([blue], 1), ([red], 0), ([blue, red], 0)):
+            assert writer.add_new(images).n_read == expected
+        assert len(writer) == 38
+
+
+def test_vectors_that_were_added_again_before_are_no_trouble(tmp_path):
+    """Projects hold such rows where each file's rows took the places of another's."""
+    path, X = vector_project(tmp_path)
+    with Project.open(path, write=True) as writer:
+        for _ in range(2):
+            writer.add(X[:3], names=["row 0", "row 1", "row 2"])
+        assert writer.add_new(VectorTable(X[:3])).n_read == 0
+        assert len(writer) == 46
+    with fitted(path, tmp_path / "v.npz", n_bits=8) as same:
+        assert same.was_up_to_date
 
 
 def test_wrong_additions(copied):

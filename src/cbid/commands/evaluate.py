@@ -24,7 +24,8 @@ def evaluate(
 ) -> None:
     """Show what was measured on the images that cbid fit held out, or measure on others.
 
-    Images of SRC that are in the project are left out: they would find themselves.
+    Images of SRC that are in the project are left out: they would find themselves. A file is recognised by
+    its path, and what comes from an array or a table by its content.
 
     Example: cbid evaluate test-photos/ --project photos.cbid
     """
@@ -35,8 +36,8 @@ def evaluate(
             measured = {**opened.evaluation, "confusion": opened.confusion}
         else:
             asked: list[Query] = []
-            for batch in queries(opened, [source], jobs=jobs):
-                asked += [one for one in batch if one.path is None or not opened.holds(one.path)]
+            for batch in queries(opened, [source], jobs=jobs, only_new=True):
+                asked += batch
             if not asked:
                 raise ValueError(f"all images of {source} are in the project; there is nothing to measure on")
             measured = opened.evaluate(np.stack([one.vector for one in asked]), [one.label for one in asked])

@@ -6,11 +6,21 @@ from typing import Annotated
 
 import typer
 
-from cbid.commands.options import JsonOption, ProjectOption, QuietOption, echo, echo_json, find_project
+from cbid.commands.options import JsonOption, ProjectOption, QuietOption, echo, echo_json, find_project, one_of
 
 __all__ = ["export"]
 
 _SUFFIXES = {".npy": "npy", ".parquet": "parquet", ".faiss": "faiss", ".usearch": "usearch", ".hex": "hex"}
+
+
+def _checked_kind(to: str | None) -> str | None:
+    return one_of(to, _kinds())
+
+
+def _kinds() -> list[str]:
+    from cbid import codes_io
+
+    return ["npy", "parquet", *codes_io.EXPORTS]
 
 
 def export(
@@ -18,7 +28,11 @@ def export(
     project: ProjectOption = None,
     to: Annotated[
         str | None,
-        typer.Option(show_default=False, help="npy, parquet, faiss, usearch, pgvector or hex (default: by FILE)."),
+        typer.Option(
+            show_default=False,
+            callback=_checked_kind,
+            help="npy, parquet, faiss, usearch, pgvector or hex (default: by FILE).",
+        ),
     ] = None,
     n_bits: Annotated[
         int | None, typer.Option("--bits", "-b", min=1, show_default=False, help="Only the first bits of the codes.")
@@ -35,17 +49,13 @@ def export(
     Example: cbid export codes.txt --to pgvector --names images.csv --project photos.cbid
     """
     from cbid import codes_io
-    from cbid.checks import check_choice
     from cbid.codes import prefix
     from cbid.files import whole_file
     from cbid.project import Project
 
     kind = to if to is not None else _SUFFIXES.get(out.suffix)
     if kind is None:
-        raise ValueError(
-            f"{out} does not tell its format; give --to {', '.join(['npy', 'parquet', *codes_io.EXPORTS])}"
-        )
-    check_choice("to", kind, ("npy", "parquet", *codes_io.EXPORTS))
+        raise ValueError(f"{out} does not tell its format; give --to {', '.join(_kinds())}")
     with Project.open(find_project(project)) as opened:
         length = opened.n_bits if n_bits is None else n_bits
         opened.weights(length)  # refuses what is no length of this code

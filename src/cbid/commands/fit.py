@@ -5,10 +5,28 @@ from typing import Annotated, Any
 
 import typer
 
-from cbid.commands.options import SUFFIX, JobsOption, JsonOption, QuietOption, echo, echo_json, resumable
+from cbid.commands.options import SUFFIX, JobsOption, JsonOption, QuietOption, echo, echo_json, one_of, resumable
 from cbid.commands.results import accuracy_table
 
 __all__ = ["default_project", "fit", "summary", "tell_fit"]
+
+
+def _checked_descriptor(descriptor: str) -> str | None:
+    from cbid.project.descriptors import DESCRIPTORS, ONNX
+
+    if descriptor.startswith(ONNX) and descriptor != ONNX:
+        return descriptor
+    return one_of(descriptor, [*DESCRIPTORS, f"{ONNX}FILE"])
+
+
+def _checked_coder(coder: str | None) -> str | None:
+    from cbid.project.learning import CODERS
+
+    return one_of(coder, CODERS)
+
+
+def _checked_kernel(kernel: str | None) -> str | None:
+    return one_of(kernel, ("rbf", "none"))
 
 
 def fit(
@@ -19,7 +37,13 @@ def fit(
         ),
     ],
     descriptor: Annotated[
-        str, typer.Option("--descriptor", "-d", help="hog, gist, phog, centrist, pixels, or onnx:FILE.")
+        str,
+        typer.Option(
+            "--descriptor",
+            "-d",
+            callback=_checked_descriptor,
+            help="hog, gist, phog, centrist, pixels, or onnx:FILE.",
+        ),
     ] = "hog",
     n_bits: Annotated[int, typer.Option("--bits", "-b", min=1, help="Bits of a code.")] = 128,
     out: Annotated[
@@ -27,11 +51,19 @@ def fit(
     ] = None,
     coder: Annotated[
         str | None,
-        typer.Option(show_default=False, help="A coder of cbid.coders (default: CBID; without labels, ITQ)."),
+        typer.Option(
+            show_default=False,
+            callback=_checked_coder,
+            help="A coder of cbid.coders (default: CBID; without labels, ITQ).",
+        ),
     ] = None,
     kernel: Annotated[
         str | None,
-        typer.Option(show_default=False, help="CBID: rbf or none (default: rbf, and none for vectors and networks)."),
+        typer.Option(
+            show_default=False,
+            callback=_checked_kernel,
+            help="CBID: rbf or none (default: rbf, and none for vectors and networks).",
+        ),
     ] = None,
     held_out: Annotated[
         float, typer.Option(min=0.0, max=0.9, help="Share of each class that is kept for measuring.")
@@ -51,15 +83,14 @@ def fit(
 
     Example: cbid fit photos/ --descriptor hog --bits 128 --out photos.cbid
     """
-    from cbid.checks import check_choice
     from cbid.coders import CBID
     from cbid.data import open_source
     from cbid.project import Project
 
     chosen: Any = coder
     if kernel is not None:
-        check_choice("kernel", kernel, ("rbf", "none"))
-        check_choice("coder", coder, (None, "CBID"))
+        if coder not in (None, "CBID"):
+            raise typer.BadParameter(f"it belongs to CBID, not to {coder}", param_hint="'--kernel'")
         chosen = CBID(n_bits=n_bits, kernel=None if kernel == "none" else kernel, random_state=seed, n_jobs=jobs)
     columns: dict[str, Any] = {
         name: value for name, value in (("vectors", vectors), ("labels", labels), ("ids", ids)) if value

@@ -20,6 +20,7 @@ __all__ = [
     "echo",
     "echo_json",
     "find_project",
+    "one_of",
     "resumable",
     "table",
 ]
@@ -33,7 +34,17 @@ ProjectOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON value, for programs.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars, and no words but errors.")]
+QuietOption = Annotated[
+    bool, typer.Option("--quiet", "-q", help="No progress bars, and no words but warnings and errors.")
+]
+
+
+def one_of(value: str | None, choices: Iterable[str]) -> str | None:
+    """For callbacks of options that take one of a few words; any other is a wrong call, and the option is named."""
+    accepted = tuple(choices)
+    if value is not None and value not in accepted:
+        raise typer.BadParameter(f"{value!r} is not accepted; choose one of {', '.join(accepted)}")
+    return value
 
 
 def checked_jobs(jobs: int | None) -> int | None:

@@ -19,7 +19,6 @@ class Query(NamedTuple):
 
     name: str
     label: str | None
-    path: Path | None
     vector: NDArray[np.float32]
 
 
@@ -34,9 +33,14 @@ def open_for(project: Any, given: Path) -> Any:
     return source
 
 
-def queries(project: Any, sources: list[Path], *, jobs: int | None = None) -> Iterator[list[Query]]:
+def queries(
+    project: Any, sources: list[Path], *, jobs: int | None = None, only_new: bool = False
+) -> Iterator[list[Query]]:
     """The images of these sources (files, folders, lists, arrays) in batches; an image that cannot be read is told on
-    stderr, and is an error if it is all there is."""
+    stderr, and is an error if it is all there is.
+
+    only_new : without those that are in the project
+    """
     from cbid.data.decode import ImageError
     from cbid.project.intake import described_batches, label_of, name_of
 
@@ -44,9 +48,10 @@ def queries(project: Any, sources: list[Path], *, jobs: int | None = None) -> It
     for given in sources:
         source = open_for(project, given)
         failures += list(getattr(source, "problems", []))
-        for _, batch in described_batches(
-            source, project.descriptor, list(range(len(source))), thumbnails=False, n_jobs=jobs
-        ):
+        held = project.held(source) if only_new else set()
+        found += len(held)
+        places = [i for i in range(len(source)) if i not in held]
+        for _, batch in described_batches(source, project.descriptor, places, thumbnails=False, n_jobs=jobs):
             failures += batch.failures
             found += len(batch.places)
             if batch.places:
@@ -54,7 +59,6 @@ def queries(project: Any, sources: list[Path], *, jobs: int | None = None) -> It
                     Query(
                         _shown(given, name_of(source, i), alone=len(source) == 1),
                         label_of(source, i),
-                        None if isinstance(source, VectorTable) else source.path(i),
                         vector,
                     )
                     for i, vector in zip(batch.places, batch.vectors)

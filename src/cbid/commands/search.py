@@ -6,11 +6,26 @@ from typing import Annotated, Any
 
 import typer
 
-from cbid.commands.options import JobsOption, JsonOption, ProjectOption, echo, echo_json, find_project, table
+from cbid.commands.options import (
+    JobsOption,
+    JsonOption,
+    ProjectOption,
+    echo,
+    echo_json,
+    find_project,
+    one_of,
+    table,
+)
 from cbid.commands.queries import queries
 from cbid.data.names import printable
 
 __all__ = ["matches_table", "search"]
+
+
+def _checked_how(how: str) -> str | None:
+    from cbid.project.searching import HOW
+
+    return one_of(how, HOW)
 
 
 def search(
@@ -20,7 +35,9 @@ def search(
     n_bits: Annotated[
         int | None, typer.Option("--bits", "-b", min=1, show_default=False, help="Only the first bits of the codes.")
     ] = None,
-    how: Annotated[str, typer.Option(help="weighted or plain Hamming distance, or raw: the vectors.")] = "weighted",
+    how: Annotated[
+        str, typer.Option(callback=_checked_how, help="weighted or plain Hamming distance, or raw: the vectors.")
+    ] = "weighted",
     label: Annotated[str | None, typer.Option(show_default=False, help="Only images of this class.")] = None,
     jobs: JobsOption = None,
     as_json: JsonOption = False,
@@ -30,8 +47,11 @@ def search(
     Example: cbid search holiday.jpg -k 5 --project photos.cbid
     """
     from cbid.project import Project
+    from cbid.project.searching import NO_LABELS
 
     with Project.open(find_project(project)) as opened:
+        if label is not None and not opened.classes:
+            raise ValueError(f"{NO_LABELS}; there is nothing to choose by --label")
         if label is not None and label not in opened.classes:
             raise ValueError(f"label={label!r} is not in the project; its classes are {_some(opened.classes)}")
         answers: list[dict[str, Any]] = []

@@ -16,10 +16,10 @@ from cbid.data.names import printable
 from cbid.data.tables import VectorTable
 from cbid.descriptors import Descriptor
 from cbid.project.encoding import encode_rows
-from cbid.project.intake import Taken, take_in
+from cbid.project.intake import Known, Taken, take_in
 from cbid.project.manifest import VECTORS
 from cbid.project.parts import ADDED
-from cbid.project.table import ImageRow, ImageTable
+from cbid.project.table import ImageTable
 from cbid.project.vectors import map_vectors
 from cbid.search import CodeIndex
 
@@ -57,14 +57,14 @@ def add_images(
     index: CodeIndex,
     coder: Coder,
     descriptor: Descriptor | None,
-    known: dict[bytes, ImageRow] | None,
+    known: Known | None,
     strict: bool,
     n_jobs: int | None,
     progress: bool,
 ) -> Taken:
     """Describe, store, encode, index. Committing the index is what adds the images; before that nobody sees them.
 
-    known : rows of images that need not be added again, by their key; None adds all.
+    known : images that need not be added again; None adds all.
     strict : an image that cannot be read is an error, and nothing is added; otherwise it is left out.
     """
     if descriptor is not None and isinstance(source, VectorTable):

@@ -8,7 +8,7 @@ from cbid.coders.state import params_from_json, params_to_json
 from cbid.descriptors import CENTRIST, GIST, HOG, Descriptor, ONNXEmbedding, PyramidHOG, RawPixels
 from cbid.project.errors import ProjectError
 
-__all__ = ["DESCRIPTORS", "descriptor_from_json", "descriptor_to_json", "make_descriptor"]
+__all__ = ["DESCRIPTORS", "ONNX", "descriptor_from_json", "descriptor_to_json", "make_descriptor"]
 
 # Each brings images to one size first, so that all have equally many values.
 DESCRIPTORS: dict[str, tuple[type[Descriptor], dict[str, Any]]] = {
@@ -18,7 +18,7 @@ DESCRIPTORS: dict[str, tuple[type[Descriptor], dict[str, Any]]] = {
     "centrist": (CENTRIST, {"size": (128, 128)}),
     "pixels": (RawPixels, {"size": (32, 32), "color": True}),
 }
-_ONNX = "onnx:"
+ONNX = "onnx:"
 
 
 def make_descriptor(name: "str | Descriptor") -> Descriptor:
@@ -28,8 +28,8 @@ def make_descriptor(name: "str | Descriptor") -> Descriptor:
     elif isinstance(name, str) and name in DESCRIPTORS:
         kind, settings = DESCRIPTORS[name]
         made = kind(**settings)
-    elif isinstance(name, str) and name.startswith(_ONNX) and len(name) > len(_ONNX):
-        made = ONNXEmbedding(model=os.path.abspath(name[len(_ONNX) :]))
+    elif isinstance(name, str) and name.startswith(ONNX) and len(name) > len(ONNX):
+        made = ONNXEmbedding(model=os.path.abspath(name[len(ONNX) :]))
     else:
         accepted = ", ".join(map(repr, DESCRIPTORS))
         raise ValueError(f"descriptor={name!r} is not accepted; choose one of {accepted}, or 'onnx:FILE'")

@@ -13,7 +13,7 @@ from cbid.evaluation import average_precision, mean_average_precision
 from cbid.project.answers import nearest_vectors
 from cbid.search import CodeIndex
 
-__all__ = ["OVERLAP", "WAYS", "K", "evaluate"]
+__all__ = ["OVERLAP", "WAYS", "K", "evaluate", "is_evaluation"]
 
 K = 5  # neighbours that vote
 OVERLAP = 10  # nearest images that codes and raw vectors are compared in
@@ -99,6 +99,23 @@ def evaluate(
             entry[how] = measured
         told["codes"].append(entry)
     return told
+
+
+def is_evaluation(saved: Any) -> bool:
+    """Whether what a file has is an answer of ``evaluate``."""
+    kinds = {"k": int, "n_queries": int, "n_stored": int, "n_classes": int, "raw": dict, "codes": list}
+    return (
+        isinstance(saved, dict)
+        and all(isinstance(saved.get(name), kind) for name, kind in kinds.items())
+        and isinstance(saved.get("confusion", ""), dict | None)
+        and _has(saved["raw"], "bytes", "accuracy", "map", "milliseconds")
+        and all(_has(entry, "n_bits", "bytes", *WAYS) for entry in saved["codes"])
+        and all(_has(entry[how], "accuracy", "map", "overlap") for entry in saved["codes"] for how in WAYS)
+    )
+
+
+def _has(saved: Any, *names: str) -> bool:
+    return isinstance(saved, dict) and saved.keys() >= set(names)
 
 
 def _accuracy(

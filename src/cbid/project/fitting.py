@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 import cbid
 from cbid.checks import check_integer, check_real
 from cbid.coders import Coder
-from cbid.data.image_sets import ImageSet, as_image_set
+from cbid.data.image_sets import ImageSet, Problems, as_image_set
 from cbid.data.names import printable
 from cbid.data.sources import open_source
 from cbid.data.tables import VectorTable
@@ -26,13 +26,20 @@ from cbid.project.descriptors import descriptor_to_json, make_descriptor
 from cbid.project.encoding import encode_rows
 from cbid.project.errors import ProjectError, ProjectWarning
 from cbid.project.evaluating import evaluate
-from cbid.project.intake import Taken, label_of, take_in
-from cbid.project.learning import check_settings, choose_coder, coder_settings, is_supervised, learn
+from cbid.project.intake import Known, Taken, label_of, take_in
+from cbid.project.learning import (
+    check_settings,
+    choose_coder,
+    coder_settings,
+    is_supervised,
+    learn,
+    tell_left_out,
+)
 from cbid.project.manifest import IMAGES, LEARNING, LOCK, MANIFEST, STARTED, VECTORS, Manifest, is_ours, new_name
 from cbid.project.parts import ADDED, HELD_OUT, TRAIN, split
 from cbid.project.prefixes import lengths_of, weights_of
 from cbid.project.table import PENDING, ImageRow, ImageTable
-from cbid.project.vectors import map_vectors
+from cbid.project.vectors import check_rows, map_vectors
 from cbid.search import CodeIndex
 from cbid.search.lock import WriterLock
 
@@ -75,7 +82,8 @@ def fit(
         raise ValueError("the source is empty; give at least two images")
     describer = None if isinstance(images, VectorTable) else make_descriptor(descriptor)
     labels = [label_of(images, i) for i in range(len(images))]
-    made = choose_coder(coder, n_bits, labels, describer, seed=seed, n_jobs=n_jobs)
+    left_out = [] if isinstance(images, VectorTable) else _others(images.problems, where, directory)
+    made = choose_coder(coder, n_bits, labels, describer, seed=seed, n_jobs=n_jobs, left_out=left_out)
     check_settings(made)
     _make_directory(directory)  # what is wrong with the settings is told before anything is made or read
     lock = WriterLock(directory)
@@ -147,10 +155,10 @@ class _Fit:
             with CodeIndex.open(self.directory / self.before.index) as index:
                 names = index.labels
                 self.committed = dict(zip(index.ids.tolist(), [] if names is None else names.tolist()))
-        known, stale, added = {}, [], []
+        rows, stale, added = [], [], []
         for row in table.rows():
             if row.id in self.committed or row.part == PENDING:
-                known[row.key] = row
+                rows.append(row)
                 if row.origin == "add":
                     added.append(row)
             else:
@@ -161,15 +169,13 @@ class _Fit:
             self.describer,
             table,
             self.directory / VECTORS,
-            known=known,
+            known=Known(rows),
             part=PENDING,
             origin="fit",
             n_jobs=self.n_jobs,
             progress=self.progress,
         )
-        # The project may lie within the folder of its own images.
-        here = os.path.abspath(self.directory)
-        taken.failures = [f for f in taken.failures if os.path.abspath(os.path.join(self.where, f[0])) != here]
+        taken.failures = _others(taken.failures, self.where, self.directory)
         ours = set(taken.ids.tolist())
         return taken, [row for row in added if row.id not in ours], width
 
@@ -189,12 +195,7 @@ class _Fit:
 
     def _tell(self, taken: Taken, parts: NDArray[np.str_]) -> None:
         if taken.failures:
-            name, reason = taken.failures[0]
-            warnings.warn(
-                f"left out {len(taken.failures)} of the source, such as {printable(name)}: {reason}",
-                ProjectWarning,
-                stacklevel=5,
-            )
+            warnings.warn(tell_left_out(taken.failures), ProjectWarning, stacklevel=5)
         unlearned = int((parts == ADDED).sum())
         if unlearned:
             warnings.warn(
@@ -214,6 +215,8 @@ class _Fit:
         width: int,
     ) -> None:
         vectors = map_vectors(self.directory / VECTORS, width)
+        all_ids = np.concatenate([taken.ids, np.array([row.id for row in kept], dtype=np.int64)])
+        check_rows(self.directory / VECTORS, vectors, all_ids)
         names = np.array([label or "" for label in taken.labels])
         train, held = (taken.ids[parts == part] for part in (TRAIN, HELD_OUT))
         if len(train) < 2:
@@ -224,7 +227,6 @@ class _Fit:
         self.seconds["learning"] = time.perf_counter() - begun
 
         begun = time.perf_counter()
-        all_ids = np.concatenate([taken.ids, np.array([row.id for row in kept], dtype=np.int64)])
         all_labels = np.array([*names.tolist(), *(row.label or "" for row in kept)])
         codes = encode_rows(coder, vectors, all_ids)
         manifest = Manifest(
@@ -281,6 +283,12 @@ class _Fit:
         for entry in list(self.directory.iterdir()):
             if entry.name not in named and is_ours(entry.name):
                 _delete(entry)
+
+
+def _others(failures: Problems, where: str, directory: Path) -> Problems:
+    """Without the project itself, which may lie within the folder of its own images."""
+    here = os.path.abspath(directory)
+    return [failure for failure in failures if os.path.abspath(os.path.join(where, failure[0])) != here]
 
 
 def _kind(descriptor: dict[str, Any] | None) -> str:

@@ -1,7 +1,7 @@
 """A source read into a project: only what is new, in batches that are each kept whole."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ from cbid.project.table import ImageRow, ImageTable
 from cbid.project.thumbnails import thumbnail
 from cbid.project.vectors import write_vectors
 
-__all__ = ["Batch", "Taken", "described_batches", "label_of", "name_of", "take_in"]
+__all__ = ["Batch", "Known", "Taken", "described_batches", "items_of", "label_of", "name_of", "take_in"]
 
 _BATCH = 64  # images that a kill may lose
 
@@ -46,10 +46,32 @@ class _Item(NamedTuple):
     path: bytes
     label: str | None
     stamp: str
+    lasting: bool  # whether its key is its own: a file, or an id; not the place where some array has it
 
     @property
     def key(self) -> bytes:
         return self.path or self.name.encode()
+
+
+class Known:
+    """What a project holds, to be found again while its content is the same: by its file, its id, or its place.
+
+    by_content : whether what has neither file nor id is found wherever it lies. Several of a source may then be one
+        and the same of the project, which a fit does not want.
+    """
+
+    def __init__(self, rows: Iterable[ImageRow], *, by_content: bool = False) -> None:
+        self._by_key: dict[tuple[bytes, str], int] = {}
+        self._by_content: dict[str, int] = {}
+        for row in rows:
+            self._by_key.setdefault((row.key, row.stamp), row.id)
+            if by_content and not row.path:
+                self._by_content.setdefault(row.stamp, row.id)
+
+    def find(self, item: _Item) -> int | None:
+        """Its id, or None."""
+        found = self._by_key.get((item.key, item.stamp))
+        return self._by_content.get(item.stamp) if found is None and not item.lasting else found
 
 
 class Batch(NamedTuple):
@@ -67,7 +89,7 @@ def take_in(
     table: ImageTable,
     vectors: Path,
     *,
-    known: dict[bytes, ImageRow] | None,
+    known: Known | None,
     part: str,
     origin: str,
     n_jobs: int | None = None,
@@ -76,16 +98,15 @@ def take_in(
     """Read what of the source is not ``known``, and put it into the table and the file of vectors.
 
     Returns all of the source's images, and the width of their vectors. Each batch is committed: a run that was killed
-    finds it again. An image counts as known if its file (or its name, without one) has not changed since. With
-    ``known=None`` all are new, also those that come twice.
+    finds it again. With ``known=None`` all are new, also those that come twice.
     """
     width = table.n_features()
-    items, failures = _items(source, distinct=known is not None)
+    items, failures = items_of(source, distinct=known is not None)
     ids = np.full(len(items), -1, dtype=np.int64)
     for i, item in enumerate(items):
-        row = None if known is None else known.get(item.key)
-        if row is not None and row.stamp == item.stamp:
-            ids[i] = row.id
+        id = None if known is None else known.find(item)
+        if id is not None:
+            ids[i] = id
     new = [i for i in range(len(items)) if ids[i] < 0]
     where = {items[i].place: i for i in new}
     with image_progress(len(new), "reading images", shown=progress and bool(new)) as tell:
@@ -198,7 +219,7 @@ def _vector_batches(table: VectorTable, places: list[int]) -> Iterator[tuple[int
         start += len(rows)
 
 
-def _items(source: ImageSet | VectorTable, *, distinct: bool) -> tuple[list[_Item], Problems]:
+def items_of(source: ImageSet | VectorTable, *, distinct: bool) -> tuple[list[_Item], Problems]:
     """What the source lists, and what of it is left out."""
     if isinstance(source, VectorTable):
         failures: Problems = []
@@ -229,14 +250,15 @@ def _image_items(images: ImageSet, failures: Problems) -> Iterator[_Item]:
         except (OSError, ValueError) as error:
             failures.append((images.names[i], reason_of(error)))
             continue
-        yield _Item(i, images.names[i], where, label_of(images, i), stamp)
+        yield _Item(i, images.names[i], where, label_of(images, i), stamp, bool(where))
 
 
 def _vector_items(table: VectorTable) -> Iterator[_Item]:
     i = 0
     for rows in table.batches():
         for row in np.asarray(rows, dtype=np.float32):
-            yield _Item(i, name_of(table, i), b"", label_of(table, i), content_digest(row).hex())
+            stamp = content_digest(row).hex()
+            yield _Item(i, name_of(table, i), b"", label_of(table, i), stamp, table.ids is not None)
             i += 1
 
 

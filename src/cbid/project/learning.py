@@ -16,10 +16,12 @@ from cbid.checks import check_integer
 from cbid.coders import CBID, ITQ, Coder, PatchCBID
 from cbid.coders.large_margin import MOST_BITS
 from cbid.coders.state import params_to_json
+from cbid.data.image_sets import Problems
+from cbid.data.names import printable
 from cbid.descriptors import Descriptor, ONNXEmbedding
 from cbid.project.errors import ProjectWarning
 
-__all__ = ["CODERS", "check_settings", "choose_coder", "coder_settings", "is_supervised", "learn"]
+__all__ = ["CODERS", "check_settings", "choose_coder", "coder_settings", "is_supervised", "learn", "tell_left_out"]
 
 # Those that take one vector an image.
 CODERS = tuple(
@@ -38,11 +40,14 @@ def choose_coder(
     *,
     seed: int,
     n_jobs: int | None,
+    left_out: Problems,
 ) -> Coder:
     """The coder to learn: that given, by name or made already; else CBID with labels, and ITQ without.
 
     CBID is then taken in its kernel form over hand-made descriptors, whose classes no hyperplane parts well; over
     vectors and the embeddings of networks it is linear.
+
+    left_out : what of the source could not be found, with the reasons; where labels are missing it may be why
     """
     given: dict[str, Any] = {"n_bits": n_bits, "random_state": seed, "n_jobs": n_jobs}
     classes = sorted({label for label in labels if label is not None})
@@ -71,9 +76,16 @@ def choose_coder(
         raise ValueError(
             f"the images have {found}; {type(made).__name__} learns from two classes or more: "
             "give a folder of class folders, or choose a coder that needs no labels, such as ITQ"
+            + (f" ({tell_left_out(left_out)})" if left_out else "")
         )
     chosen: Coder = made
     return chosen
+
+
+def tell_left_out(failures: Problems) -> str:
+    """How many images were left out, and why the first of them was."""
+    name, reason = failures[0]
+    return f"left out {len(failures)} of the source, such as {printable(name)}: {reason}"
 
 
 def check_settings(coder: Coder) -> None:

@@ -14,13 +14,17 @@ from numpy.typing import NDArray
 from cbid import coders
 from cbid.checks import check_integer
 from cbid.coders import Coder
+from cbid.data.image_sets import ImageSet
+from cbid.data.tables import VectorTable
 from cbid.descriptors import Descriptor
 from cbid.project.descriptors import descriptor_from_json
 from cbid.project.errors import ProjectError
+from cbid.project.evaluating import is_evaluation
+from cbid.project.intake import items_of
 from cbid.project.manifest import IMAGES, MANIFEST, VECTORS, Manifest
 from cbid.project.prefixes import lengths_of
 from cbid.project.table import PENDING, ImageRecord, ImageTable
-from cbid.project.vectors import map_vectors
+from cbid.project.vectors import check_rows, map_vectors
 from cbid.search import CodeIndex, IndexCorruptError, UnknownIdError
 from cbid.search.lock import WriterLock
 
@@ -225,13 +229,15 @@ class Opened:
     def vector(self, id: int) -> NDArray[np.float32]:
         """The raw vector (d,) of one image, as the descriptor gave it."""
         self._check_ids([id])
-        state = self._state
-        if id >= len(state.vectors):  # it was added a moment ago, and the index was the first to know
-            state.vectors = map_vectors(self.path / VECTORS, state.manifest.n_features)
+        return self._vectors(self._state, np.array([id]))[id]
+
+    def _vectors(self, state: State, ids: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The rows of the file, which has one for each of these ids."""
         vectors = state.vectors
-        if id >= len(vectors):
-            raise ProjectError(f"{self.path / VECTORS} is too short: it has no vector for id={id}")
-        return vectors[id]
+        if len(ids) and ids.max() >= len(vectors):  # added a moment ago, and the index was the first to know
+            vectors = state.vectors = map_vectors(self.path / VECTORS, state.manifest.n_features)
+            check_rows(self.path / VECTORS, vectors, ids)
+        return vectors
 
     def code(self, id: int) -> NDArray[np.uint8]:
         """The packed code of one image."""
@@ -240,6 +246,12 @@ class Opened:
     def holds(self, path: str | os.PathLike[str]) -> bool:
         """Whether the file at ``path`` is one of the project's images."""
         return any(id in self.index for id in self._table.ids_of(os.fsencode(os.path.abspath(path))))
+
+    def held(self, source: ImageSet | VectorTable) -> set[int]:
+        """The places in a source of what the project holds: a file by its path, all else by its content."""
+        stamps = {row.stamp for row in self._table.rows() if not row.path and row.id in self.index}
+        items, _ = items_of(source, distinct=False)
+        return {i.place for i in items if (self.holds(os.fsdecode(i.path)) if i.path else i.stamp in stamps)}
 
     def _check_ids(self, ids: Sequence[int]) -> None:
         for id in ids:
@@ -300,6 +312,8 @@ class Opened:
             evaluation = json.loads((self.path / manifest.evaluation).read_bytes())
         except (ValueError, RecursionError) as error:
             raise ProjectError(f"{self.path / manifest.evaluation} is damaged: it is not JSON") from error
+        if not is_evaluation(evaluation):
+            raise ProjectError(f"{self.path / manifest.evaluation} is damaged: it is not as written")
         vectors = map_vectors(self.path / VECTORS, manifest.n_features)
         return State(manifest, stamp, coder, index, vectors, evaluation, lengths_of(coder))
 

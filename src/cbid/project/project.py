@@ -11,7 +11,7 @@ from cbid.coders import Coder
 from cbid.descriptors import Descriptor
 from cbid.project.adding import add_images, as_source
 from cbid.project.fitting import fit, open_images
-from cbid.project.intake import Taken
+from cbid.project.intake import Known, Taken
 from cbid.project.manifest import VECTORS
 from cbid.project.searching import Searchable
 from cbid.project.vectors import map_vectors
@@ -107,10 +107,11 @@ class Project(Searchable):
     def add_new(self, source: Any, *, n_jobs: int | None = None, progress: bool = False) -> Taken:
         """Add the images of a source (see ``fit``) that are not in the project yet.
 
-        Those that cannot be read are left out, and listed in ``failures``.
+        A file is known by its path, size and time, a vector with an id by both id and values; what has neither, by
+        its content. Those that cannot be read are left out, and listed in ``failures``.
         """
         images = open_images(source)[0]
-        known = {row.key: row for row in self._table.rows() if row.id in self.index}
+        known = Known((row for row in self._table.rows() if row.id in self.index), by_content=True)
         return self._add(images, known=known, strict=False, n_jobs=n_jobs, progress=progress)
 
     def _add(self, source: Any, **options: Any) -> Taken:

@@ -21,9 +21,10 @@ from cbid.search import CodeIndex
 if TYPE_CHECKING:
     from cbid.scale.milvus import MilvusStore
 
-__all__ = ["HOW", "Searchable"]
+__all__ = ["HOW", "NO_LABELS", "Searchable"]
 
 HOW = ("weighted", "plain", "raw")
+NO_LABELS = "the images have no labels"
 _MOST_WEIGHTS = 64  # lengths whose weights are kept
 _CERTAIN = 5_000  # images among which the most certain ones of a bit are looked for
 
@@ -140,10 +141,9 @@ class Searchable(Opened):
     ) -> ProjectMatches:
         ids, labels = state.ids_and_labels()[:2]
         keep = ~np.isin(ids, left_out) if len(left_out) else np.ones(len(ids), dtype=bool)
-        keep &= ids < len(state.vectors)
         if label is not None:
             keep &= labels == label
-        at, near = nearest_vectors(queries, state.vectors, ids[keep], k)
+        at, near = nearest_vectors(queries, self._vectors(state, ids[keep]), ids[keep], k)
         found, distances = (
             np.full((len(queries), k), -1, dtype=np.int64),
             np.full((len(queries), k), np.inf, np.float32),
@@ -165,7 +165,7 @@ class Searchable(Opened):
         stored = state.ids_and_labels()
         classes = stored.classes
         if not classes:
-            raise ValueError("the images have no labels; there is nothing to classify by")
+            raise ValueError(f"{NO_LABELS}; there is nothing to classify by")
         check_integer("k", k, 1)
         length = self._length(state, n_bits)
         ids, distances, labels = self._nearest(
@@ -202,10 +202,10 @@ class Searchable(Opened):
         kept = state.certain
         if kept is None or kept[0] != state.changes:
             changes, ids = state.changes, self.ids
-            ids = ids[ids < len(state.vectors)]
             if len(ids) > _CERTAIN:
                 ids = np.sort(np.random.default_rng(0).choice(ids, _CERTAIN, replace=False))
-            kept = state.certain = changes, ids, state.coder.project(state.vectors[ids]).astype(np.float32)
+            values = state.coder.project(self._vectors(state, ids)[ids])
+            kept = state.certain = changes, ids, values.astype(np.float32)
         _, ids, values = kept
         order = np.argsort(values[:, s], kind="stable")
         negative, positive = order[values[order, s] < 0], order[values[order, s] >= 0][::-1]
@@ -223,7 +223,7 @@ class Searchable(Opened):
         ids, names = state.ids_and_labels()[:2]
         return evaluate(
             (queries, self.encode(queries), np.array([label or "" for label in labels])),
-            (state.vectors[ids], state.index.reconstruct(ids), names),
+            (self._vectors(state, ids)[ids], state.index.reconstruct(ids), names),
             n_bits=self.n_bits,
             lengths=self.lengths,
             weights=self.weights,

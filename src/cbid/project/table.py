@@ -71,7 +71,7 @@ class ImageRow(NamedTuple):
 
     @property
     def key(self) -> bytes:
-        """What makes it the same image in the next run: its file, or its name without one."""
+        """What makes it the same image in the next run, with the same stamp: its file, or its name without one."""
         return self.path or self.name.encode()
 
 

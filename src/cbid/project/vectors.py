@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["map_vectors", "write_vectors"]
+from cbid.project.errors import ProjectError
+
+__all__ = ["check_rows", "map_vectors", "write_vectors"]
 
 
 def write_vectors(path: Path, ids: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
@@ -44,3 +46,10 @@ def map_vectors(path: Path, n_features: int) -> NDArray[np.float32]:
             return np.empty((0, n_features), np.float32)
         mapped = mmap.mmap(file.fileno(), rows * width, access=mmap.ACCESS_READ)
     return np.frombuffer(mapped, np.float32).reshape(rows, n_features)
+
+
+def check_rows(path: Path, vectors: NDArray[np.float32], ids: NDArray[np.int64]) -> None:
+    """A ``ProjectError`` where the mapped file ends before the row of one of the ids: it was cut."""
+    missing = ids[ids >= len(vectors)]
+    if len(missing):
+        raise ProjectError(f"{path} is too short: it has no vector for id={missing.min()}")
