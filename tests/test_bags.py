@@ -58,6 +58,32 @@ def test_parts_that_do_not_fit_are_refused(arguments, message):
         Bags(*arguments)
 
 
+def test_parts_may_be_lists():
+    bags = Bags([[1, 2], [3, 4], [5, 6]], [0, 1, 3], [[0, 0, 16]] * 3, [(10, 20), (30, 40)])
+    assert bags[1].tolist() == [[3, 4], [5, 6]]
+    parts = (bags.values, bags.offsets, bags.frames, bags.shapes)
+    assert [part.dtype for part in parts] == [np.float32, np.int64, np.float32, np.int64]
+    assert Bags(np.ones((3, 2)), [0, 3]).sizes.tolist() == [3]
+    assert len(Bags(np.ones((0, 2)), [0])) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (([["a"]], [0, 1]), "values"),
+        (([[1, 2], [3]], [0, 2]), "values"),
+        ((None, [0, 2]), "values"),
+        (([[1, 2]], [0, 1.5]), "offsets"),
+        (([[1, 2]], None), "offsets"),
+        (([[1, 2]], [0, 1], "none"), "frames"),
+        (([[1, 2]], [0, 1], None, [[0.5, 1]]), "shapes"),
+    ],
+)
+def test_parts_that_are_no_arrays_are_named(arguments, name):
+    with pytest.raises(ValueError, match=f"{name} is no array of numbers"):
+        Bags(*arguments)
+
+
 def test_widths_must_agree():
     with pytest.raises(ValueError, match=r"bag 1 has shape \(2, 5\)"):
         Bags.from_list([np.zeros((2, 4)), np.zeros((2, 5))])

@@ -24,11 +24,14 @@ class Bags(Sequence[NDArray[np.float32]]):
 
     def __init__(
         self,
-        values: NDArray[np.float32],
-        offsets: NDArray[np.int64],
-        frames: NDArray[np.float32] | None = None,
-        shapes: NDArray[np.int64] | None = None,
+        values: ArrayLike,
+        offsets: ArrayLike,
+        frames: ArrayLike | None = None,
+        shapes: ArrayLike | None = None,
     ) -> None:
+        values, offsets = _array("values", values, np.float32), _array("offsets", offsets, np.int64)
+        frames = None if frames is None else _array("frames", frames, np.float32)
+        shapes = None if shapes is None else _array("shapes", shapes, np.int64)
         if values.ndim != 2:
             raise ValueError(f"values has shape {values.shape}; give the rows of all images, (m, d)")
         if offsets.ndim != 1 or len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != len(values):
@@ -103,6 +106,17 @@ class Bags(Sequence[NDArray[np.float32]]):
         ]
         offsets = np.concatenate([[0], np.cumsum([len(c) for c in chosen])]).astype(np.int64)
         return self.take_rows(np.concatenate(chosen).astype(np.int64), offsets, self.shapes)
+
+
+def _array(name: str, given: ArrayLike, dtype: type[np.number]) -> NDArray[Any]:
+    """An array as it is, which may be mapped from a file; anything else as an array of this type."""
+    if isinstance(given, np.ndarray):
+        return given
+    try:
+        array = np.asarray(given)
+        return array.astype(dtype, casting="same_kind" if array.size else "unsafe", copy=False)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{name} is no array of numbers that can be {np.dtype(dtype)}: {error}") from error
 
 
 def _rows(bag: ArrayLike, i: int) -> NDArray[np.float32]:

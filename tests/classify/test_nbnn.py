@@ -461,7 +461,7 @@ def test_weights_that_a_coder_does_not_have():
     [
         ([np.nan], "y contains NaN"),
         (5, "1d array"),
-        (None, "1d array"),
+        (None, "y is None; learning requires y"),
         (["cat", "dog"], "y has 2 labels for 1 images"),
     ],
 )

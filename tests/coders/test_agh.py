@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
+from sklearn.datasets import load_digits
 
 from cbid.coders import AnchorGraphHashing
 
@@ -74,6 +75,17 @@ def test_parts_without_a_common_anchor_are_told_apart():
     bits = AnchorGraphHashing(n_bits=2, n_anchors=20, n_nearest=2).fit(X).transform(X)
     assert np.abs(bits[:50, 0].sum()) == np.abs(bits[50:, 0].sum()) == 50
     assert bits[0, 0] != bits[50, 0]
+
+
+def test_bits_of_a_part_on_its_own_do_not_depend_on_the_type():
+    """One side of an eigenvector is a part of one value: its second bit is one bit, not drawn by rounding."""
+    X = load_digits().data[:200]
+    coder = AnchorGraphHashing(n_bits=8).fit(X)
+    bits = coder.transform(X)
+    np.testing.assert_array_equal(coder.transform(X.astype(np.float32)), bits)
+    alone = coder.project(X)[:, 4] < 0
+    assert len(np.unique(coder.project(X)[alone, 4].round(9))) == 1
+    assert (bits[alone, 5] == 1).all()
 
 
 def test_the_limit_is_the_number_of_anchors(X):

@@ -134,6 +134,18 @@ def test_duplicates_with_different_labels():
     assert coder.n_bits_ == 3
 
 
+@pytest.mark.parametrize("penalty", ["linf", "l1", 2.0])
+@pytest.mark.parametrize("hits", ["whole", "nearest"])
+@pytest.mark.filterwarnings("ignore:.*classes have fewer:UserWarning")
+def test_classes_of_the_same_samples_are_not_told_to_lower_nu(penalty, hits):
+    with pytest.raises(ValueError, match="no hyperplane separates anything in the rows") as error:
+        CBID(n_bits=4, penalty=penalty, hits=hits).fit([[0.0], [1], [0], [1]], [0, 0, 1, 1])
+    assert "nu" not in str(error.value).split()
+    for others in ([0, 1], [2, 3]):  # the anchors themselves, or other samples
+        with pytest.raises(ValueError, match="no hyperplane separates anything in the rows"):
+            CBID(n_bits=4, penalty=penalty).fit_triplets(X, [0, 1], others, others)
+
+
 def test_nothing_but_duplicates():
     with pytest.raises(ValueError, match="no column that varies"):
         CBID().fit(np.ones((10, 3)), np.arange(10) % 2)
@@ -158,6 +170,18 @@ def test_scale_makes_no_difference(scale, dtype, settings):
     scaled = CBID(n_bits=6, **settings).fit((X * scale).astype(dtype), Y)
     np.testing.assert_allclose(scaled.objective_, plain.objective_, rtol=0.05)
     assert scaled.n_bits_ == 6
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
+@pytest.mark.parametrize("settings", [{}, {"kernel": "rbf"}, {"hits": "nearest"}])
+def test_values_whose_squares_are_beyond_the_numbers(settings):
+    for scale, advice in ((1e-200, "underflow; scale X up"), (1e200, "overflow; scale X down")):
+        with pytest.raises(ValueError, match=rf"X .* squares {advice}"):
+            CBID(n_bits=2, **settings).fit(X * scale, Y)
+    tiny = (X * 1e-40).astype(np.float32)
+    if settings.get("kernel") is None:  # similarities have no unit
+        with pytest.raises(ValueError, match=r"X .* squares underflow; scale X up"):
+            CBID(n_bits=2, **settings).fit(tiny, Y)
 
 
 def test_a_large_offset_makes_no_difference():

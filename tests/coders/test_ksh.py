@@ -91,3 +91,5 @@ def test_labelled_samples_are_a_part_of_all():
 def test_X_that_does_not_vary_is_named():
     with pytest.raises(ValueError, match="no column that varies"):
         KSH(n_bits=2).fit(np.ones((10, 3)), np.arange(10) % 2)
+    with pytest.raises(ValueError, match="squares underflow; scale X up"):
+        KSH(n_bits=2).fit(X * 1e-200, Y)

@@ -1,5 +1,7 @@
 """What all descriptors share: inputs, order, settings, errors."""
 
+import sys
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -8,6 +10,7 @@ from sklearn.preprocessing import StandardScaler
 
 from cbid.bags import Bags
 from cbid.data import ImageError, ImageFolder
+from cbid.descriptors import GIST, DenseSIFT, KernelDescriptors, PyramidHOG
 from tests.data.pictures import pgm, write_tree
 from tests.data.toys import Flat, Means, Rows, ThreadedMeans
 
@@ -79,3 +82,14 @@ def test_images_of_different_sizes_are_told():
 
 def test_bytes_of_files_are_images_too():
     np.testing.assert_allclose(Means().transform([pgm(51), pgm(255)])[:, 0], [0.2, 1], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "descriptor",
+    [GIST(), DenseSIFT(), PyramidHOG(edges=True), KernelDescriptors(sides=[16]), KernelDescriptors(sides=[32])],
+    ids=["gist", "sift", "phog", "kernel", "kernel, resized"],
+)
+def test_without_opencv_the_extra_is_named(descriptor, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cv2", None)
+    with pytest.raises(ImportError, match=r"pip install 'cbid\[images\]'"):
+        descriptor.fit_transform([np.random.default_rng(0).random((64, 64))])

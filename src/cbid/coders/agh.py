@@ -17,10 +17,12 @@ from cbid.coders.base import Coder
 from cbid.coders.hyperplane import MOST_BITS, generator
 from cbid.coders.prefix import PrefixMixin
 from cbid.coders.shapes import check_arrays
+from cbid.learning.variation import check_varies
 
 __all__ = ["AnchorGraphHashing"]
 
 Array = NDArray[np.float64]
+_SHORT = 1e-4  # a share of the value, well above the rounding of float32
 
 
 class AnchorGraphHashing(PrefixMixin, Coder):
@@ -97,6 +99,7 @@ class AnchorGraphHashing(PrefixMixin, Coder):
         if self.sigma is not None:
             check_real("sigma", self.sigma, 0, open_below=True)
         samples: Any = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        check_varies(samples)
         seed = int(generator(self.random_state).integers(2**31))
         anchors = _find_anchors(samples, self.n_anchors, self.n_iter, seed)
         squares, nearest = _nearest_anchors(samples, anchors, self.n_nearest)
@@ -218,4 +221,13 @@ def _second_cuts(Z: csr_matrix, y: Array) -> tuple[float, float]:
     # Where the two sides share no anchor the parabola is flat, and each side is cut at its own mean.
     flat = curvature <= 1e-12 * float(q @ q)
     below = float(y[~positive].mean()) if flat else -smoothness(q, p) / curvature
-    return (float(size.sum()) + n_negative * below) / n_positive, below
+    above = (float(size.sum()) + n_negative * below) / n_positive
+    if flat:
+        # A side that is one part has one value. At its mean, rounding would draw the bit: it is cut short of that.
+        above *= 1 - _SHORT * _is_one_value(y[positive])
+        below *= 1 - _SHORT * _is_one_value(y[~positive])
+    return above, below
+
+
+def _is_one_value(y: Array) -> bool:
+    return float(np.ptp(y)) <= 1e-9 * float(np.abs(y).max())

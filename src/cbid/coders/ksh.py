@@ -13,6 +13,7 @@ from cbid.coders.shapes import check_arrays
 from cbid.coders.supervised import SupervisedMixin
 from cbid.learning.class_affinity import ClassAffinity
 from cbid.learning.features import Anchors
+from cbid.learning.variation import NOTHING_VARIES, check_squares
 
 __all__ = ["KSH"]
 
@@ -159,6 +160,7 @@ def _width(X: NDArray[np.floating], points: NDArray[np.floating]) -> float:
     """1 / (2 s), s the mean squared distance of samples and anchors, from means and variances alone."""
     apart = X.mean(axis=0, dtype=np.float64) - points.mean(axis=0, dtype=np.float64)
     spread = X.var(axis=0, dtype=np.float64).sum() + points.var(axis=0, dtype=np.float64).sum() + apart @ apart
+    check_squares(float(spread), X)
     return 1 / (2 * float(spread)) if spread > 0 else 1.0
 
 
@@ -167,5 +169,5 @@ def _whitening(K: Array) -> Array:
     values, vectors = np.linalg.eigh(K.T @ K / len(K))
     kept = values > max(1e-10 * values[-1], np.finfo(np.float64).tiny)
     if not kept.any():
-        raise ValueError("X has no column that varies: there is nothing to learn bits from")
+        raise ValueError(NOTHING_VARIES)
     return vectors[:, kept] / np.sqrt(values[kept])

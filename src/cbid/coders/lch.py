@@ -12,6 +12,7 @@ from cbid.coders.hyperplane import MOST_BITS
 from cbid.coders.prefix import PrefixMixin
 from cbid.coders.shapes import check_arrays
 from cbid.learning.axes import leading_axes, parts
+from cbid.learning.variation import check_varies
 
 __all__ = ["LaplacianCoHashing"]
 
@@ -54,6 +55,7 @@ class LaplacianCoHashing(PrefixMixin, Coder):
         """Learn from vectors X (n, d); y is not used."""
         check_integer("n_bits", self.n_bits, 1, MOST_BITS)
         samples: Any = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        check_varies(samples)
         n = len(samples)
         signed = bool((samples < 0).any())
         slices = parts(n)

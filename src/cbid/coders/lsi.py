@@ -10,6 +10,7 @@ from cbid.checks import check_choice, check_integer
 from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder
 from cbid.coders.prefix import PrefixMixin
 from cbid.learning.axes import check_enough_axes, leading_axes, parts
+from cbid.learning.variation import check_varies
 
 __all__ = ["LSI"]
 
@@ -36,7 +37,8 @@ class LSI(PrefixMixin, HyperplaneCoder):
         """Learn from vectors X (n, d); y is not used."""
         check_integer("n_bits", self.n_bits, 1, MOST_BITS)
         check_choice("threshold", self.threshold, ("median", "zero"))
-        samples: Any = validate_data(self, X, dtype=[np.float64, np.float32])
+        samples: Any = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        check_varies(samples)
         n, d = samples.shape
         V = leading_axes(lambda part: samples[part].astype(np.float64), n, d, self.n_bits).vectors
         check_enough_axes(self.n_bits, len(V), samples)

@@ -12,6 +12,7 @@ from cbid.checks import check_integer, check_real
 from cbid.coders.base import Coder
 from cbid.coders.hyperplane import MOST_BITS, generator
 from cbid.coders.shapes import check_arrays
+from cbid.learning.variation import check_varies
 
 __all__ = ["SphericalHashing", "spherical_hamming"]
 
@@ -83,8 +84,7 @@ class SphericalHashing(Coder):
         check_real("tol_deviation", self.tol_deviation, 0)
         check_integer("max_samples", self.max_samples, 2)
         samples: Any = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
-        if not np.ptp(samples, axis=0).any():
-            raise ValueError("X has no column that varies: there is nothing to learn bits from")
+        check_varies(samples)
         rng = generator(self.random_state)
         if len(samples) > self.max_samples:
             samples = samples[np.sort(rng.choice(len(samples), self.max_samples, replace=False))]

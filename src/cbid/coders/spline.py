@@ -14,6 +14,7 @@ from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder, generator
 from cbid.coders.prefix import PrefixMixin
 from cbid.learning.knn import nearest_others
 from cbid.learning.local_splines import spline_energy
+from cbid.learning.variation import check_varies
 
 __all__ = ["SplineRegressionHashing"]
 
@@ -81,8 +82,7 @@ class SplineRegressionHashing(PrefixMixin, HyperplaneCoder):
             check_real(name, getattr(self, name), 0, open_below=True)
         check_integer("max_samples", self.max_samples, 4)
         samples: Any = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=3)
-        if not np.ptp(samples, axis=0).any():
-            raise ValueError("X has no column that varies: there is nothing to learn bits from")
+        check_varies(samples)
         rng = generator(self.random_state)
         if len(samples) > self.max_samples:
             samples = samples[np.sort(rng.choice(len(samples), self.max_samples, replace=False))]

@@ -12,6 +12,7 @@ from cbid.checks import check_integer, check_n_jobs, check_real
 from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder
 from cbid.coders.prefix import PrefixMixin
 from cbid.learning.knn import cosine_graph, laplacian_eigenmap
+from cbid.learning.variation import check_varies
 
 __all__ = ["SelfTaughtHashing"]
 
@@ -57,6 +58,7 @@ class SelfTaughtHashing(PrefixMixin, HyperplaneCoder):
         check_real("C", self.C, 0, open_below=True)
         check_n_jobs(self.n_jobs)
         samples: Any = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=3)
+        check_varies(samples)
         n = len(samples)
         if self.n_bits > n - 2:
             raise ValueError(

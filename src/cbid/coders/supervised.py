@@ -8,6 +8,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import validate_data
 
 from cbid.learning.labels import is_list_of_objects, number_labels
+from cbid.learning.variation import check_varies
 
 __all__ = ["SupervisedMixin"]
 
@@ -32,6 +33,7 @@ class SupervisedMixin:
         classes = found if classes is None else classes
         if len(classes) < 2:
             raise ValueError(f"y has one class ({classes.tolist()[0]!r}); learning needs at least two")
+        check_varies(samples)
         self.classes_ = classes
         return samples, numbers
 

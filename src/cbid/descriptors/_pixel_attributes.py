@@ -6,6 +6,8 @@ Each function gives the strength (h, w) with which a pixel counts, and its attri
 import numpy as np
 from numpy.typing import NDArray
 
+from cbid.descriptors._opencv import opencv
+
 __all__ = ["all_shapes", "colours", "gradients", "shapes"]
 
 Image = NDArray[np.float32]
@@ -16,8 +18,7 @@ NEIGHBOURS = ((-1, -1), (-1, 0), (-1, 1), (0, 1), (1, 1), (1, 0), (1, -1), (0, -
 
 def gradients(gray: Image) -> tuple[Image, Image]:
     """Length of the gradient, and its direction as cosine and sine, (h, w, 2); y upwards."""
-    import cv2
-
+    cv2 = opencv()
     blurred = np.asarray(cv2.GaussianBlur(gray, (0, 0), BLUR), np.float32)
     around = np.pad(blurred, 1, mode="edge")
     differences = np.stack(

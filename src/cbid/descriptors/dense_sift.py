@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from cbid.checks import check_choice, check_integer, check_real
 from cbid.data.images import as_gray, resize_longest, to_float
 from cbid.descriptors._grid import Grid, check_sides, frames_of, grids
+from cbid.descriptors._opencv import opencv
 from cbid.descriptors._oriented import orientation_maps
 from cbid.descriptors._separable import pool
 from cbid.descriptors._sift import BINS, ORIENTATIONS, REACH, bin_weights, finish
@@ -132,8 +133,7 @@ class DenseSIFT(LocalDescriptor):
 
     def _blurred(self, gray: NDArray[np.float32], width: float) -> tuple[NDArray[np.float32], int]:
         """The image at the scale of bins of this width, and how many pixels were added around it."""
-        import cv2
-
+        cv2 = opencv()
         if self.magnification is not None:
             variance = (width / self.magnification) ** 2 - CAMERA_BLUR**2
             if variance > 0.01:  # narrower is no blur at all

@@ -11,6 +11,7 @@ from cbid.checks import check_choice, check_integer, check_real
 from cbid.data.images import as_gray, as_rgb, resize_longest, to_float
 from cbid.descriptors._grid import Grid, check_sides, frames_of, grids
 from cbid.descriptors._match_kernels import Factor, joint_components, over_angles, over_line
+from cbid.descriptors._opencv import opencv
 from cbid.descriptors._pixel_attributes import all_shapes, colours, gradients, shapes
 from cbid.descriptors._separable import pool
 from cbid.descriptors.base import Image, LocalDescriptor
@@ -189,8 +190,7 @@ def _products(basis: _Basis, values: NDArray[np.float32]) -> NDArray[np.float32]
 def _resized(pixels: NDArray[np.float32], ratio: float) -> NDArray[np.float32]:
     if ratio == 1:
         return pixels
-    import cv2
-
+    cv2 = opencv()
     h, w = (max(1, round(length * ratio)) for length in pixels.shape[:2])
     method = cv2.INTER_AREA if ratio < 1 else cv2.INTER_LINEAR
     return np.asarray(cv2.resize(pixels, (w, h), interpolation=method), np.float32)

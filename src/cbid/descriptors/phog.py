@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from cbid.checks import check_choice, check_integer
 from cbid.data.images import as_gray, check_image, to_float, to_uint8
+from cbid.descriptors._opencv import opencv
 from cbid.descriptors.base import Descriptor
 from cbid.descriptors.gradients import (
     VOTING,
@@ -143,8 +144,7 @@ class PyramidHOG(Descriptor):
 
 def _on_edges(image: NDArray[Any], dx: Floats, dy: Floats) -> tuple[Floats, Floats]:
     """The gradients where Canny finds an edge in the smoothed gray image, zero elsewhere."""
-    import cv2
-
+    cv2 = opencv()
     gray = cv2.GaussianBlur(to_uint8(as_gray(image)), (0, 0), 2**0.5)
     x, y = cv2.Sobel(gray, cv2.CV_16S, 1, 0), cv2.Sobel(gray, cv2.CV_16S, 0, 1)
     high = float(np.quantile(np.hypot(x.astype(np.float32), y.astype(np.float32)), 0.7))

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.checks import check_integer
+from cbid.descriptors._opencv import opencv
 
 __all__ = ["check_least", "check_size", "crop_to_fill", "resize"]
 
@@ -32,8 +33,7 @@ def resize(image: NDArray[Any], size: Size) -> NDArray[Any]:
 
     Each side is treated in its own way, so that a long image brought to a square is smoothed where it shrinks.
     """
-    import cv2
-
+    cv2 = opencv()
     for method, pick in ((cv2.INTER_AREA, min), (cv2.INTER_LINEAR, max)):
         height, width = (pick(side, wanted) for side, wanted in zip(image.shape, size))
         if (height, width) != image.shape[:2]:

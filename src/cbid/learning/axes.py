@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.sparse.linalg import LinearOperator, svds
 
+from cbid.learning.variation import check_varies
+
 __all__ = ["Axes", "check_enough_axes", "leading_axes", "parts", "principal_axes"]
 
 Array = NDArray[np.floating]
@@ -70,8 +72,7 @@ def _by_krylov(rows: Rows, n: int, d: int, n_axes: int) -> tuple[NDArray[np.floa
 def principal_axes(X: Array, n_axes: int) -> tuple[NDArray[np.float64], Axes]:
     """Mean (d,) and principal axes of X; their lengths are standard deviations. At most ``n_axes``, with variance."""
     mean = X.mean(axis=0, dtype=np.float64)
-    if not np.ptp(X, axis=0).any():
-        raise ValueError("X has no column that varies: there is nothing to learn bits from")
+    check_varies(X)
     found = leading_axes(lambda part: X[part] - mean, len(X), X.shape[1], n_axes)
     return mean, Axes(found.vectors, found.lengths / np.sqrt(len(X)))
 

@@ -47,7 +47,8 @@ def generate_bits(
 
     ``finish`` turns a bit of the search into the bit as it will be used, with the values it will have, so that the
     weights are fitted to the very codes that come out in the end. ``known`` are the values of bits learned before,
-    with their weights ``W``; learning goes on after them.
+    with their weights ``W``; learning goes on after them. A ValueError where not even a first bit is worth
+    anything.
     """
     n = len(search.X)
     columns = Columns(rows, setting.margin, n_bits)
@@ -65,6 +66,12 @@ def generate_bits(
         # 1. The most violated dual constraint: a bit h, and the weight vector it violates most.
         graphs = (pairs.weighted(*sides) for sides in columns.side_weights(u))
         bit = search.best(graphs, taken, np.random.default_rng([setting.seed, s]))
+        if s == 0 and (bit is None or bit.value <= 0):
+            # No setting would help: without weights, the worth of a bit does not depend on nu.
+            raise ValueError(
+                "no hyperplane separates anything in the rows: none was found that parts samples from their misses "
+                "more than from their hits, as where samples of different classes have the same values"
+            )
         if bit is None or bit.value <= _least_violation(setting):
             return
         # 2. Its column joins the problem.

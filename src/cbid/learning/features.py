@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
+from cbid.learning.variation import NOTHING_VARIES, check_squares
+
 __all__ = ["Anchors", "Whitening", "fit_anchors", "fit_whitening"]
 
 Array = NDArray[np.floating]
@@ -41,12 +43,13 @@ def fit_whitening(X: Array, *, n_components: int, ridge: float, random_state: in
     mean = X.mean(axis=0, dtype=np.float64)
     centred = X - mean.astype(X.dtype)
     # One number for all columns: their relative scales are part of the data.
-    unit = float(np.sqrt(np.mean(np.square(centred, dtype=np.float64))))
+    square = float(np.mean(np.square(centred, dtype=np.float64)))
+    unit = float(np.sqrt(square))
     # Below this a column is constant but for the rounding of its mean.
     if not np.any(np.abs(centred).max(axis=0) > 8 * np.finfo(X.dtype).eps * np.abs(mean)):
-        raise ValueError("X has no column that varies: there is nothing to learn bits from")
-    if not np.isfinite(unit):
-        raise ValueError("X has values whose squares overflow; scale X down")
+        raise ValueError(NOTHING_VARIES)
+    # Hyperplanes are in inverse units, and whitening enlarges some: they must stay within the type of X.
+    check_squares(square, X, least=(64 * float(np.finfo(X.dtype).tiny)) ** 2)
     scaled = (centred / X.dtype.type(unit)).astype(np.float32, copy=False)
     pca = PCA(min(n_components, *X.shape), random_state=random_state).fit(scaled)
     variance = pca.explained_variance_.astype(np.float64)
@@ -79,6 +82,7 @@ def fit_anchors(X: Array, *, n_anchors: int, gamma: float | None, rng: np.random
     chosen = np.sort(rng.choice(len(X), size=min(n_anchors, len(X)), replace=False))
     if gamma is None:
         spread = float(X.var(axis=0, dtype=np.float64).sum())  # half the mean squared distance of two samples
+        check_squares(spread, X)
         gamma = 1 / spread if spread > 0 else 1.0
     return Anchors(X[chosen], float(gamma))
 

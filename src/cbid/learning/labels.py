@@ -49,6 +49,8 @@ def number_labels(y: Any) -> tuple[NDArray[Any], NDArray[np.int64]]:
 
 def image_labels(y: Any, n: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Classes (k,), one or several, and the class number (n,) of each of n images."""
+    if y is None:
+        raise ValueError("y is None; learning requires y, one label for each image")
     if not is_list_of_objects(y):
         y = column_or_1d(y, warn=True)
         assert_all_finite(y, input_name="y")
@@ -59,8 +61,6 @@ def image_labels(y: Any, n: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
 
 def check_labels(y: Any, n: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """The same, of images to learn from: at least two classes."""
-    if y is None:
-        raise ValueError("y is None; learning requires y, one label for each image")
     classes, numbers = image_labels(y, n)
     if len(classes) < 2:
         raise ValueError(f"y has one class ({classes.tolist()[0]!r}); learning needs at least two")
