@@ -90,11 +90,13 @@ def time_table(found):
     return table(head, rows)
 
 
-def lower_than_published(accuracies, asked):
-    """What is known of the one figure that is more than three points lower: by benchmarks/sift_study.py, by exact
-    NBNN with place on the same draws, and by more patches that ask."""
+def unlike_published(accuracies, asked):
+    """What is known of exact NBNN where it is more than three points off its published figure: by
+    benchmarks/sift_study.py, by exact NBNN with place on the same draws, and by more patches that ask."""
     of = {json.dumps(row["changes"]): 100 * np.mean(row["accuracy"]) for row in raw("sift_study")["results"]}
-    base, whole, more = (of[key] for key in ("{}", '{"components": 128}', '{"database": 4000}'))
+    base, whole, more, again = (
+        of[key] for key in ("{}", '{"components": 128}', '{"database": 4000}', '{"jpeg": 82}')
+    )
     best = max(value for key, value in of.items() if not any(w in key for w in ("location", "database"))) - base
     placed = accuracies.where(set="scene15", method="placed")
     draws = [row["repeat"] for row in placed]
@@ -105,18 +107,30 @@ def lower_than_published(accuracies, asked):
     first = 100 * accuracies.measured("accuracy", set="scene15", method="exact", repeat=0).mean()
     twice = 100 * next(line["accuracy"] for line in asked if (line["set"], line["method"], line["queries"])
                        == ("scene15", "exact", 2 * QUERIES))  # fmt: skip
-    gain = np.mean(with_place) - np.mean(without)
+    published = METHODS["exact"].published.scene[0]
+    above = [
+        100 * accuracies.measured("accuracy", set="caltech101-five", method=m).mean() - about.published.caltech[0]
+        for m, about in METHODS.items()
+        if about.published
+    ]
     return f"""
-## Exact NBNN on Scene-15
+## Exact NBNN beside its published figures
 
-It is below its published figure, and so is PCA, while C-BID is at its own. On validation images
+**Scene-15.** It is below its published figure, and so is PCA, while C-BID is at its own. A possible reason is place:
+in the paper that introduced NBNN a patch's place in the image is part of its distance, and with it ours reaches
+{np.mean(with_place):.1f} % ({len(draws)} draws; {np.mean(without):.1f} without), where {published:.1f} is published.
+Whether the published runs had it is not told, and on Caltech-101 it takes ours farther away. What else we tried
+explains less. On validation images
 (`python -m benchmarks.sift_study`: {DATABASE:,} descriptors of an image in the database, {ASKED} that ask) all 128
 values of SIFT give {whole:.1f} %, and their first 40 principal components {base:.1f}: the last values do harm. Four
 times as many descriptors in the database bring {more - base:.1f} points. No other size, blur, window or border of
-the patches, and no treatment of those without contrast, brings more than {best:.1f}. Twice as many patches that ask
-bring nothing ({first:.1f} % with {QUERIES}, {twice:.1f} with {2 * QUERIES}, first draw); the place of the patches
-brings {gain:.1f} points ({len(draws)} draws). What the authors' SIFT does otherwise we do not know; their
-photographs were the originals, these are copies shrunk to 256 pixels and stored as JPEG again.
+the patches, and no treatment of those without contrast, brings more than {best:.1f}. That the photographs at hand
+are copies stored as JPEG again is no reason: another such round changes nothing ({again:.1f} %). Twice as many
+patches that ask bring nothing ({first:.1f} % with {QUERIES}, {twice:.1f} with {2 * QUERIES}, first draw).
+
+**Caltech-101.** Every method of the paper is above its published figure on the five classes, by {min(above):.1f} to
+{max(above):.1f} points, exact NBNN by {above[list(METHODS).index("exact")]:.1f}; so what differs is common to all of
+them, descriptors or images, and none of the comparisons rests on it.
 """
 
 
@@ -149,7 +163,7 @@ def main():
             for method in ("exact", "cbid128")
         ]
         text += table(["", *counts], rows)
-    text += lower_than_published(accuracies, checked)
+    text += unlike_published(accuracies, checked)
     PAGE.write_text(text)
     print(f"{PAGE.name} written")
 

@@ -10,10 +10,12 @@ to its own, by the sum of squared distances. `results/sift_study.json` keeps the
 that it has already are not run again.
 """
 
+import io
 import json
 
 import faiss
 import numpy as np
+from PIL import Image
 
 from benchmarks.results import FOLDER, store
 from cbid.data import open_set
@@ -42,10 +44,20 @@ CHANGES = [
     # Of the study, not of the descriptor: why whole images, all 128 values, give less.
     {"components": 128},
     {"database": 4000},
-    {"components": 128, "database": 4000},
-    {"components": 128, "queries": 240},
     {"components": 128, "low_contrast": "drop", "contrast": 0.02},
+    {"sides": (12, 16, 24, 32), "low_contrast": "drop"},
+    {"components": 128, "sides": (12, 16, 24, 32), "low_contrast": "drop"},
+    # The files are JPEG of quality 82 already, made of JPEG files: what does it do to make such files once more?
+    {"jpeg": 82},
+    {"components": 128, "jpeg": 82},
 ]
+
+
+def stored_again(image, quality):
+    """The image after another round as a JPEG file."""
+    file = io.BytesIO()
+    Image.fromarray(image).save(file, "JPEG", quality=quality)
+    return np.asarray(Image.open(file))
 
 
 def bag(descriptor, image, location, most, rng):
@@ -69,22 +81,26 @@ def principal_components(rows, n):
 def accuracy(scenes, draw, changes):
     """Of exact NBNN on one draw."""
     changes = dict(changes)
-    location = changes.pop("location", 0.0)
+    location, quality = changes.pop("location", 0.0), changes.pop("jpeg", None)
     components, most, asked = (
         changes.pop(name, default)
         for name, default in (("components", COMPONENTS), ("database", DATABASE), ("queries", QUERIES))
     )
     descriptor = DenseSIFT(**changes)
+
+    def opened(i):
+        return scenes.images[i] if quality is None else stored_again(scenes.images[i], quality)
+
     rng = np.random.default_rng(draw)
     split = scenes.split_by(per_class(10, 25, given=True), draw)
     labels = scenes.labels
     classes = np.unique(labels)
     database = [
-        np.concatenate([bag(descriptor, scenes.images[i], location, most, rng) for i in rows])
+        np.concatenate([bag(descriptor, opened(i), location, most, rng) for i in rows])
         for rows in (split.train[labels[split.train] == c] for c in classes)
     ]
     project = principal_components(np.concatenate(database), components)
-    queries = [bag(descriptor, scenes.images[i], location, asked, rng) for i in split.validation]
+    queries = [bag(descriptor, opened(i), location, asked, rng) for i in split.validation]
     together = project(np.concatenate(queries))
     nearest = np.stack([faiss.knn(together, project(rows), 1)[0][:, 0] for rows in database], axis=1)
     starts = np.cumsum([0, *map(len, queries[:-1])])
