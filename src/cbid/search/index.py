@@ -128,7 +128,8 @@ class CodeIndex(Durable):
         projections: ArrayLike | None = None,
         probes: int | None = None,
     ) -> Matches:
-        """The ``k`` nearest stored codes of each query (q, ceil(t/8)), or of one query (ceil(t/8),).
+        """The ``k`` nearest stored codes of each query (q, ceil(t/8)), or of one query (ceil(t/8),). Where there are
+        fewer, ids are -1 and distances inf; so ``k`` may be as large as the index, or 65,536.
 
         ``weighted=False``: plain Hamming distance. ``weights``: others than the index's own, (t,) or one
         vector per query (q, t). ``projections`` (q, t), instead of codes: the real-valued query side of an
