@@ -143,15 +143,16 @@ def prefixes(params, X, y, lengths):
 def choose(name, title, method, results):
     """The settings that served best on the validation splits. Those tried before are not tried again; if another one
     is best now, the cells of the last choice are forgotten."""
-    if len(method.settings) > MOST_SETTINGS:
-        raise ValueError(f"{title} has {len(method.settings)} settings; all have at most {MOST_SETTINGS}")
-    if len(method.settings) == 1:
-        return method.settings[0]
+    offered = method.settings_for(name)
+    if len(offered) > MOST_SETTINGS:
+        raise ValueError(f"{title} has {len(offered)} settings; all have at most {MOST_SETTINGS}")
+    if len(offered) == 1:
+        return offered[0]
     known = results.find(kind="choice", method=title)
-    tried = [row for row in known[0]["tried"] if row["settings"] in method.settings] if known else []
-    if len(tried) < len(method.settings):
+    tried = [row for row in known[0]["tried"] if row["settings"] in offered] if known else []
+    if len(tried) < len(offered):
         splits = [DATA[name][0]("validation", seed) for seed in range(DATA[name][1])]
-        for settings in method.settings:
+        for settings in offered:
             if settings not in [row["settings"] for row in tried]:
                 tried.append({"settings": settings, **on_validation(method, settings, splits)})
     best = max(tried, key=lambda row: row["knn"] + row["map"])["settings"]
