@@ -2,8 +2,8 @@
 
     python -m benchmarks.search_speed [--quick] [--only batch,single,...]
 
-Every comparison runs in one process with equal threads, its sides one after the other in each repeat; the
-table shows medians, `results/search_speed.json` keeps every time. The parts:
+Every comparison runs in one process with equal threads, its sides one after the other in each repeat, in random
+order; the table shows medians, `results/search_speed.json` keeps every time. The parts:
 
 - batch: 1,000 queries at once against 1 million codes, k = 10, one thread: cbid weighted and plain, and
   `faiss.IndexBinaryFlat` (plain Hamming), on random and on clustered codes;
@@ -89,8 +89,10 @@ def interleaved(
     times: dict[str, list[float]] = {name: [] for name in sides}
     for call in sides.values():
         call()
+    rng = np.random.default_rng(0)
     for _ in range(repeats):
-        for name, call in sides.items():
+        for name in rng.permutation(list(sides)).tolist():  # none always finds the caches as the same other left them
+            call = sides[name]
             if settle:
                 call()
             began = clock()
