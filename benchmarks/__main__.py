@@ -18,6 +18,7 @@ NAMES = [
     "descriptor_study",
     "scene15_descriptors",
     "nbnn_times",
+    "nbnn_place",
     "nbnn_report",
     "detector_speed",
     "program_demo",

@@ -20,9 +20,9 @@ from threadpoolctl import threadpool_limits
 from benchmarks.results import FOLDER
 from cbid.data import open_set
 from cbid.descriptors import DenseSIFT
-from cbid.experiments.patch_methods import METHODS, learn_cbid
+from cbid.experiments.patch_methods import METHODS, PLACE_METHODS, learn_cbid
 from cbid.experiments.patches import sampled
-from cbid.threads import faiss_threads
+from cbid.threads import faiss_products, faiss_threads
 
 RESULTS = FOLDER / "nbnn_times.jsonl"
 SETS = ("caltech101-five", "scene15")
@@ -68,7 +68,7 @@ def queries():
 
 
 def times():
-    """Every method, one after the other in one thread; and two plain scans of all distances."""
+    """Every method, one after the other in one thread; and three plain scans of all distances."""
     done = {line["method"] for line in lines() if line["kind"] == "time"}
     if "numpy" in done:  # the last one
         return
@@ -77,17 +77,17 @@ def times():
     asked = DenseSIFT().transform(images[::step][:TIMED_IMAGES])
     cbid = learn_cbid(train, y, 0)
     fixed = {"kind": "time", "set": SETS[0], "queries": asked.sizes.tolist(), "rows": len(train.values)}
-    for method in METHODS:
+    for method, about in (METHODS | PLACE_METHODS).items():
         if method == "bow":
             continue
-        model = METHODS[method].make(0, cbid).fit(train, y)
+        model = about.make(0, cbid).fit(train, y)
         model.predict(asked.take([0]).sample(10, np.random.default_rng(0)))  # compiles what is to be compiled
         found = [model.evaluation_time(asked) for _ in range(1 if method in SLOW else TIMED_RUNS)]
         write({**fixed, "method": method, "per_image_and_class": float(np.median([t.total for t in found])),
                "seconds": [[t.encode, t.search] for t in found]})  # fmt: skip
     classes = np.unique(y)
     part = train.take(np.flatnonzero(y == classes[0])).values
-    for method, scan in (("scipy", plain_scan), ("numpy", plain_product)):
+    for method, scan in (("faiss", faiss_scan), ("scipy", plain_scan), ("numpy", plain_product)):
         started = time.thread_time()
         scan(asked[0], part)
         seconds = (time.thread_time() - started) * len(train.values) / len(part) / len(classes)
@@ -95,8 +95,16 @@ def times():
         write({**fixed, "method": method, "per_image_and_class": seconds})
 
 
+def faiss_scan(queries, rows):
+    """Nearest squared distances as a matrix product (faiss's flat search), as a plain loop over pairs (scipy), and as
+    a matrix product in plain numpy."""
+    import faiss
+
+    with faiss_products(True):
+        faiss.knn(queries, rows, 1)
+
+
 def plain_scan(queries, rows):
-    """Nearest squared distances as a plain loop over pairs (scipy), and as a matrix product in plain numpy."""
     from scipy.spatial.distance import cdist
 
     for start in range(0, len(queries), 256):

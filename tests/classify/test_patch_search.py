@@ -5,8 +5,9 @@ import sys
 import numpy as np
 import pytest
 
+from cbid.classify.flat import FlatSearch
 from cbid.classify.lsh import LSHSearch
-from cbid.classify.patch_search import CodeSearch, FlatSearch, KDTreeSearch
+from cbid.classify.patch_search import CodeSearch, KDTreeSearch
 from tests.classify.bags import squared_distances
 
 RNG = np.random.default_rng(0)

@@ -1,11 +1,11 @@
-"""Structures that find the nearest patches: every distance, kd-trees searched best bin first, and codes.
+"""What finds the nearest patches: here kd-trees searched best bin first, and codes; see also `flat` and `lsh`.
 
 A structure is made over the rows (n, width) of some patches and answers ``query(Q, k, n_threads)``: distances (q, k)
 float32, nearest first (squared Euclidean, or weighted Hamming of codes), and positions (q, k) int64 among the rows.
 Places that stay empty have distance inf and position -1. ``nbytes`` is what it takes beside the rows.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
@@ -15,9 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from cbid.search.blocks import to_blocks
 from cbid.search.queries import Queries
 from cbid.search.scan import topk
-from cbid.threads import faiss_products, faiss_threads
 
-__all__ = ["Answers", "CodeSearch", "FlatSearch", "Floats", "KDTreeSearch", "PatchSearch", "far_centre", "in_shares"]
+__all__ = ["Answers", "CodeSearch", "Floats", "KDTreeSearch", "PatchSearch", "in_shares", "nothing_found"]
 
 Floats = NDArray[np.float32]
 Answers = tuple[Floats, NDArray[np.int64]]
@@ -29,39 +28,6 @@ class PatchSearch(Protocol):
     nbytes: int
 
     def query(self, Q: NDArray[Any], k: int, n_threads: int) -> Answers: ...
-
-
-class FlatSearch:
-    """Every distance, as a product of matrices (faiss).
-
-    centre: (width,), subtracted from rows and queries; that of structures whose distances are compared is the same.
-    """
-
-    def __init__(self, rows: Floats, centre: Floats | None = None) -> None:
-        self._centre = centre
-        self._rows = np.ascontiguousarray(rows if centre is None else rows - centre)
-        self.nbytes = 0 if centre is None else self._rows.nbytes
-
-    def query(self, Q: Floats, k: int, n_threads: int) -> Answers:
-        import faiss
-
-        Q = Q if self._centre is None else Q - self._centre
-        with faiss_threads(n_threads), faiss_products(True):
-            distances, positions = faiss.knn(np.ascontiguousarray(Q), self._rows, k)
-        distances[positions < 0] = np.inf
-        return np.maximum(distances, 0), positions  # |q|^2 - 2 q.x + |x|^2 may come out just below zero
-
-
-def far_centre(parts: Sequence[Floats]) -> Floats | None:
-    """The mean of all rows where it lies far outside of them, which would cost products of matrices their digits.
-
-    Elsewhere None: rows are then searched as they are, and not copied.
-    """
-    n = sum(len(part) for part in parts)
-    mean = sum(part.sum(axis=0, dtype=np.float64) for part in parts) / n
-    squares = sum(float(np.einsum("ij,ij->", part, part, dtype=np.float64)) for part in parts) / n
-    # The mean square is that of the mean and the variance; here the variance is less than a tenth of it.
-    return mean.astype(np.float32) if mean @ mean > 0.9 * squares else None
 
 
 class KDTreeSearch:
@@ -107,6 +73,11 @@ class CodeSearch:
         queries = Queries.from_codes(Q, self._n_bits, self._weights)
         positions, distances = topk(self._blocks, self._n, queries, k, n_threads=n_threads)
         return distances, positions
+
+
+def nothing_found(n_queries: int, k: int) -> Answers:
+    """Answers with all places empty."""
+    return np.full((n_queries, k), np.inf, np.float32), np.full((n_queries, k), -1, np.int64)
 
 
 def in_shares(search: Callable[[NDArray[Any]], Answers], Q: NDArray[Any], n_threads: int) -> Answers:

@@ -106,7 +106,7 @@ class Experiment:
     methods, metrics: for the report; metrics are names of ``cbid.evaluation.METRICS``.
     cells: from the sets that are present and whether the run is a quick one to the settings of all cells.
     together: settings; cells that agree in them are one task of one worker.
-    apart: methods that take so long that each is a task of its own.
+    apart: methods that take so long that they are a task of their own.
     run: the cells of one task, each with its result as soon as it is there.
     show: puts tables and plots on a page of the report.
     cost: about how many seconds a cell takes, in a full and in a quick run; only the time left is told by it.
@@ -134,6 +134,6 @@ class Experiment:
         groups: dict[str, list[Settings]] = {}
         for settings in cells:
             shared = {k: settings.get(k) for k in self.together}
-            alone = settings["method"] if settings.get("method") in self.apart else None
-            groups.setdefault(key_of({**shared, "apart": alone}), []).append(settings)
+            apart = settings.get("method") in self.apart
+            groups.setdefault(key_of({**shared, "apart": apart}), []).append(settings)
         return list(groups.values())

@@ -13,7 +13,7 @@ from cbid.bags import Bags
 from cbid.coders import ITQ, LSH
 from cbid.pooling import AdditiveKernelMap, BagOfWords
 
-__all__ = ["METHODS", "Method", "Published", "learn_cbid", "storage_of"]
+__all__ = ["METHODS", "PLACE_METHODS", "Method", "Published", "learn_cbid", "storage_of"]
 
 MOST_BITS = 128
 PLACE = 1.0  # weight of the place; chosen by benchmarks/patch_study.py, like the defaults of PatchCBID
@@ -81,14 +81,18 @@ METHODS = {
     "cbid16": Method("C-BID, 16 bits", Published((73.12, 7.0), (30.03, 1.9), 19.5, 0.15), cut(16)),
     "cbid32": Method("C-BID, 32 bits", Published((80.96, 4.8), (54.51, 1.8), 39.1, 0.24), cut(32)),
     "cbid128": Method("C-BID, 128 bits", Published((86.24, 4.2), (57.28, 2.8), 156.3, 1.11), cut(128)),
-    "unplaced128": Method("C-BID, 128 bits, place left out", None, learned_without_place),
-    "placed": Method("NBNN, exact, with place", None, nbnn(location=PLACE)),
     "itq128": Method("ITQ, 128 bits", None, coded(ITQ, n_bits=128)),
-    "itq128placed": Method("ITQ, 128 bits, with place", None, itq_with_place),
     "lsh128": Method("random hyperplanes, 128 bits", None, coded(LSH, n_bits=128)),
     "local128": Method(
         "local NBNN, C-BID, 128 bits", None, lambda seed, cbid: NBNNClassifier(coder=cbid, local=True)
     ),
+}
+
+# What place does: C-BID has it in the table, the others do without.
+PLACE_METHODS = {
+    "unplaced128": Method("C-BID, 128 bits, place left out", None, learned_without_place),
+    "placed": Method("NBNN, exact, with place", None, nbnn(location=PLACE)),
+    "itq128placed": Method("ITQ, 128 bits, with place", None, itq_with_place),
 }
 
 

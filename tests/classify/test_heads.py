@@ -1,0 +1,111 @@
+"""Heads bound distances from below, and a search that begins with them is exact."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cbid.classify.flat import FlatSearch
+from cbid.classify.heads import Heads, heads_of, slack
+from cbid.classify.lsh import LSHSearch
+from tests.classify.bags import squared_distances
+
+
+def decaying(rng, n, d, *, fall=0.8, centre=0.0, scale=1.0):
+    """Rows whose variance falls from axis to axis, along axes of no special direction."""
+    rotation = np.linalg.qr(rng.normal(size=(d, d)))[0]
+    return (scale * (rng.normal(size=(n, d)) * fall ** np.arange(d)) @ rotation + centre).astype(np.float32)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 10_000), st.sampled_from([0.0, 1.0, 300.0]), st.sampled_from([1e-6, 1.0, 1e6]))
+def test_heads_are_never_farther_apart_than_rows(seed, centre, scale):
+    """|A u|^2 + (|r| - |s|)^2 <= |A u|^2 + |r - s|^2 = |u|^2, where r and s are what the axes leave out of two rows
+    and u is their difference; up to the rounding that `slack` allows for."""
+    rng = np.random.default_rng(seed)
+    rows = decaying(rng, 60, 24, centre=centre * scale, scale=scale)
+    rows[:5] = rows[5:10]  # some at distance zero
+    axes = Heads.fit([rows[:40], rows[40:]])
+    assert axes is not None
+    heads = axes(rows)
+    bounds = squared_distances(heads, heads)
+    most = float(np.einsum("ij,ij->i", heads, heads).max())
+    assert (bounds <= squared_distances(rows, rows) + slack(heads, most)[:, None]).all()
+
+
+def test_heads_settle_most_comparisons():
+    """Of rows of which the axes hold nearly all, few heads are nearer than the nearest row."""
+    rng = np.random.default_rng(0)
+    rows = decaying(rng, 2000, 64)
+    axes = Heads.fit([rows])
+    asked = decaying(np.random.default_rng(0), 2100, 64)[2000:]
+    nearest = squared_distances(asked, rows).min(axis=1)
+    passing = squared_distances(axes(asked), axes(rows)) < nearest[:, None]
+    assert axes.axes.shape[1] < 16
+    assert passing.mean() < 0.02
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        np.random.default_rng(0).normal(size=(500, 32)).astype(np.float32),  # variance the same along all axes
+        np.ones((50, 32), np.float32),
+        np.ones((1, 32), np.float32),
+        np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32),
+        np.full((50, 32), 1e30, np.float32) * np.arange(50, dtype=np.float32)[:, None],  # squares overflow
+    ],
+    ids=["even", "constant", "one row", "narrow", "huge"],
+)
+def test_no_heads_where_they_are_of_no_use(rows):
+    assert Heads.fit([rows]) is None
+    assert heads_of(rows, None).shape == (len(rows), 0)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+@pytest.mark.parametrize("k", [1, 6])
+@pytest.mark.parametrize("centre", [0.0, 500.0])
+@pytest.mark.parametrize("n", [7, 512, 1301])
+def test_flat_search_by_heads_is_exact(n, centre, k, n_threads):
+    rng = np.random.default_rng(n)
+    everything = decaying(rng, n + 1500, 40, centre=centre)
+    rows, Q = everything[:n], everything[n:]
+    Q[:3] = rows[:3]
+    axes = Heads.fit([everything])
+    distances, positions = FlatSearch(rows, axes).query(Q, k, n_threads)
+    table = squared_distances(Q, rows)
+    order = np.argsort(table, axis=1, kind="stable")[:, :k]
+    np.testing.assert_array_equal(positions, order)
+    np.testing.assert_allclose(distances, np.take_along_axis(table, order, axis=1), rtol=1e-3, atol=1e-6)
+
+
+def test_of_equal_rows_the_first_is_nearest():
+    rng = np.random.default_rng(0)
+    rows = np.tile(decaying(rng, 40, 30), (20, 1))
+    axes = Heads.fit([rows])
+    for structure in (
+        FlatSearch(rows, axes),
+        LSHSearch(rows, n_tables=1, n_functions=1, bin_width=1e3, seed=0, heads=axes),
+    ):
+        distances, positions = structure.query(rows[:40], 3, 1)
+        np.testing.assert_array_equal(positions, np.arange(40)[:, None] + [0, 40, 80])
+        assert (distances == 0).all()
+
+
+def test_heads_change_nothing_that_lsh_finds():
+    rng = np.random.default_rng(1)
+    everything = decaying(rng, 3000, 40)
+    rows, Q = everything[:2500], everything[2500:]
+    hashing = {"n_tables": 5, "n_functions": 4, "bin_width": 1.0, "seed": 0}
+    plain = LSHSearch(rows, **hashing).query(Q, 4, 1)
+    found = LSHSearch(rows, **hashing, heads=Heads.fit([rows])).query(Q, 4, 1)
+    np.testing.assert_array_equal(found[1], plain[1])
+    np.testing.assert_array_equal(found[0], plain[0])
+    assert (plain[1] >= 0).any()
+
+
+def test_more_neighbours_than_rows_leave_places_empty():
+    rows = decaying(np.random.default_rng(0), 50, 30)
+    distances, positions = FlatSearch(rows[:3], Heads.fit([rows])).query(rows, 5, 1)
+    assert np.isinf(distances[:, 3:]).all()
+    assert (positions[:, 3:] == -1).all()
+    assert (np.sort(positions[:, :3], axis=1) == [0, 1, 2]).all()
