@@ -1,4 +1,4 @@
-"""docs/nbnn.md from the raw results of ``cbid reproduce patches`` and of benchmarks/nbnn_times.py."""
+"""docs/nbnn.md from the raw results of ``cbid reproduce patches``, benchmarks/nbnn_place.py and nbnn_times.py."""
 
 import json
 from pathlib import Path
@@ -87,7 +87,7 @@ def time_table(found):
             [
                 about.title if about else PLAIN[method],
                 f"{seconds:.2g}",
-                f"{times['faiss'] / seconds:.3g}",
+                f"{times['faiss'] / seconds:.3g}" if "faiss" in times else "-",
                 f"{times['scipy'] / seconds:.3g}" if "scipy" in times else "-",
                 f"{theirs:g}" if theirs else "-",
                 f"{78.8 / theirs:.0f}" if theirs else "-",

@@ -26,7 +26,7 @@ from cbid.threads import faiss_products, faiss_threads
 
 RESULTS = FOLDER / "nbnn_times.jsonl"
 SETS = ("caltech101-five", "scene15")
-# Numbers of queries whose accuracies are compared; exact search takes an hour for each thousand on Scene-15.
+# Numbers of queries whose accuracies are compared; exact search of Scene-15 takes half an hour for each thousand.
 CHECKED = {"cbid128": (50, 150, 300, 1000), "exact": (50, 150, 300, 600)}
 TIMED_IMAGES, TIMED_RUNS = 3, 3
 SLOW = ("exact", "placed", "bbf", "lsh")  # timed once

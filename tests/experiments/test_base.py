@@ -38,6 +38,8 @@ def test_cells_that_belong_together_are_one_task():
     assert [[c["method"] for c in task] for task in tasks] == [["fair", "fair"], ["loaded", "loaded"]]
 
 
-def test_methods_that_take_long_are_tasks_of_their_own():
-    tasks = replace(EXPERIMENT, apart=("loaded",), together=()).tasks(EXPERIMENT.cells([], True))
-    assert [[c["method"] for c in task] for task in tasks] == [["fair", "fair"], ["loaded", "loaded"]]
+def test_methods_that_take_long_are_a_task_of_their_own():
+    cells = [{"draw": draw, "method": m} for draw in range(2) for m in ("quick", "long", "longer")]
+    tasks = replace(EXPERIMENT, apart=("long", "longer"), together=("draw",)).tasks(cells)
+    assert [[c["method"] for c in task] for task in tasks] == 2 * [["quick"], ["long", "longer"]]
+    assert [task[0]["draw"] for task in tasks] == [0, 0, 1, 1]

@@ -54,8 +54,8 @@ def _insert(distances: Floats, positions: Positions, distance: np.float32, row: 
 def nearest_by_bounds(
     bounds: Floats, room: Floats, Q: Floats, rows: Floats, order: Numbers, distances: Floats, positions: Positions
 ) -> None:
-    """Compare queries Q (q, d) with ``rows`` (b, d), whose positions are ``order`` (b,), where a bound (q, >= b) is
-    less than the distance of the last of the nearest, and ``room`` (q,).
+    """Compare queries Q (q, d) with the rows at ``order`` (b,), where a bound (q, >= b) is less than the distance of
+    the last of the nearest, and ``room`` (q,).
 
     Columns past b, up to a multiple of LANES, hold infinity.
     """
@@ -69,7 +69,7 @@ def nearest_by_bounds(
             if any_below:
                 for j in range(start, min(start + LANES, len(order))):
                     if bound[j] < limit:
-                        distance = _squared_distance(Q[q], rows[j])
+                        distance = _squared_distance(Q[q], rows[order[j]])
                         if distance <= distances[q, last]:
                             _insert(distances[q], positions[q], distance, order[j])
                             limit = distances[q, last] + room[q]
@@ -94,7 +94,7 @@ def nearest_in_buckets(
 ) -> None:
     """Compare each query by_bucket[t, i] with the rows order[t, starts[t, i]:ends[t, i]], in all tables t.
 
-    asked, heads: heads of Q and of rows, or none, (q, 0) and (n, 0). by_bucket[t]: the queries in the order of their
+    asked, heads: heads of Q and of rows, or these themselves. by_bucket[t]: the queries in the order of their
     buckets in table t, so that those of one bucket follow each other. Rows lie at random places of a memory that no
     cache holds, so the heads of a bucket are brought together once for all the queries that ask for them.
     """

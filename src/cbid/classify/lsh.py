@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.classify._rows import nearest_in_buckets
-from cbid.classify.heads import Heads, heads_of, slack
+from cbid.classify.heads import Heads, slack
 from cbid.classify.patch_search import Answers, Floats, in_shares, nothing_found
 
 __all__ = ["LSHSearch"]
@@ -20,7 +20,7 @@ class LSHSearch:
     A table's bucket is the values of ``n_functions`` functions floor((a.x + b) / bin_width), with directions a drawn
     evenly from the unit sphere and b from 0 to bin_width. (Directions with normal coordinates, the usual form, are
     sqrt(d) times as long: for the same buckets their bins are that much wider.) A query that is alone in all its
-    buckets has no answer.
+    buckets has no answer. ``axes`` are those of heads (`heads.head_axes`), which comparisons begin with, or None.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class LSHSearch:
         n_functions: int,
         bin_width: float,
         seed: int,
-        heads: Heads | None = None,
+        axes: Floats | None = None,
     ) -> None:
         rng = np.random.default_rng(seed)
         self._rows = np.ascontiguousarray(rows)
@@ -45,10 +45,13 @@ class LSHSearch:
         keys = self._keys(rows)  # (n, tables)
         self._order = np.argsort(keys, axis=0, kind="stable").astype(np.int32).T.copy()
         self._sorted = np.take_along_axis(keys.T, self._order, axis=1)
-        self._axes, self._heads = heads, heads_of(rows, heads)
-        self._most = float(np.einsum("ij,ij->i", self._heads, self._heads).max(initial=0.0))
-        parts = (self._order, self._sorted, self._directions, self._heads)
-        self.nbytes = sum(part.nbytes for part in parts)
+        self.nbytes = self._order.nbytes + self._sorted.nbytes + self._directions.nbytes
+        self._head, self._heads = None, self._rows
+        if axes is not None:
+            self._head = Heads.around(rows, axes)
+            self._heads = self._head(rows)
+            self._most = float(np.einsum("ij,ij->i", self._heads, self._heads).max(initial=0.0))
+            self.nbytes += self._heads.nbytes
 
     def query(self, Q: Floats, k: int, n_threads: int) -> Answers:
         def search(part: Floats) -> Answers:
@@ -59,12 +62,14 @@ class LSHSearch:
                 np.stack([np.searchsorted(table, asked, side) for table, asked in zip(self._sorted, keys)])
                 for side in ("left", "right")
             )
-            asked = heads_of(part, self._axes)
+            asked, rounding = part, np.zeros(len(part), np.float32)
+            if self._head is not None:
+                asked = self._head(part)
+                rounding = slack(asked, self._most)
             found = nothing_found(len(part), k)
             nearest_in_buckets(
-                part, asked, slack(asked, self._most), self._rows, self._heads, self._order, by_bucket, starts, ends,
-                *found,
-            )  # fmt: skip
+                part, asked, rounding, self._rows, self._heads, self._order, by_bucket, starts, ends, *found
+            )
             return found
 
         return in_shares(search, np.ascontiguousarray(Q), n_threads)

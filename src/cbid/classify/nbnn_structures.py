@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from cbid.classify.class_distances import ByClass, ByPartition, ClassDistances, Local
 from cbid.classify.flat import FlatSearch, far_centre
-from cbid.classify.heads import Heads
+from cbid.classify.heads import head_axes
 from cbid.classify.lsh import LSHSearch
 from cbid.classify.patch_search import CodeSearch, Floats, KDTreeSearch, PatchSearch
 from cbid.search.partition import Partition
@@ -23,18 +23,18 @@ def class_distances(
 ) -> ClassDistances:
     """How the distances from patches to classes are found, given the rows of each class."""
     weights = _bit_weights(coder, params["weighted"], classes.tolist())
-    heads = Heads.fit(parts) if coder is None and params["search"] in ("exact", "lsh") else None
-    flat = coder is None and heads is None and params["search"] in ("exact", "pca")
+    axes = head_axes(parts) if coder is None and params["search"] in ("exact", "lsh") else None
+    flat = coder is None and axes is None and params["search"] in ("exact", "pca")
     centre = far_centre(parts) if flat else None
     if params["local"]:
         if weights is not None and weights.ndim == 2:
             raise ValueError("local=True has one metric for all classes; the coder has weights for each class")
         of_row = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-        structure = _structure(np.concatenate(parts), weights, params, coder, seed, heads, centre)
+        structure = _structure(np.concatenate(parts), weights, params, coder, seed, axes, centre)
         return Local(structure, of_row, len(parts), params["n_neighbors"])
     if coder is not None:
         return ByPartition(Partition(parts, coder.n_bits_, weights))
-    return ByClass([_structure(part, None, params, None, seed, heads, centre) for part in parts])
+    return ByClass([_structure(part, None, params, None, seed, axes, centre) for part in parts])
 
 
 def _structure(
@@ -43,7 +43,7 @@ def _structure(
     params: dict[str, Any],
     coder: Any,
     seed: int,
-    heads: Heads | None,
+    axes: Floats | None,
     centre: Floats | None,
 ) -> PatchSearch:
     if coder is not None:
@@ -52,8 +52,8 @@ def _structure(
         return KDTreeSearch(rows, checks=params["checks"], n_trees=params["n_trees"], seed=seed)
     if params["search"] == "lsh":
         settings = {name: params[name] for name in ("n_tables", "n_functions", "bin_width")}
-        return LSHSearch(rows, **settings, seed=seed, heads=heads)
-    return FlatSearch(rows, heads, centre)
+        return LSHSearch(rows, **settings, seed=seed, axes=axes)
+    return FlatSearch(rows, axes, centre)
 
 
 def _bit_weights(coder: Any, weighted: bool | None, classes: list[Any]) -> Weights:
