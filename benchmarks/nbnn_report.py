@@ -40,7 +40,8 @@ are those of `python -m benchmarks.nbnn_times`; this page is made of them by `py
   once at 128 bits for each draw; 16 and 32 bits are its prefixes. It was chosen on other images than those tested
   (`benchmarks/patch_study.py`). Place is where in the image a patch lies: two more values for the hyperplanes, and
   none in the codes. Since the rivals do without, one row leaves it out, and two give it to exact NBNN (on Scene-15,
-  where that takes long, in two draws) and to ITQ.
+  where that takes long, in two draws) and to ITQ; these three were run on another machine, where bits come out a
+  little different.
 - **Time.** Seconds of one thread for a whole image and one class, coding included, describing and building left out;
   all methods in one run. The published times are of a Core i7 930.
 """
