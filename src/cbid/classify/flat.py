@@ -20,8 +20,8 @@ class FlatSearch:
     """Every distance, exactly.
 
     axes: (width, m) of heads (`heads.head_axes`), or None. With them rows are compared only where the distance of
-    their heads is less than that of the nearest so far: about one in 300 for SIFT. Without, every distance is part
-    of a product of matrices (faiss).
+    their heads is less than that of the nearest so far. Without, every distance is part of a product of matrices
+    (faiss).
     centre: (width,), subtracted from rows and queries for such products; that of structures whose distances are
     compared is the same. Heads need none.
     """
