@@ -41,10 +41,11 @@ def pytest_load_initial_conftests(early_config: Any) -> None:
     import cbid.search._compile as compiling
 
     compiling.HAS_VBMI = True
+    import cbid.search._registers as registers
     import cbid.search._vectors as vectors
 
-    assert vectors.SIX_BIT, "the filters had been made before"
-    real_call = vectors._call
+    assert registers.SIX_BIT, "the filters had been made before"
+    real_call = registers.call
 
     def call(builder, name, result, *values):
         if name not in EMULATED:
@@ -60,4 +61,4 @@ def pytest_load_initial_conftests(early_config: Any) -> None:
             body.ret(EMULATED[name](body, *function.args))
         return builder.call(function, values)
 
-    vectors._call = call
+    registers.call = vectors.call = call

@@ -43,9 +43,9 @@ def test_the_first_search_of_a_process_takes_the_kernels_from_the_cache():
 
 BOTH_FILTERS = """
     import numpy as np
-    from cbid.search import _vectors
+    from cbid.search import _registers
     from cbid.search.scan import Queries, to_blocks, topk, within
-    assert not _vectors.SIX_BIT
+    assert not _registers.SIX_BIT
     rng = np.random.default_rng(0)
     for n_bits in (1, 13, 64, 256, 1000, 4096):
         n = 3001

@@ -6,8 +6,8 @@ import pytest
 
 from cbid.search._compile import HAS_AVX2
 from cbid.search._filters import make_shelf, parts_all, parts_one, whole_all, whole_one
+from cbid.search._registers import BLOCKS, COLUMNS, ENTRIES, FIELDS, GROUP, SIX_BIT
 from cbid.search._tables import LEVELS
-from cbid.search._vectors import BLOCKS, COLUMNS, ENTRIES, FIELDS, GROUP, SIX_BIT
 
 pytestmark = pytest.mark.skipif(not HAS_AVX2, reason="there is no SIMD filter without AVX2")
 

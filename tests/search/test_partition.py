@@ -140,9 +140,9 @@ def test_bad_input_is_named():
 
 AVX2 = """
     import numpy as np
-    from cbid.search import _vectors
+    from cbid.search import _registers
     from cbid.search.partition import Partition
-    assert not _vectors.SIX_BIT
+    assert not _registers.SIX_BIT
     rng = np.random.default_rng(0)
     for n_bits in (33, 64, 128, 300):
         parts = [np.packbits(rng.integers(0, 2, (n, n_bits)), axis=1) for n in (2000, 1, 77)]

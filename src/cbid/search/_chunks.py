@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.search._compile import helper
-from cbid.search._vectors import BLOCKS
+from cbid.search._registers import BLOCKS
 
 __all__ = ["chunk_blocks", "chunk_end", "code_at", "copy_codes", "wanted_places"]
 

@@ -12,15 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.search._compile import helper
+from cbid.search._registers import AT_ONCE, BLOCKS, COLUMNS, ENTRIES, FIELDS, GROUP, LANES
 from cbid.search._tables import LEVELS
 from cbid.search._vectors import (
-    AT_ONCE,
-    BLOCKS,
-    COLUMNS,
-    ENTRIES,
-    FIELDS,
-    GROUP,
-    LANES,
     add_step,
     add_steps,
     any_set,

@@ -15,9 +15,19 @@ from numpy.typing import NDArray
 from cbid.search._compile import compiled, helper
 from cbid.search._filters import make_shelf, whole_all
 from cbid.search._portable import filter_portable
+from cbid.search._registers import BLOCKS, COLUMNS, ENTRIES, FIELDS, GROUP, SIX_BIT
+from cbid.search._spread import (
+    AT_A_TIME,
+    MANY_SHARING,
+    MOST_COLUMNS,
+    SPREAD,
+    fit_scale,
+    make_shared,
+    set_limit,
+    shared_candidates,
+)
 from cbid.search._sums import WHOLE_MOST, sum_limit
 from cbid.search._tables import Tables, exact_distance, make_tables, room_below, steps_until
-from cbid.search._vectors import BLOCKS, COLUMNS, ENTRIES, FIELDS, GROUP, SIX_BIT
 
 __all__ = ["nearest_of_parts"]
 
@@ -27,6 +37,8 @@ Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 
 RUN = 128  # most blocks between two looks at whether the bounds have fallen
+SHARING = 256  # queries that share what is spread for them, of the MANY_SHARING or more that it takes
+FIRST = 64  # blocks that are scanned for a first bound
 CACHED = 1 << 21  # bytes of codes that all queries go over before the next ones are read
 
 
@@ -54,12 +66,53 @@ def nearest_of_parts(
             sum_limit(tables, 0, half, 0, RUN)
         best[:] = np.inf
         positions[:] = 32 * edges[part]
-        _scan_part(blocks, edges[part], edges[part + 1], tables, queries, portable, best, positions)
+        begin, end = edges[part], edges[part + 1]
+        sharing = SPREAD and portable is None and len(queries) >= MANY_SHARING and blocks.shape[1] <= MOST_COLUMNS
+        seen = min(begin + FIRST, end) if sharing else end
+        _scan_groups(blocks, begin, seen, tables, queries, portable, best, positions)
+        if seen < end:
+            for q in range(0, len(queries), SHARING):
+                _scan_sharing(
+                    blocks, seen, end, w, tables, queries[q : q + SHARING], best[q : q + SHARING],
+                    positions[q : q + SHARING],
+                )  # fmt: skip
         out[:, part] = best
 
 
 @helper
-def _scan_part(
+def _scan_sharing(
+    blocks: Bytes, begin: int, end: int, weights: Floats, tables: Tables, queries: Bytes, best: Singles,
+    positions: Columns,
+) -> None:  # fmt: skip
+    """The same as `_scan_groups` for many queries, of which all have a first bound."""
+    shared = make_shared(weights, queries)
+    most = 64 * AT_A_TIME * len(queries)
+    passing, codes = np.empty(most, np.int32), np.empty(most, np.int32)
+    per_block = 32 * blocks.shape[1]
+    first = begin
+    while first < end:
+        last = min(first + max(first - begin, FIRST), end)
+        room = 0.0
+        for i in range(len(queries)):
+            for near in (max(i - 1, 0), min(i + 1, len(queries) - 1)):
+                _offer(tables.costs[0], blocks, queries[i], positions[near], i, best, positions)
+            room = max(room, room_below(best[i], 0.0))
+        if room <= 0.0:
+            return
+        fit_scale(shared, room, last - first)
+        for i in range(len(queries)):
+            set_limit(shared, i, room_below(best[i], 0.0))
+        for b in range(first, last, AT_A_TIME * BLOCKS):
+            source, n_blocks = int(np.int64(blocks.ctypes.data)) + b * per_block, min(AT_A_TIME * BLOCKS, last - b)
+            for c in range(shared_candidates(shared, source, n_blocks, per_block, passing, codes)):
+                i = passing[c]
+                if _offer(tables.costs[0], blocks, queries[i], 32 * b + codes[c], i, best, positions):
+                    set_limit(shared, i, room_below(best[i], 0.0))
+        first = last
+
+
+@helper
+def _scan_groups(
     blocks: Bytes, begin: int, end: int, tables: Tables, queries: Bytes, portable: bool | None, best: Singles,
     positions: Columns,
 ) -> None:  # fmt: skip
@@ -122,11 +175,13 @@ def _candidates(
 @helper
 def _offer(
     costs: Floats, blocks: Bytes, query: Bytes, position: int, i: int, best: Singles, positions: Columns
-) -> None:
-    """Note the code at ``position`` if it is nearer to query i than the nearest so far."""
+) -> bool:
+    """Note the code at ``position`` if it is nearer to query i than the nearest so far; whether it is."""
     distance = exact_distance(0.0, costs, query, blocks, position)
-    if distance < best[i]:
-        best[i], positions[i] = distance, position
+    if distance >= best[i]:
+        return False
+    best[i], positions[i] = distance, position
+    return True
 
 
 @helper

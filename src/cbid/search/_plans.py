@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.search._compile import helper
+from cbid.search._registers import AT_ONCE, COLUMNS
 from cbid.search._sums import wrong_share
 from cbid.search._tables import LEVELS, Tables, room_below
-from cbid.search._vectors import AT_ONCE, COLUMNS
 
 __all__ = ["Plans", "judge_level", "make_plans", "plan_level"]
 

@@ -16,9 +16,20 @@ from cbid.search._filters import make_shelf, parts_all, parts_one, whole_all, wh
 from cbid.search._heap import push, sort_heap
 from cbid.search._plans import judge_level, make_plans, plan_level
 from cbid.search._portable import filter_portable
-from cbid.search._sums import sum_limit
+from cbid.search._registers import AT_ONCE, BLOCKS, COLUMNS, ENTRIES, FIELDS, GROUP
+from cbid.search._spread import (
+    AT_A_TIME,
+    MANY_SHARING,
+    MOST_COLUMNS,
+    SPREAD,
+    Shared,
+    fit_scale,
+    make_shared,
+    set_limit,
+    shared_candidates,
+)
+from cbid.search._sums import sum_limit, wrong_share
 from cbid.search._tables import Tables, exact_distance, make_tables, room_below, steps_until
-from cbid.search._vectors import AT_ONCE, BLOCKS, COLUMNS, ENTRIES, FIELDS, GROUP
 
 __all__ = ["scan_topk", "scan_within"]
 
@@ -26,6 +37,7 @@ Blocks = NDArray[np.uint8]
 Floats = NDArray[np.float64]
 
 FEW = GROUP // 2  # so many queries are scanned faster one by one than in a group that is not full
+WRONG_MOST = 1 / 200  # the share of codes that may pass a limit for nothing before other limits are the faster ones
 # From so many queries on it pays to bring the kept codes of a chunk together before they are scanned.
 MANY_QUERIES = 8
 
@@ -121,6 +133,71 @@ def _chunk_source(
     return int(np.int64(blocks.ctypes.data)) + first * 32 * blocks.shape[1], last - first, -1
 
 
+@helper
+def _offer(
+    i: int, distance: np.float32, position: int, thresholds: NDArray[np.float32], distances: NDArray[np.float32],
+    positions: NDArray[np.int64], sizes: NDArray[np.int64],
+) -> bool:  # fmt: skip
+    """Keep a code of query i if it is one of the k nearest so far; whether that lowered the threshold."""
+    # Positions rise, so a code as far as the worst of k comes after it.
+    if distance >= thresholds[i]:
+        return False
+    sizes[i] = push(distances[i], positions[i], sizes[i], distance, position)
+    if sizes[i] < distances.shape[1]:
+        return False
+    thresholds[i] = min(thresholds[i], distances[i, 0])
+    return True
+
+
+@helper
+def _share_weights(tables: Tables) -> bool:
+    """Whether all queries are codes under one weight vector."""
+    for q in range(len(tables.base)):
+        if tables.base[q] != 0.0:
+            return False
+        for s in range(tables.excess.shape[1]):
+            if tables.excess[q, s] != tables.excess[0, s]:
+                return False
+    return True
+
+
+@helper
+def _ready_to_share(shared: Shared, thresholds: NDArray[np.float32], n_blocks: int) -> bool:
+    """Set the limits by which all queries scan the next blocks; False while these would let too many codes pass."""
+    room = 0.0
+    for i in range(len(thresholds)):
+        room = max(room, room_below(thresholds[i], 0.0))
+    if room == np.inf or (room > 0.0 and wrong_share(shared.tables, 0, room, shared.level) > WRONG_MOST):
+        return False
+    if room > 0.0:
+        fit_scale(shared, room, n_blocks)
+    for i in range(len(thresholds)):
+        set_limit(shared, i, room_below(thresholds[i], 0.0))
+    return True
+
+
+@helper
+def _scan_shared(
+    shared: Shared, source: int, n_blocks: int, tables: Tables, blocks: Blocks, first: int, start: int, stop: int,
+    keep: NDArray[np.uint8], copied: int, places: NDArray[np.int32], passing: NDArray[np.int32],
+    thresholds: NDArray[np.float32], distances: NDArray[np.float32], positions: NDArray[np.int64],
+    sizes: NDArray[np.int64],
+) -> int:  # fmt: skip
+    """Offer what a chunk holds to all queries at once; how many candidates were not wanted."""
+    wrong, per_block = 0, 32 * blocks.shape[1]
+    for b in range(0, n_blocks, AT_A_TIME * BLOCKS):
+        left = min(AT_A_TIME * BLOCKS, n_blocks - b)
+        for c in range(shared_candidates(shared, source + per_block * b, left, per_block, passing[0], passing[1])):
+            i = passing[0, c]
+            position = code_at(32 * b + passing[1, c], 32 * first, copied, places, start, stop, keep)
+            if position >= 0:
+                distance = exact_distance(tables.base[i], tables.costs[i], tables.wanted[i], blocks, position)
+                wrong += distance >= thresholds[i]
+                if _offer(i, distance, position, thresholds, distances, positions, sizes):
+                    set_limit(shared, i, room_below(thresholds[i], 0.0))
+    return wrong
+
+
 @compiled
 def scan_topk(
     blocks: Blocks, start: int, stop: int, keep: NDArray[np.uint8], if_zero: Floats, if_one: Floats,
@@ -144,11 +221,25 @@ def scan_topk(
     places = np.empty(32 * largest + 1, np.int32)
     scratch = np.empty((largest, width, 32), np.uint8)
     sizes = np.zeros(n_queries, np.int64)
+    sharing = SPREAD and portable is None and n_queries >= MANY_SHARING and _share_weights(tables)
+    sharing = sharing and width <= MOST_COLUMNS
+    of_all, of_bits = (n_queries, if_zero.shape[1]) if sharing else (1, 1)
+    shared = make_shared(tables.excess[:1, :of_bits].copy(), tables.wanted[:of_all])
+    passing = np.empty((2, 64 * AT_A_TIME * of_all), np.int32)
     while first < end:
         last = chunk_end(first, end, chunk_blocks(width, first - start // 32, k))
         source, n_blocks, copied = _chunk_source(
             blocks, first, last, start, stop, keep, portable is None, n_queries, places, scratch
         )
+        if sharing and _ready_to_share(shared, thresholds, n_blocks):
+            wrong = _scan_shared(
+                shared, source, n_blocks, tables, blocks, first, start, stop, keep, copied, places, passing,
+                thresholds, distances, positions, sizes,
+            )  # fmt: skip
+            # Codes that are not like random ones: each query better has a scale, and as many sums, as it needs.
+            sharing = wrong <= 2.0 * WRONG_MOST * 32 * n_blocks * n_queries
+            first = last
+            continue
         for q in range(0, n_queries, GROUP):
             size = min(GROUP, n_queries - q)
             if plans.until[q] <= first - start // 32:
@@ -176,15 +267,10 @@ def scan_topk(
                 threshold = thresholds[i]
                 for c in range(counts[slot]):
                     position = code_at(candidates[slot, c], 32 * first, copied, places, start, stop, keep)
-                    if position < 0:
-                        continue
-                    distance = exact_distance(tables.base[i], tables.costs[i], tables.wanted[i], blocks, position)
-                    wrong += distance >= threshold
-                    # Positions rise, so a code as far as the worst of k comes after it.
-                    if distance < thresholds[i]:
-                        sizes[i] = push(distances[i], positions[i], sizes[i], distance, position)
-                        if sizes[i] == k:
-                            thresholds[i] = min(thresholds[i], distances[i, 0])
+                    if position >= 0:
+                        distance = exact_distance(tables.base[i], tables.costs[i], tables.wanted[i], blocks, position)
+                        wrong += distance >= threshold
+                        _offer(i, distance, position, thresholds, distances, positions, sizes)
             if wrong > 0:
                 judge_level(plans, q, tables, wrong / size, first - start // 32, last - start // 32)
         first = last

@@ -10,9 +10,9 @@ from cbid.search._chunks import chunk_blocks, code_at
 from cbid.search._compile import compiled, helper
 from cbid.search._filters import make_shelf
 from cbid.search._plans import judge_level, make_plans, plan_level
+from cbid.search._registers import BLOCKS, GROUP
 from cbid.search._scan import _chunk_source, _group_candidates, _portable_candidates
 from cbid.search._tables import exact_distance, make_tables
-from cbid.search._vectors import BLOCKS, GROUP
 
 __all__ = ["scan_spans"]
 

@@ -12,10 +12,10 @@ import math
 import numpy as np
 
 from cbid.search._compile import helper
+from cbid.search._registers import COLUMNS, FIELDS
 from cbid.search._tables import Tables, quantise
-from cbid.search._vectors import COLUMNS, FIELDS
 
-__all__ = ["WHOLE_MOST", "sum_limit", "wrong_share"]
+__all__ = ["WHOLE_MOST", "limit_within", "sum_limit", "wrong_share"]
 
 WHOLE_MOST = 254.0
 # What the costliest part of a code at the limit comes to, if it costs as much of its all as the others. Where all
@@ -48,8 +48,14 @@ def sum_limit(tables: Tables, q: int, room: float, level: int, n_blocks: int) ->
             quantise(tables.columns, tables.excess[q], tables.preferred[q], whole, scale, tables.quantised[q])
         if scale == 0.0:  # all costs are zero, and all codes pass
             return 1
+    return limit_within(tables.scale[q], room, level)
+
+
+@helper
+def limit_within(scale: float, room: float, level: int) -> int:
+    """The limit that averages of parts stay below where tables of this scale cost at most ``room``."""
     # Each average may round up by a half, and so each level adds at most a half.
-    return int((int(tables.scale[q] * room) + level * 2.0 ** (level - 1)) / 2.0**level) + 1
+    return int((int(scale * room) + level * 2.0 ** (level - 1)) / 2.0**level) + 1
 
 
 @helper

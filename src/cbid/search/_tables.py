@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.search._compile import helper
-from cbid.search._vectors import AT_ONCE, COLUMNS, ENTRIES, FIELDS, GROUP, SIX_BIT, add_costs, no_costs, total_cost
+from cbid.search._registers import AT_ONCE, COLUMNS, ENTRIES, FIELDS, GROUP, SIX_BIT
+from cbid.search._vectors import add_costs, no_costs, total_cost
 
 __all__ = ["LEVELS", "Tables", "exact_distance", "make_tables", "quantise", "room_below", "steps_until"]
 
