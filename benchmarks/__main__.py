@@ -7,6 +7,7 @@ NAMES = [
     "learner_speed",
     "learner_growth",
     "learner_accuracy",
+    "scene15_ranking",
     "defaults_study",
     "rivals",
     "rivals_mnist",

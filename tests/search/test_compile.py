@@ -52,7 +52,7 @@ BOTH_FILTERS = """
         codes = np.packbits(rng.integers(0, 2, (n, n_bits)), axis=1)
         blocks = to_blocks(codes)
         keep = (rng.random(n) < 0.4).astype(np.uint8)
-        for n_queries in (1, 3, 13):
+        for n_queries in (1, 3, 13, 70):
             uneven = rng.exponential(size=(n_queries, n_bits)) ** 4
             for weights in (None, rng.uniform(0.5, 1.5, n_bits), uneven):
                 queries = Queries.from_codes(codes[:n_queries] ^ codes[-n_queries:], n_bits, weights)

@@ -145,8 +145,8 @@ AVX2 = """
     assert not _registers.SIX_BIT
     rng = np.random.default_rng(0)
     for n_bits in (33, 64, 128, 300):
-        parts = [np.packbits(rng.integers(0, 2, (n, n_bits)), axis=1) for n in (2000, 1, 77)]
-        asked = np.packbits(rng.integers(0, 2, (21, n_bits)), axis=1)
+        parts = [np.packbits(rng.integers(0, 2, (n, n_bits)), axis=1) for n in (3000, 1, 77)]
+        asked = np.packbits(rng.integers(0, 2, (70, n_bits)), axis=1)
         uneven = rng.exponential(size=(n_bits, 3)) ** 4
         for weights in (np.ones((n_bits, 3)), rng.uniform(0.5, 1.5, (n_bits, 3)), uneven):
             found = Partition(parts, n_bits, weights).nearest(asked)

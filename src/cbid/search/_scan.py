@@ -2,7 +2,8 @@
 
 Both scans go over the chunks in order of position and, within a chunk, over groups of queries. The filter
 gives each query its candidates; these get the exact distance. As the k-th best distance falls, so does the
-limit that the filter works with; chunks grow from a few codes, so that it falls early.
+limit that the filter works with; chunks grow from a few codes, so that it falls early. Where many queries have one
+weight vector, `scan_topk` goes on with what they share (`_spread`) as soon as their limits are sharp enough for that.
 
 ``portable`` is True for the portable filter, None for SIMD: by that type numba leaves the other one out.
 """
@@ -167,10 +168,9 @@ def _ready_to_share(shared: Shared, thresholds: NDArray[np.float32], n_blocks: i
     room = 0.0
     for i in range(len(thresholds)):
         room = max(room, room_below(thresholds[i], 0.0))
-    if room == np.inf or (room > 0.0 and wrong_share(shared.tables, 0, room, shared.level) > WRONG_MOST):
+    if not 0.0 < room < np.inf or wrong_share(shared.tables, 0, room, shared.level) > WRONG_MOST:
         return False
-    if room > 0.0:
-        fit_scale(shared, room, n_blocks)
+    fit_scale(shared, room, n_blocks)
     for i in range(len(thresholds)):
         set_limit(shared, i, room_below(thresholds[i], 0.0))
     return True
@@ -185,14 +185,16 @@ def _scan_shared(
 ) -> int:  # fmt: skip
     """Offer what a chunk holds to all queries at once; how many candidates were not wanted."""
     wrong, per_block = 0, 32 * blocks.shape[1]
+    asked_for = np.empty_like(thresholds)
     for b in range(0, n_blocks, AT_A_TIME * BLOCKS):
         left = min(AT_A_TIME * BLOCKS, n_blocks - b)
+        asked_for[:] = thresholds
         for c in range(shared_candidates(shared, source + per_block * b, left, per_block, passing[0], passing[1])):
             i = passing[0, c]
             position = code_at(32 * b + passing[1, c], 32 * first, copied, places, start, stop, keep)
             if position >= 0:
                 distance = exact_distance(tables.base[i], tables.costs[i], tables.wanted[i], blocks, position)
-                wrong += distance >= thresholds[i]
+                wrong += distance >= asked_for[i]
                 if _offer(i, distance, position, thresholds, distances, positions, sizes):
                     set_limit(shared, i, room_below(thresholds[i], 0.0))
     return wrong
@@ -221,8 +223,8 @@ def scan_topk(
     places = np.empty(32 * largest + 1, np.int32)
     scratch = np.empty((largest, width, 32), np.uint8)
     sizes = np.zeros(n_queries, np.int64)
-    sharing = SPREAD and portable is None and n_queries >= MANY_SHARING and _share_weights(tables)
-    sharing = sharing and width <= MOST_COLUMNS
+    sharing = SPREAD and portable is None and n_queries >= MANY_SHARING and width <= MOST_COLUMNS
+    sharing = sharing and _share_weights(tables)
     of_all, of_bits = (n_queries, if_zero.shape[1]) if sharing else (1, 1)
     shared = make_shared(tables.excess[:1, :of_bits].copy(), tables.wanted[:of_all])
     passing = np.empty((2, 64 * AT_A_TIME * of_all), np.int32)
@@ -231,13 +233,14 @@ def scan_topk(
         source, n_blocks, copied = _chunk_source(
             blocks, first, last, start, stop, keep, portable is None, n_queries, places, scratch
         )
-        if sharing and _ready_to_share(shared, thresholds, n_blocks):
+        if portable is None and sharing and _ready_to_share(shared, thresholds, n_blocks):
             wrong = _scan_shared(
                 shared, source, n_blocks, tables, blocks, first, start, stop, keep, copied, places, passing,
                 thresholds, distances, positions, sizes,
             )  # fmt: skip
             # Codes that are not like random ones: each query better has a scale, and as many sums, as it needs.
-            sharing = wrong <= 2.0 * WRONG_MOST * 32 * n_blocks * n_queries
+            if n_blocks >= AT_A_TIME * BLOCKS:
+                sharing = wrong <= 2.0 * WRONG_MOST * 32 * n_blocks * n_queries
             first = last
             continue
         for q in range(0, n_queries, GROUP):

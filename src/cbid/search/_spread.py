@@ -54,6 +54,7 @@ from cbid.search._vectors import (
 )
 
 __all__ = [
+    "AT_A_TIME",
     "MANY_SHARING",
     "MOST_COLUMNS",
     "SPREAD",
@@ -65,7 +66,7 @@ __all__ = [
 ]
 
 SPREAD = HAS_AVX2 and not SIX_BIT
-MOST_COLUMNS = 32  # what is spread of them, 32 KiB, is what a first-level cache holds; one sum takes half of it
+MOST_COLUMNS = 32  # what is spread of them, 32 KiB, is what a first-level cache holds; a pass takes about half of it
 MANY_SHARING = 64  # from so many queries on it pays to spread readings for all of them
 AT_A_TIME = 8  # pairs of blocks: as many as what they cost hides a call
 VALUES = 16  # of a nibble
@@ -84,16 +85,21 @@ def _place(builder: ir.IRBuilder, address: ir.Value, offset: int) -> ir.Value:
 
 
 def _spread_column(
-    builder: ir.IRBuilder, column: ir.Value, per_block: ir.Value, table: ir.Value, readings: ir.Value, lows: ir.Value
+    builder: ir.IRBuilder,
+    column: ir.Value,
+    per_block: ir.Value,
+    table: ir.Value,
+    readings: ir.Value,
+    nibbles: ir.Value,
 ) -> ir.Value:
     """The sixteen readings of the high nibbles of a byte column, by the ``table`` of a query of zeros, to
-    ``readings``; the low nibbles to ``lows``. ``column`` is its address in the first block of the pair."""
+    ``readings``; the low nibbles to ``nibbles``. ``column`` is its address in the first block of the pair."""
     costs = load_table(builder, table)
     mask = constant(BYTES, VALUES - 1)
     for half in range(2):
         stored = load(builder, column, COLUMN)
         high = builder.and_(shift_down(builder, stored, 4), mask)
-        _store(builder, builder.and_(stored, mask), _place(builder, lows, LANES * half))
+        _store(builder, builder.and_(stored, mask), _place(builder, nibbles, LANES * half))
         for own in range(VALUES):
             reading = lookup(builder, costs, builder.xor(high, constant(BYTES, own)))
             _store(builder, reading, _place(builder, readings, PAIR_BYTES * own + LANES * half))
@@ -107,7 +113,7 @@ def _store(builder: ir.IRBuilder, register: ir.Value, address: ir.Value) -> None
 
 def _add_spread(
     builder: ir.IRBuilder, sums: ir.Value, tables: ir.Value, per_table: ir.Value, words: ir.Value,
-    per_word: ir.Value, readings: ir.Value, lows: ir.Value,
+    per_word: ir.Value, readings: ir.Value, nibbles: ir.Value,
 ) -> ir.Value:  # fmt: skip
     """Sums of a group and what AT_ONCE columns cost it.
 
@@ -121,7 +127,7 @@ def _add_spread(
         own_tables.append(tables)
         words, tables = builder.add(words, per_word), builder.add(tables, per_table)
     for i in range(AT_ONCE):
-        fields = [load(builder, _place(builder, lows, PAIR_BYTES * i + LANES * half), BYTES) for half in range(2)]
+        fields = [load(builder, _place(builder, nibbles, PAIR_BYTES * i + LANES * half), BYTES) for half in range(2)]
         for query, total in enumerate(totals):
             table = load_table(builder, _place(builder, own_tables[query], VALUES * i))
             place = builder.lshr(places[query], ir.Constant(LONG, 16 * i))
@@ -138,9 +144,9 @@ def _nothing(builder: ir.IRBuilder, first: ir.Value, *others: ir.Value) -> ir.Va
     return first if isinstance(first.type, ir.ArrayType) else ir.Constant(BIT, 0)
 
 
-# column, bytes per block, table, readings, lows
+# column, bytes per block, table, readings, nibbles
 _spread = operation(_spread_column if SPREAD else _nothing, 5, types.boolean)
-# sums, tables, bytes per query, words, bytes per query, readings, lows
+# sums, tables, bytes per query, words, bytes per query, readings, nibbles
 _add = operation(_add_spread if SPREAD else _nothing, 7)
 
 
@@ -150,8 +156,9 @@ _add = operation(_add_spread if SPREAD else _nothing, 7)
 class Shared(NamedTuple):
     """Queries under one weight vector. Columns stand in the order of ``tables``, filled up to steps of AT_ONCE.
 
-    As many columns as fit the cache make a *pass*. Where one is enough, a code has one sum (level 0 of `_sums`), and
-    from the middle of it on blocks are left when no code in them can pass; two passes have two sums each (level 2).
+    Up to 16 columns are spread in one *pass*: a code has one sum (level 0 of `_sums`), and from the middle of the
+    columns on blocks are left when no code in them can pass. More take two passes, of about the same cost, with two
+    sums each (level 2).
     """
 
     tables: Tables  # of a query whose bits are all zero: what it reads as a stored bit, others read as a difference
@@ -173,7 +180,7 @@ def make_shared(weights: Floats, codes: Bytes) -> Shared:
     """For packed ``codes`` (q, bytes) of queries under ``weights`` (1, t); scale and limits are still to be set."""
     n_queries = len(codes)
     tables = make_tables(np.zeros(weights.shape), weights)
-    used = len(tables.columns)
+    used = min(len(tables.columns), codes.shape[1])  # what comes after are columns that fill up a step
     columns = -(-used // AT_ONCE) * AT_ONCE
     level = 0 if 2 * columns <= MOST_COLUMNS else 2
     passes = np.full((1 if level == 0 else 2, 3), columns)
@@ -222,7 +229,7 @@ def fit_scale(shared: Shared, room: float, n_blocks: int) -> None:
 
 @helper
 def set_limit(shared: Shared, q: int, room: float) -> None:
-    """The limit of query q, whose room is not above that of `fit_scale`."""
+    """The limit of query q, whose room is finite and not above that of `fit_scale`."""
     shared.limits[q] = limit_within(shared.tables.scale[0], room, shared.level) if room > 0.0 else 0
 
 
