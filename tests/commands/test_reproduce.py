@@ -1,5 +1,6 @@
 """``cbid reproduce``: calls, and what it says of data that is not there."""
 
+import json
 import re
 
 import pytest
@@ -26,6 +27,12 @@ def test_a_quick_run(tmp_path, monkeypatch, capsys):
     assert shown.out == "4 cells run, 0 there before; report: reproduction-quick/report.html\n"
     assert re.search(r"^\[2/2\] toy loaded, 0 \(\d+:\d\d gone, about 0:00 left\)$", shown.err, re.M)
     assert (tmp_path / "reproduction-quick" / "report.html").exists()
+
+
+def test_the_outcome_as_json(tmp_path, capsys):
+    assert run(["reproduce", "--quick", "--json", "--out", str(tmp_path)]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told == {"report": str(tmp_path / "report.html"), "ran": 4, "kept": 0, "failures": {}, "left_out": {}}
 
 
 def test_a_name_that_is_not_known(capsys, tmp_path):

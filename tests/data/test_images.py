@@ -1,5 +1,7 @@
 """Images as arrays: what is accepted, conversions, shrinking."""
 
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -101,3 +103,10 @@ def test_a_small_image_stays_as_it_is():
     assert resize_longest(image, 100) is image
     with pytest.raises(ValueError, match="longest=0"):
         resize_longest(image, 0)
+
+
+@pytest.mark.parametrize("work", [as_gray, lambda image: resize_longest(image, 5)], ids=["gray", "resized"])
+def test_without_opencv_the_extra_is_named(work, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cv2", None)
+    with pytest.raises(ImportError, match=r"pip install 'cbid\[images\]'"):
+        work(np.zeros((10, 10, 3), np.uint8))

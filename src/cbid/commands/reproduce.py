@@ -1,11 +1,13 @@
 """``cbid reproduce``: the paper's tables and figures, computed again, in one report."""
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from cbid.commands.options import JsonOption, echo, echo_json
 from cbid.data.sets import ROOT_VARIABLE
 from cbid.experiments.registry import EXPERIMENTS
 
@@ -33,6 +35,7 @@ def reproduce_paper(
         Path | None, typer.Option(help=f"The folder that holds data sets; otherwise what {ROOT_VARIABLE} says.")
     ] = None,
     cache: Annotated[Path | None, typer.Option(help="Folder of computed descriptors, by default one in OUT.")] = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Run the paper's experiments and write a report that holds them against its claims.
 
@@ -64,7 +67,10 @@ def reproduce_paper(
     for name, errors in done.failures.items():
         for error in errors:
             print(f"{name} failed: {error}", file=sys.stderr)
-    typer.echo(f"{done.ran} cells run, {done.kept} there before; report: {done.report}")
+    if as_json:
+        echo_json(asdict(done))
+    else:
+        echo(f"{done.ran} cells run, {done.kept} there before; report: {done.report}")
     if done.failures:
         raise typer.Exit(1)
 

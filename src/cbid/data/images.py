@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cbid.checks import check_integer
 from cbid.data.decode import FORMATS, MAX_PIXELS, ImageError, read_image
+from cbid.opencv import opencv
 
 __all__ = [
     "FORMATS",
@@ -66,8 +67,7 @@ def as_gray(image: NDArray[Any]) -> NDArray[Any]:
         return image
     if image.dtype == np.float64:
         return np.asarray(image @ _GRAY)  # OpenCV has no colours in float64
-    import cv2
-
+    cv2 = opencv()
     return np.asarray(cv2.cvtColor(np.ascontiguousarray(image), cv2.COLOR_RGB2GRAY))
 
 
@@ -87,8 +87,7 @@ def resize_longest(image: NDArray[Any], longest: int, *, enlarge: bool = False) 
     largest = max(height, width)
     if largest == longest or (largest < longest and not enlarge):
         return image
-    import cv2
-
+    cv2 = opencv()
     size = [max(1, round(side * longest / largest)) for side in (width, height)]
     method = cv2.INTER_AREA if longest < largest else cv2.INTER_LINEAR
     return np.asarray(cv2.resize(np.ascontiguousarray(image), size, interpolation=method))

@@ -14,6 +14,7 @@ from cbid.detection.boxes import Annotation, Boxes, Detections, check_boxes
 from cbid.detection.evaluate import REFERENCE_FPPI, DetectionCurve, FalsePositive
 from cbid.detection.matching import HIT, IGNORED, match
 from cbid.files import whole_file
+from cbid.opencv import opencv
 
 __all__ = [
     "crop",
@@ -34,8 +35,7 @@ _STYLES = ("-", "--", ":", "-.")
 
 def draw_boxes(image: NDArray[Any], boxes: Boxes, color: Color = FOUND, *, thickness: int = 2) -> Image:
     """A copy of the photograph (RGB, uint8) with the boxes drawn."""
-    import cv2
-
+    cv2 = opencv()
     drawn = np.ascontiguousarray(as_rgb(to_uint8(image))).copy()
     for left, top, right, bottom in np.rint(check_boxes(boxes)).astype(int).tolist():
         cv2.rectangle(drawn, (left, top), (right - 1, bottom - 1), color, thickness)

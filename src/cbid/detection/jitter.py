@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from cbid.data.images import check_image
 from cbid.detection.layout import WindowLayout
+from cbid.opencv import opencv
 
 __all__ = ["jittered_windows"]
 
@@ -19,8 +20,7 @@ def jittered_windows(
     shift: most pixels of the window that it is moved by, along each axis. octaves: it is resized by 2^u, u at random
     up to as much to either side. Outside the picture its last pixels are repeated.
     """
-    import cv2
-
+    cv2 = opencv()
     image = np.ascontiguousarray(check_image(image))
     height, width = (side + 2 * layout.margin for side in layout.window)
     # A picture with borders shows the window in its middle, at its size; any other one is the window itself.

@@ -10,7 +10,5 @@ def opencv() -> Any:
     try:
         import cv2
     except ImportError as error:
-        raise ImportError(
-            "resizing and filtering images needs the extra 'images': pip install 'cbid[images]'"
-        ) from error
+        raise ImportError("work on images needs OpenCV, of the extra 'images': pip install 'cbid[images]'") from error
     return cv2
