@@ -135,8 +135,8 @@ def test_many_queries_of_one_weight_vector_find_the_nearest(kind, n_bits):
         check(positions[:, : wanted[0].shape[1]], distances[:, : wanted[0].shape[1]], wanted)
         if k > n:
             continue
-        # With the distances known beforehand, for some queries as zero, the first chunk is shared already.
-        bound = np.where(np.arange(len(asked)) % 7 == 3, 0.0, wanted[1][:, -1])
+        # With low bounds known beforehand, for some queries zero, the first chunk is shared already.
+        bound = np.where(np.arange(len(asked)) % 7 == 3, 0.0, 0.75 * wanted[1][:, -1])
         expected = (
             np.where(wanted[1] <= bound[:, None], wanted[0], -1),
             np.where(wanted[1] <= bound[:, None], wanted[1], np.inf),
@@ -152,14 +152,14 @@ def check(positions, distances, wanted):
 
 
 @pytest.mark.parametrize("n_bits", [64, 128, 256])
-@pytest.mark.parametrize("kind", ["plain", "uniform", "skewed"])
+@pytest.mark.parametrize("kind", ["plain", "uniform"])
 def test_sharing_begins_where_the_distances_are_known(kind, n_bits):
     """What the bounds of the test above rest on; and not where a limit would let everything pass."""
     rng = np.random.default_rng([n_bits, len(kind)])
     weights = WEIGHTS[kind](rng, n_bits)
     codes, asked = some_codes(rng, 12_345, MANY_SHARING, n_bits)
     nearest = brute_force(asked, codes, n_bits, weights, 1, np.ones(len(codes)))[1][:, 0].astype(np.float32)
-    assert shares(weights[None], asked, nearest)
+    assert shares(weights[None], asked, np.float32(0.75) * nearest)
     assert not shares(weights[None], asked, np.full(len(asked), np.inf, np.float32))
     assert not shares(weights[None], asked, np.zeros(len(asked), np.float32))
 

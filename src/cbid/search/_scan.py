@@ -29,7 +29,7 @@ from cbid.search._spread import (
     set_limit,
     shared_candidates,
 )
-from cbid.search._sums import sum_limit, wrong_share
+from cbid.search._sums import passing_share, sum_limit
 from cbid.search._tables import Tables, exact_distance, make_tables, room_below, steps_until
 
 __all__ = ["scan_topk", "scan_within"]
@@ -38,7 +38,9 @@ Blocks = NDArray[np.uint8]
 Floats = NDArray[np.float64]
 
 FEW = GROUP // 2  # so many queries are scanned faster one by one than in a group that is not full
-WRONG_MOST = 1 / 200  # the share of codes that may pass a limit for nothing before other limits are the faster ones
+# The share of codes, for each byte column, that may pass a limit that is shared: what sharing saves grows with the
+# columns, what a candidate costs hardly does.
+PASSING_MOST = 1 / 40_000
 # From so many queries on it pays to bring the kept codes of a chunk together before they are scanned.
 MANY_QUERIES = 8
 
@@ -135,22 +137,6 @@ def _chunk_source(
 
 
 @helper
-def _offer(
-    i: int, distance: np.float32, position: int, thresholds: NDArray[np.float32], distances: NDArray[np.float32],
-    positions: NDArray[np.int64], sizes: NDArray[np.int64],
-) -> bool:  # fmt: skip
-    """Keep a code of query i if it is one of the k nearest so far; whether that lowered the threshold."""
-    # Positions rise, so a code as far as the worst of k comes after it.
-    if distance >= thresholds[i]:
-        return False
-    sizes[i] = push(distances[i], positions[i], sizes[i], distance, position)
-    if sizes[i] < distances.shape[1]:
-        return False
-    thresholds[i] = min(thresholds[i], distances[i, 0])
-    return True
-
-
-@helper
 def _share_weights(tables: Tables) -> bool:
     """Whether all queries are codes under one weight vector."""
     for q in range(len(tables.base)):
@@ -163,12 +149,18 @@ def _share_weights(tables: Tables) -> bool:
 
 
 @helper
+def _most_passing(shared: Shared) -> float:
+    """The share of codes that may pass before each query is scanned faster by limits of its own."""
+    return PASSING_MOST * len(shared.tables.columns)
+
+
+@helper
 def _ready_to_share(shared: Shared, thresholds: NDArray[np.float32], n_blocks: int) -> bool:
     """Set the limits by which all queries scan the next blocks; False while these would let too many codes pass."""
     room = 0.0
     for i in range(len(thresholds)):
         room = max(room, room_below(thresholds[i], 0.0))
-    if not 0.0 < room < np.inf or wrong_share(shared.tables, 0, room, shared.level) > WRONG_MOST:
+    if not 0.0 < room < np.inf or passing_share(shared.tables, 0, room, shared.level) > _most_passing(shared):
         return False
     fit_scale(shared, room, n_blocks)
     for i in range(len(thresholds)):
@@ -195,8 +187,11 @@ def _scan_shared(
             if position >= 0:
                 distance = exact_distance(tables.base[i], tables.costs[i], tables.wanted[i], blocks, position)
                 wrong += distance >= asked_for[i]
-                if _offer(i, distance, position, thresholds, distances, positions, sizes):
-                    set_limit(shared, i, room_below(thresholds[i], 0.0))
+                if distance < thresholds[i]:  # positions rise here too
+                    sizes[i] = push(distances[i], positions[i], sizes[i], distance, position)
+                    if sizes[i] == distances.shape[1]:
+                        thresholds[i] = min(thresholds[i], distances[i, 0])
+                        set_limit(shared, i, room_below(thresholds[i], 0.0))
     return wrong
 
 
@@ -240,7 +235,7 @@ def scan_topk(
             )  # fmt: skip
             # Codes that are not like random ones: each query better has a scale, and as many sums, as it needs.
             if n_blocks >= AT_A_TIME * BLOCKS:
-                sharing = wrong <= 2.0 * WRONG_MOST * 32 * n_blocks * n_queries
+                sharing = wrong <= 4.0 * _most_passing(shared) * 32 * n_blocks * n_queries
             first = last
             continue
         for q in range(0, n_queries, GROUP):
@@ -273,7 +268,11 @@ def scan_topk(
                     if position >= 0:
                         distance = exact_distance(tables.base[i], tables.costs[i], tables.wanted[i], blocks, position)
                         wrong += distance >= threshold
-                        _offer(i, distance, position, thresholds, distances, positions, sizes)
+                        # Positions rise, so a code as far as the worst of k comes after it.
+                        if distance < thresholds[i]:
+                            sizes[i] = push(distances[i], positions[i], sizes[i], distance, position)
+                            if sizes[i] == k:
+                                thresholds[i] = min(thresholds[i], distances[i, 0])
             if wrong > 0:
                 judge_level(plans, q, tables, wrong / size, first - start // 32, last - start // 32)
         first = last

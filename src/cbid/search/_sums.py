@@ -15,7 +15,7 @@ from cbid.search._compile import helper
 from cbid.search._registers import COLUMNS, FIELDS
 from cbid.search._tables import Tables, quantise
 
-__all__ = ["WHOLE_MOST", "limit_within", "sum_limit", "wrong_share"]
+__all__ = ["WHOLE_MOST", "limit_within", "passing_share", "sum_limit", "wrong_share"]
 
 WHOLE_MOST = 254.0
 # What the costliest part of a code at the limit comes to, if it costs as much of its all as the others. Where all
@@ -71,6 +71,15 @@ def wrong_share(tables: Tables, q: int, room: float, level: int) -> float:
     deviations = math.sqrt(2.0) * tables.spread[q]
     nearer = math.erfc((tables.mean[q] - room) / deviations)
     return 0.5 * (math.erfc((tables.mean[q] - (1.0 + lost) * room) / deviations) - nearer)
+
+
+@helper
+def passing_share(tables: Tables, q: int, room: float, level: int) -> float:
+    """The share of random codes that pass the limit of query q, wanted or not."""
+    if tables.spread[q] == 0.0:
+        return 1.0
+    nearer = 0.5 * math.erfc((tables.mean[q] - room) / (math.sqrt(2.0) * tables.spread[q]))
+    return nearer + wrong_share(tables, q, room, level)
 
 
 @helper
