@@ -15,6 +15,7 @@ from cbid.search._compile import helper
 from cbid.search._registers import AT_ONCE, BLOCKS, COLUMNS, ENTRIES, FIELDS, GROUP, LANES
 from cbid.search._tables import LEVELS
 from cbid.search._vectors import (
+    PIECE,
     add_step,
     add_steps,
     any_set,
@@ -23,8 +24,7 @@ from cbid.search._vectors import (
     limits_one,
     load_group,
     lowest_lane,
-    prefetch_step,
-    prefetch_steps,
+    prefetch_piece,
     store_group,
     store_lanes,
     under,
@@ -41,7 +41,9 @@ Shelf = NDArray[np.uint8]
 LOOK = 12 // COLUMNS  # steps between two looks at whether the blocks can be left
 STEP_TABLES = FIELDS * ENTRIES
 STEP_BYTES = 32 * COLUMNS * BLOCKS
-AHEAD = 4096  # bytes past the next blocks that a filter for one query, which waits for memory, fetches
+# A filter for one query waits for memory, which a core draws on half as fast again from several places as from one.
+# So while it scans a window of addresses it fetches the next window, a piece from each of its eighths in turn.
+WINDOW = 1 << 16
 
 
 @helper
@@ -70,6 +72,17 @@ def _first_place(shelf: Shelf) -> int:
     return int(np.int64(shelf.ctypes.data) + LANES - 1) // LANES * LANES
 
 
+@helper
+def _fetch_ahead(fetched: int, end: int) -> int:
+    """For each piece from the address ``fetched`` on that begins before ``end``, fetch one of the next window."""
+    while fetched < end:
+        number = fetched % WINDOW // PIECE
+        far = number % 8 * (WINDOW // 8) + number // 8 * PIECE
+        prefetch_piece(fetched - fetched % WINDOW + WINDOW + far)
+        fetched += PIECE
+    return fetched
+
+
 def _filter(size: int, load_limits: Any, in_parts: bool) -> Any:
     alone = size == 1
     group_bytes = 2 * size * LANES
@@ -86,7 +99,7 @@ def _filter(size: int, load_limits: Any, in_parts: bool) -> Any:
         offsets_at, per_query = np.int64(offsets.ctypes.data), STEP_TABLES * steps
         limits = load_limits(limits_at)
         lanes = np.empty(2 * size, np.uint64)
-        ahead = BLOCKS * per_block + AHEAD
+        fetched = source + -source % PIECE
         low_bits = _first_place(shelf)
         averages = low_bits + LANES
         stride = len(ends) >> level if in_parts else 0
@@ -99,13 +112,13 @@ def _filter(size: int, load_limits: Any, in_parts: bool) -> Any:
             while True:
                 while step + AT_ONCE <= stop:
                     if alone:
-                        prefetch_steps(block + STEP_BYTES * step + ahead)
+                        fetched = _fetch_ahead(fetched, block + STEP_BYTES * (step + AT_ONCE))
                     at, tables_at = offsets_at + 8 * COLUMNS * step, tables + STEP_TABLES * step
                     sums = add_steps(sums, block, per_block, at, low_bits, tables_at, per_query)
                     step += AT_ONCE
                 while step < stop:
                     if alone:
-                        prefetch_step(block + STEP_BYTES * step + ahead)
+                        fetched = _fetch_ahead(fetched, block + STEP_BYTES * (step + 1))
                     at, tables_at = offsets_at + 8 * COLUMNS * step, tables + STEP_TABLES * step
                     sums = add_step(sums, block, per_block, at, low_bits, tables_at, per_query)
                     step += 1
@@ -131,9 +144,8 @@ def _filter(size: int, load_limits: Any, in_parts: bool) -> Any:
                     part += 1
                     turn = ends[stride * (part + 1) - 1]
                 stop = min(max(stop + LOOK, check), turn)
-            if alone:
-                for skipped in range(step, steps):  # the next blocks may need these columns
-                    prefetch_step(block + STEP_BYTES * skipped + ahead)
+            if alone:  # also for columns that were skipped, which the next blocks may need
+                fetched = _fetch_ahead(fetched, block + BLOCKS * per_block)
             if alive:
                 store_lanes(passing, np.int64(lanes.ctypes.data))
                 _write(lanes, 32 * b, found, counts)

@@ -49,6 +49,7 @@ from cbid.search._registers import (
 )
 
 __all__ = [
+    "PIECE",
     "add_costs",
     "add_step",
     "add_steps",
@@ -59,8 +60,8 @@ __all__ = [
     "load_group",
     "lowest_lane",
     "no_costs",
+    "prefetch_piece",
     "prefetch_step",
-    "prefetch_steps",
     "store_group",
     "store_lanes",
     "total_cost",
@@ -113,13 +114,15 @@ def _six_bit_fields(builder: ir.IRBuilder, *columns: ir.Value) -> list[ir.Value]
     return [*columns, halves(high_bits)(builder, *columns)]
 
 
-def _prefetch(steps: int) -> Emit:
-    """Fetch as many bytes from ``address`` on as so many steps read."""
+PIECE = 256  # bytes fetched at a time, where memory is read from several places in turn
+
+
+def _prefetch(n_bytes: int, locality: int) -> Emit:
+    """Fetch so many bytes from ``address`` on; ``locality`` 3: into the first level of the cache, 2: the second."""
 
     def emit(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
-        # To read, into the second level (the first takes too few requests at a time to keep memory busy), data.
-        flags = [ir.Constant(INDEX, value) for value in (0, 2, 1)]
-        for line in range(0, 32 * COLUMNS * BLOCKS * steps, 64):
+        flags = [ir.Constant(INDEX, value) for value in (0, locality, 1)]  # to read, data
+        for line in range(0, n_bytes, 64):
             pointer = builder.inttoptr(builder.add(address, ir.Constant(LONG, line)), BYTE.as_pointer())
             call(builder, "llvm.prefetch.p0", ir.VoidType(), pointer, *flags)
         return ir.Constant(BIT, 0)
@@ -165,8 +168,8 @@ def _load_group(builder: ir.IRBuilder, like: ir.Value, address: ir.Value) -> ir.
     return array_of(builder, pairs)
 
 
-prefetch_step = operation(_prefetch(1), 1, types.boolean)
-prefetch_steps = operation(_prefetch(AT_ONCE), 1, types.boolean)
+prefetch_step = operation(_prefetch(32 * COLUMNS * BLOCKS, locality=2), 1, types.boolean)
+prefetch_piece = operation(_prefetch(PIECE, locality=3), 1, types.boolean)
 limits_one = operation(_load_limits(1), 1, LimitsType(1))
 limits_all = operation(_load_limits(GROUP), 1, LimitsType(GROUP))
 zeros = operation(_zeros, 1)  # as many as there are limits
