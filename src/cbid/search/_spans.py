@@ -6,12 +6,11 @@ Within one cell codes are sorted by id, from cell to cell they are not: here tie
 import numpy as np
 from numpy.typing import NDArray
 
+from cbid.search._candidates import find_candidates, make_desk, open_chunk
 from cbid.search._chunks import chunk_blocks, code_at
 from cbid.search._compile import compiled, helper
-from cbid.search._filters import make_shelf
 from cbid.search._plans import judge_level, make_plans, plan_level
-from cbid.search._registers import BLOCKS, GROUP
-from cbid.search._scan import _chunk_source, _group_candidates, _portable_candidates
+from cbid.search._registers import BLOCKS
 from cbid.search._tables import exact_distance, make_tables
 
 __all__ = ["scan_spans"]
@@ -34,18 +33,13 @@ def scan_spans(
     """The k nearest codes of each query by (distance, id), written to ``distances`` and ``positions`` (q, k).
 
     ``spans`` (s, 2) are first positions and ends; those of query i are edges[i] to edges[i + 1]. ``keep`` is
-    empty or has a zero for each code to pass over; ``portable`` as in `_scan`;
+    empty or has a zero for each code to pass over; ``portable`` as in `_candidates`;
     only distances below ``thresholds`` (q,) count.
     """
     n_queries, k = distances.shape
     tables = make_tables(if_zero, if_one)
     width = blocks.shape[1]
-    largest = chunk_blocks(width, len(blocks), k)
-    candidates = np.empty((GROUP, 32 * largest), np.int32)
-    limits, counts = np.zeros(GROUP, np.int64), np.zeros(GROUP, np.int64)
-    shelf, plans = make_shelf(), make_plans(n_queries)
-    places = np.empty(32 * largest + 1, np.int32)
-    scratch = np.empty((largest, width, 32), np.uint8)
+    desk, plans = make_desk(width, chunk_blocks(width, len(blocks), k)), make_plans(n_queries)
     distances[:] = np.inf
     positions[:] = -1
     for i in range(n_queries):
@@ -58,21 +52,15 @@ def scan_spans(
                 # Whole steps of the filters, if need be into the next cell: what is past `stop` is left out.
                 whole = first + -(-(last - first) // BLOCKS) * BLOCKS
                 last = whole if whole <= len(blocks) else last
-                source, n_blocks, copied = _chunk_source(
-                    blocks, first, last, start, stop, keep, portable is None, 1, places, scratch
-                )
+                chunk = open_chunk(blocks, first, last, start, stop, keep, portable, 1, desk)
                 if plans.until[i] <= done:
                     plan_level(plans, i, tables, thresholds[i], done)
-                if portable is None:
-                    _group_candidates(
-                        source, n_blocks, 32 * width, tables, i, 1, thresholds,
-                        plans.level[i], shelf, limits, candidates, counts,
-                    )  # fmt: skip
-                else:
-                    _portable_candidates(blocks, first, last, tables, i, 1, thresholds, candidates, counts)
+                find_candidates(blocks, chunk, tables, i, 1, thresholds, plans.level[i], portable, desk)
                 wrong = 0
-                for c in range(counts[0]):
-                    position = code_at(candidates[0, c], 32 * first, copied, places, start, stop, keep)
+                for c in range(desk.counts[0]):
+                    position = code_at(
+                        desk.candidates[0, c], 32 * first, chunk.copied, desk.places, start, stop, keep
+                    )
                     if position < 0:
                         continue
                     distance = exact_distance(tables.base[i], tables.costs[i], tables.wanted[i], blocks, position)

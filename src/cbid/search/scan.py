@@ -64,10 +64,19 @@ def topk(
         distances = np.empty((last - first, held), np.float32)
         for q in _query_blocks(first, last, blocks.shape[1]):
             rows = slice(q.start - first, q.stop - first)
-            kernel(
-                blocks, begin, end, keep, *queries.costs(q.start, q.stop), not simd or None,
-                thresholds[q].copy(), distances[rows], positions[rows],
+            costs = queries.costs(q.start, q.stop)
+            too_low = kernel(
+                blocks, begin, end, keep, *costs, not simd or None, True, thresholds[q].copy(), distances[rows],
+                positions[rows],
             )  # fmt: skip
+            again = np.flatnonzero(too_low)  # hardly ever any: thresholds guessed from a sample were too low
+            if len(again):
+                near, at = np.empty((len(again), held), np.float32), np.empty((len(again), held), np.int64)
+                kernel(
+                    blocks, begin, end, keep, *(cost[again] for cost in costs), not simd or None, False,
+                    thresholds[q][again], near, at,
+                )  # fmt: skip
+                distances[rows][again], positions[rows][again] = near, at
         return positions, distances
 
     parts, over_codes = _run(scan, blocks, n, len(queries), start, n_threads)
