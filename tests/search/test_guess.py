@@ -53,26 +53,29 @@ def test_a_sampled_scan_equals_brute_force(simd, k, kind):
     check(codes, queries, k, simd, bound=bound)
 
 
-def test_a_sample_of_all_alike_is_enough():
+@pytest.mark.parametrize(("share", "k"), [(1, 50), (1.25, 3000), (2.25, 3000)])
+def test_a_sample_of_all_alike_is_enough(share, k):
     rng = np.random.default_rng(0)
-    codes = random_codes(rng, ENOUGH, 64)
-    too_low, distances = kernel(codes, Queries.from_codes(random_codes(rng, 200, 64), 64), 50)
+    codes = random_codes(rng, int(share * ENOUGH), 64)
+    too_low, distances = kernel(codes, Queries.from_codes(random_codes(rng, 100, 64), 64), k)
     assert not too_low.any()
     assert np.isfinite(distances).all()
 
 
-def planted(near, where):
-    """Random codes but for ``near`` copies of one code, from position ``where`` on."""
-    rng = np.random.default_rng(1)
-    codes = random_codes(rng, ENOUGH + 32, 64)
-    codes[where : where + near] = codes[where]
-    return codes, Queries.from_codes(codes[[where, 0]], 64)
+def planted(where):
+    """Random codes but for copies of one code at these positions; queries for that and for another code."""
+    codes = random_codes(np.random.default_rng(1), ENOUGH, 64)
+    codes[where] = codes[where[0]]
+    return codes, Queries.from_codes(codes[[where[0], 1]], 64)
+
+
+SIXTEENTH = ENOUGH // _scan.PLACES
+IN_THE_SAMPLE = [8, 9, SIXTEENTH, 2 * SIXTEENTH, 3 * SIXTEENTH]  # half of the ten nearest, and no other so near
 
 
 @pytest.mark.parametrize("simd", PATHS)
 def test_near_codes_in_the_sample_alone_do_not_hide_the_others(simd):
-    # The sample begins at the first block: there lie five of the ten nearest, and no other is as near as they are.
-    codes, queries = planted(near=5, where=8)
+    codes, queries = planted(IN_THE_SAMPLE)
     too_low, distances = kernel(codes, queries, 10)
     assert too_low.tolist() == [True, False]  # so that this case is the one that it should be
     assert np.isinf(distances[0, 5:]).all()
@@ -80,14 +83,15 @@ def test_near_codes_in_the_sample_alone_do_not_hide_the_others(simd):
 
 
 @pytest.mark.parametrize("simd", PATHS)
-def test_near_codes_beside_the_sample_are_found(simd):
-    codes, queries = planted(near=40, where=32 * BLOCKS * _scan.SAMPLED // 2 + 5)
+@pytest.mark.parametrize("where", [8, 2 * SIXTEENTH, SIXTEENTH // 2])
+def test_like_codes_side_by_side_are_no_guess(simd, where):
+    codes, queries = planted(list(range(where, where + 6)))
     assert not kernel(codes, queries, 10)[0].any()
     check(codes, queries, 10, simd)
 
 
 def test_without_a_guess_nothing_is_asked_for_again():
-    codes, queries = planted(near=5, where=8)
+    codes, queries = planted(IN_THE_SAMPLE)
     too_low, distances = kernel(codes, queries, 10, guess=False)
     assert not too_low.any()
     np.testing.assert_array_equal(distances, nearest(brute_force(codes, queries), 10)[1])

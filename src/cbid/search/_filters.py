@@ -42,8 +42,10 @@ LOOK = 12 // COLUMNS  # steps between two looks at whether the blocks can be lef
 STEP_TABLES = FIELDS * ENTRIES
 STEP_BYTES = 32 * COLUMNS * BLOCKS
 # A filter for one query waits for memory, which a core draws on half as fast again from several places as from one.
-# So while it scans a window of addresses it fetches the next window, a piece from each of its eighths in turn.
+# So while it scans a window of addresses it fetches the next window, a piece from each of its eighths in turn. What
+# is shorter than two windows is fetched in order, so many bytes ahead.
 WINDOW = 1 << 16
+AHEAD = 4096
 
 
 @helper
@@ -73,12 +75,13 @@ def _first_place(shelf: Shelf) -> int:
 
 
 @helper
-def _fetch_ahead(fetched: int, end: int) -> int:
-    """For each piece from the address ``fetched`` on that begins before ``end``, fetch one of the next window."""
+def _fetch_ahead(fetched: int, end: int, lead: int) -> int:
+    """For each piece from the address ``fetched`` on that begins before ``end``, fetch the one ``lead`` bytes ahead
+    or, if that is 0, one of the next window."""
     while fetched < end:
         number = fetched % WINDOW // PIECE
-        far = number % 8 * (WINDOW // 8) + number // 8 * PIECE
-        prefetch_piece(fetched - fetched % WINDOW + WINDOW + far)
+        far = WINDOW + number % 8 * (WINDOW // 8) + number // 8 * PIECE - fetched % WINDOW
+        prefetch_piece(fetched + (lead if lead > 0 else far))
         fetched += PIECE
     return fetched
 
@@ -100,6 +103,7 @@ def _filter(size: int, load_limits: Any, in_parts: bool) -> Any:
         limits = load_limits(limits_at)
         lanes = np.empty(2 * size, np.uint64)
         fetched = source + -source % PIECE
+        lead = 0 if n_blocks * per_block >= 2 * WINDOW else BLOCKS * per_block + AHEAD
         low_bits = _first_place(shelf)
         averages = low_bits + LANES
         stride = len(ends) >> level if in_parts else 0
@@ -112,13 +116,13 @@ def _filter(size: int, load_limits: Any, in_parts: bool) -> Any:
             while True:
                 while step + AT_ONCE <= stop:
                     if alone:
-                        fetched = _fetch_ahead(fetched, block + STEP_BYTES * (step + AT_ONCE))
+                        fetched = _fetch_ahead(fetched, block + STEP_BYTES * (step + AT_ONCE), lead)
                     at, tables_at = offsets_at + 8 * COLUMNS * step, tables + STEP_TABLES * step
                     sums = add_steps(sums, block, per_block, at, low_bits, tables_at, per_query)
                     step += AT_ONCE
                 while step < stop:
                     if alone:
-                        fetched = _fetch_ahead(fetched, block + STEP_BYTES * (step + 1))
+                        fetched = _fetch_ahead(fetched, block + STEP_BYTES * (step + 1), lead)
                     at, tables_at = offsets_at + 8 * COLUMNS * step, tables + STEP_TABLES * step
                     sums = add_step(sums, block, per_block, at, low_bits, tables_at, per_query)
                     step += 1
@@ -145,7 +149,7 @@ def _filter(size: int, load_limits: Any, in_parts: bool) -> Any:
                     turn = ends[stride * (part + 1) - 1]
                 stop = min(max(stop + LOOK, check), turn)
             if alone:  # also for columns that were skipped, which the next blocks may need
-                fetched = _fetch_ahead(fetched, block + BLOCKS * per_block)
+                fetched = _fetch_ahead(fetched, block + BLOCKS * per_block, lead)
             if alive:
                 store_lanes(passing, np.int64(lanes.ctypes.data))
                 _write(lanes, 32 * b, found, counts)

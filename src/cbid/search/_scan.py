@@ -1,11 +1,11 @@
 """The scans: chunks of codes that stay in the cache, lower bounds, and exact distances of what passes them.
 
-Both scans go over the chunks in order of position and, within a chunk, over groups of queries. The filter
-gives each query its candidates; these get the exact distance. As the k-th best distance falls, so does the
-limit that the filter works with. So that it is low from the start, `scan_topk` looks at a sample of the codes first
-and guesses a distance within which k codes will be found; chunks of the sample, and those of a scan without one, grow
-from a few codes. Where many queries have one weight vector, it goes on with what they share (`_spread`) as soon as
-their limits are sharp enough for that.
+Both scans go over the chunks in order of position and, within a chunk, over groups of queries. The filter gives each
+query its candidates; these get the exact distance. As the k-th best distance falls, so does the limit that the filter
+works with. So that it is low from the start, `scan_topk` looks at a sample of the codes first and guesses a distance
+within which k codes will be found; and chunks grow from a few codes, should there be no guess, or many codes as near
+as that. Where many queries have one weight vector, it goes on with what they share (`_spread`) as soon as their
+limits are sharp enough for that.
 """
 
 import numpy as np
@@ -39,9 +39,11 @@ Floats = NDArray[np.float64]
 # The share of codes, for each byte column, that may pass a limit that is shared: what sharing saves grows with the
 # columns, what a candidate costs hardly does.
 PASSING_MOST = 1 / 40_000
-# A sample is one code in so many, from so many places of the scan, since like codes may lie side by side.
+# A sample is at most one code in so many, from so many places of the scan, since like codes may lie side by side. It
+# is believed where its nearest codes come from enough of them.
 SAMPLED = 64
 PLACES = 16
+ENOUGH_PLACES = 3
 
 
 @helper
@@ -139,7 +141,7 @@ def _scan_chunk(
 
 @helper
 def _sample_best(k: int) -> int:
-    """Which of the best of a sample is, but for one time in some ten thousand, no nearer than the k-th of all."""
+    """Which of the best of a sample is, but for one time in a thousand or less, no nearer than the k-th of all."""
     expected = k / SAMPLED  # of the k nearest, in a sample
     return int(np.ceil(expected + 3.0 * np.sqrt(expected) + 3.0))
 
@@ -149,19 +151,23 @@ def _guess_thresholds(
     blocks: Blocks, start: int, stop: int, keep: NDArray[np.uint8], tables: Tables, portable: bool | None, desk: Desk,
     k: int, thresholds: NDArray[np.float32],
 ) -> None:  # fmt: skip
-    """Lower ``thresholds`` to just above distances within which a sample lets k codes be expected."""
+    """Lower ``thresholds`` to just above distances within which a sample lets k codes be expected.
+
+    Not where a sample is too small, or has to hold nearly as many codes as are asked for.
+    """
     n_queries, width, begin = len(thresholds), blocks.shape[1], start // 32
     n_blocks = (stop + 31) // 32 - begin
-    distances = np.empty((n_queries, _sample_best(k)), np.float32)
-    positions, sizes = np.empty(distances.shape, np.int64), np.zeros(n_queries, np.int64)
-    best, plans = thresholds.copy(), make_plans(n_queries)
-    size = -(-(n_blocks // (SAMPLED * PLACES)) // BLOCKS) * BLOCKS
+    n_best, size = _sample_best(k), n_blocks // (SAMPLED * PLACES * BLOCKS) * BLOCKS  # of blocks at one place
+    if 2 * n_best > k or size == 0:
+        return
+    distances, positions = np.empty((n_queries, n_best), np.float32), np.empty((n_queries, n_best), np.int64)
+    best, sizes, plans = thresholds.copy(), np.zeros(n_queries, np.int64), make_plans(n_queries)
     done = 0
     for place in range(PLACES):
         first = begin + n_blocks * place // PLACES
-        end = min(first + size, begin + n_blocks)
+        end = first + size
         while first < end:
-            last = chunk_end(first, end, chunk_blocks(width, done, distances.shape[1]))
+            last = chunk_end(first, end, chunk_blocks(width, done, n_best))
             chunk = open_chunk(blocks, first, last, start, stop, keep, portable, n_queries, desk)
             _scan_chunk(
                 chunk, done, blocks, start, stop, keep, tables, plans, portable, desk, best, distances, positions,
@@ -170,8 +176,12 @@ def _guess_thresholds(
             done += last - first
             first = last
     for i in range(n_queries):
-        if sizes[i] == distances.shape[1]:
-            thresholds[i] = min(thresholds[i], np.nextafter(distances[i, 0], np.float32(np.inf)))
+        if sizes[i] == n_best:
+            seen = np.zeros(PLACES, np.bool_)
+            for c in range(n_best):
+                seen[(positions[i, c] // 32 - begin) * PLACES // n_blocks] = True
+            if seen.sum() >= ENOUGH_PLACES:
+                thresholds[i] = min(thresholds[i], np.nextafter(distances[i, 0], np.float32(np.inf)))
 
 
 @compiled
@@ -191,13 +201,11 @@ def scan_topk(
     plans = make_plans(n_queries)
     width = blocks.shape[1]
     first, end = start // 32, (stop + 31) // 32
-    largest = chunk_blocks(width, end, k)
-    desk = make_desk(width, largest)
-    asked_for = thresholds.copy()
-    guess = guess and 2 * _sample_best(k) <= k and (end - first) // (SAMPLED * PLACES) >= BLOCKS
+    desk = make_desk(width, chunk_blocks(width, end, k))
+    given = thresholds.copy()
     if guess:
         _guess_thresholds(blocks, start, stop, keep, tables, portable, desk, k, thresholds)
-    guessed = thresholds < asked_for
+    too_low = thresholds < given
     sizes = np.zeros(n_queries, np.int64)
     sharing = SPREAD and portable is None and n_queries >= MANY_SHARING and width <= MOST_COLUMNS
     sharing = sharing and _share_weights(tables)
@@ -206,7 +214,7 @@ def scan_topk(
     passing = np.empty((2, 64 * AT_A_TIME * of_all), np.int32)
     while first < end:
         done = first - start // 32
-        last = chunk_end(first, end, largest if guess else chunk_blocks(width, done, k))
+        last = chunk_end(first, end, chunk_blocks(width, done, k))
         chunk = open_chunk(blocks, first, last, start, stop, keep, portable, n_queries, desk)
         if portable is None and sharing and _ready_to_share(shared, thresholds, chunk.n_blocks):
             wrong = _scan_shared(
@@ -223,9 +231,9 @@ def scan_topk(
             )  # fmt: skip
         first = last
     for i in range(n_queries):
-        guessed[i] = guessed[i] and sizes[i] < k
+        too_low[i] = too_low[i] and sizes[i] < k
         sort_heap(distances[i], positions[i], sizes[i])
-    return guessed
+    return too_low
 
 
 @compiled

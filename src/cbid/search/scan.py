@@ -69,7 +69,7 @@ def topk(
                 blocks, begin, end, keep, *costs, not simd or None, True, thresholds[q].copy(), distances[rows],
                 positions[rows],
             )  # fmt: skip
-            again = np.flatnonzero(too_low)  # hardly ever any: thresholds guessed from a sample were too low
+            again = np.flatnonzero(too_low)  # few if any: where a sample of the codes was not like the rest
             if len(again):
                 near, at = np.empty((len(again), held), np.float32), np.empty((len(again), held), np.int64)
                 kernel(
