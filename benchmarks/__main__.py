@@ -9,6 +9,7 @@ NAMES = [
     "learner_accuracy",
     "scene15_ranking",
     "defaults_study",
+    "whitening_study",
     "rivals",
     "rivals_mnist",
     "search_speed",

@@ -17,7 +17,8 @@ LENGTHS = (16, 32, 64)
 VARIANTS = [
     {},
     *({"nu": nu} for nu in (0.02, 0.05, 0.2, 0.5)),
-    *({"ridge": ridge} for ridge in (0.0, 1e-4, 1e-2)),
+    *({"ridge": ridge} for ridge in (0.0, 1e-3, 1e-2, 0.1)),
+    *({"whitening": share} for share in (1e-2, 1.0)),
     *({"hits": hits} for hits in ("class", "nearest")),
     *({"margin": margin} for margin in ("class", "paper", "database")),
     *({"starts": starts} for starts in ("spectral", "random")),

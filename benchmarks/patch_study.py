@@ -89,9 +89,9 @@ def coded(part, changes, seed):
     database, y, queries, labels = part
     started = time.thread_time()
     changes = dict(changes)
-    whitening = changes.pop("whitening", PatchCBID._LINEAR_WHITENING)
+    whitening = changes.pop("whitening", PatchCBID.whitening)
     coder = PatchCBID(**{"random_state": seed, **changes})
-    coder._LINEAR_WHITENING = whitening  # no parameter: it goes with the ridge
+    coder.whitening = whitening  # no parameter: it goes with the ridge
     coder.fit(database, y)
     found = {"seconds": time.thread_time() - started, "bits": coder.n_bits_, "objective": coder.objective_[-1]}
     for length in LENGTHS:

@@ -43,6 +43,7 @@ X, Y = blobs()
         ({"n_anchors": 0}, "n_anchors=0"),
         ({"n_components": 0}, "n_components=0"),
         ({"ridge": -1e-3}, "ridge=-0.001"),
+        ({"whitening": -1.0}, "whitening=-1"),
         ({"sigmoid": "relu"}, "sigmoid='relu'"),
         ({"starts": "best"}, "starts='best'"),
         ({"n_starts": 0}, "n_starts=0"),

@@ -51,6 +51,32 @@ def test_shapes_and_types_of_the_contract(digits, fitted):
     np.testing.assert_array_equal(codes.unpack(fitted.encode(X), 24), bits)
 
 
+@pytest.mark.parametrize(
+    ("n", "d", "ridge"),
+    [(200, 20, (0.8 * 20 / 200) ** 2), (400, 5, 1e-3), (60, 30, 0.03)],
+    ids=["rule", "least", "most"],
+)
+def test_the_ridge_follows_axes_and_samples(n, d, ridge):
+    rng = np.random.default_rng(0)
+    y = np.arange(n) % 3
+    X = rng.normal(size=(n, d)) + rng.normal(size=(3, d))[y]
+    told, by_default = CBID(n_bits=4, ridge=ridge).fit(X, y), CBID(n_bits=4).fit(X, y)
+    np.testing.assert_array_equal(by_default.coef_, told.coef_)
+    assert not np.array_equal(by_default.coef_, CBID(n_bits=4, ridge=10 * ridge).fit(X, y).coef_)
+    by_default, told = (CBID(n_bits=4, kernel="rbf", ridge=r).fit(X, y) for r in (None, 1e-3))
+    np.testing.assert_array_equal(by_default.coef_, told.coef_)
+
+
+@pytest.mark.parametrize(("kernel", "whitening"), [(None, 0.1), ("rbf", 1e-4)])
+def test_whitening_by_default(digits, kernel, whitening):
+    by_default, told, more = (
+        CBID(n_bits=3, kernel=kernel, n_anchors=100, whitening=share).fit(*digits).coef_
+        for share in (None, whitening, 10 * whitening)
+    )
+    np.testing.assert_array_equal(by_default, told)
+    assert not np.array_equal(by_default, more)
+
+
 def test_hyperplanes_are_in_the_units_of_X(digits, fitted):
     X, _ = digits
     by_hand = X.astype(np.float64) @ fitted.coef_.T + fitted.intercept_

@@ -52,8 +52,13 @@ class CBID(LargeMarginCoder):
         inverse of the total variance of X).
     n_components : int or None
         Leading principal axes in which bits are searched. None: 256, and all of them in the kernel form.
-    ridge : float >= 0
-        Penalty on the squared length of beta during the search for a bit.
+    whitening : float >= 0 or None
+        Bits are searched over principal axes divided by their deviations. Before that, this share of the typical
+        variance is added to the variance of each, so that axes of little more than noise stay small. None: 0.1, and
+        1e-4 in the kernel form.
+    ridge : float >= 0 or None
+        Penalty on the squared length of beta, over those axes, during the search for a bit. None: (0.8 axes /
+        samples)^2, but at least 1e-3 and at most 0.03; 1e-3 in the kernel form.
     smoothing : float >= 0
         Ridge of the regression of a bit's values on the similarities (linear form: on X, scaled to samples of unit
         mean squared length) whose hyperplane takes the place of the one found. 0: that one stays. With the kernel
@@ -121,7 +126,8 @@ class CBID(LargeMarginCoder):
         n_anchors: int = 1000,
         gamma: float | None = None,
         n_components: int | None = None,
-        ridge: float = 1e-3,
+        whitening: float | None = None,
+        ridge: float | None = None,
         smoothing: float = 0.0,
         sigmoid: str = "arctan",
         starts: str = "pencil",
@@ -150,6 +156,7 @@ class CBID(LargeMarginCoder):
         self.n_anchors = n_anchors
         self.gamma = gamma
         self.n_components = n_components
+        self.whitening = whitening
         self.ridge = ridge
         self.smoothing = smoothing
         self.sigmoid = sigmoid
@@ -182,6 +189,7 @@ class CBID(LargeMarginCoder):
             "n_misses": 5,
             "hits": "nearest",
             "triplets": "all",
+            "whitening": 1e-2,
             "ridge": 0.0,
             "starts": "paper",
             "n_starts": 200,

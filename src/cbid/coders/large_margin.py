@@ -42,7 +42,9 @@ MOST_BITS = 65_536
 # Chosen on validation parts of the training sets; benchmarks/defaults_study.py holds nu against its neighbours.
 _NU = 0.1
 _LINEAR_COMPONENTS = 256
-_KERNEL_WHITENING = 1e-4  # the kernel's spectrum falls off faster
+_WHITENING = {None: 0.1, "rbf": 1e-4}  # by form: the kernel's spectrum falls off faster
+# Many directions for few samples want a larger ridge: (0.8 d / n)^2 within these limits; the kernel form the least.
+_LEAST_RIDGE, _MOST_RIDGE = 1e-3, 0.03
 
 Array = NDArray[np.floating]
 RowMaker = Callable[[np.random.Generator, int], Rows]  # generator, threads -> rows
@@ -53,9 +55,6 @@ class LargeMarginCoder(Coder):
 
     _ARRAYS = frozenset({"coef_", "intercept_", "weights_", "path_", "objective_", "gap_", "mean_", "anchors_"})
     _VALUES = frozenset({"n_bits_", "n_features_in_", "feature_names_in_", "nu_", "gamma_", "seed_", "problem_"})
-
-    # Share of the typical variance added to that of every principal axis before whitening, in the linear form.
-    _LINEAR_WHITENING = 1e-2
 
     # The parameters that bits and weights depend on, apart from their number and how they are searched for.
     _OF_THE_PROBLEM = frozenset({"loss", "penalty", "nu", "n_hits", "n_misses", "n_components", "max_rows"})
@@ -70,7 +69,9 @@ class LargeMarginCoder(Coder):
         check_integer("n_misses", self.n_misses, 1)
         if self.n_components is not None:
             check_integer("n_components", self.n_components, 1)
-        check_real("ridge", self.ridge, 0)
+        for name in ("ridge", "whitening"):
+            if getattr(self, name) is not None:
+                check_real(name, getattr(self, name), 0)
         check_real("smoothing", self.smoothing, 0)
         check_choice("sigmoid", self.sigmoid, SIGMOIDS)
         check_choice("starts", self.starts, STARTS)
@@ -122,11 +123,12 @@ class LargeMarginCoder(Coder):
             learned = _Learned(F, whitening, anchors, about)
             if going_on:
                 learned.recall(self)
+            Z = whitening(F)
             search = BitSearch(
-                whitening(F),
+                Z,
                 scale=whitening.scale,
                 sigmoid=SIGMOIDS[self.sigmoid],
-                ridge=float(self.ridge),
+                ridge=self._effective_ridge(*Z.shape),
                 starts=self.starts,
                 n_starts=self.n_starts,
                 n_climbs=self.n_climbs,
@@ -201,6 +203,12 @@ class LargeMarginCoder(Coder):
         p = make_penalty(self.penalty).p
         return _NU / self.n_bits ** (1 / p)
 
+    def _effective_ridge(self, n: int, d: int) -> float:
+        if self.ridge is not None:
+            return float(self.ridge)
+        wanted = 0.0 if self.kernel else (0.8 * d / n) ** 2
+        return min(max(wanted, _LEAST_RIDGE), _MOST_RIDGE)
+
     def _fit_features(self, X: Array, seed: int) -> tuple[Anchors | None, Whitening, Array]:
         """Anchors (kernel form only), whitening, and the samples as hyperplanes will see them."""
         anchors, F = None, X
@@ -208,7 +216,7 @@ class LargeMarginCoder(Coder):
             rng = np.random.default_rng([seed, MOST_BITS])  # not the generator of any bit
             anchors = fit_anchors(X, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng)
             F = anchors(X)
-        ridge = _KERNEL_WHITENING if self.kernel else self._LINEAR_WHITENING
+        ridge = _WHITENING[self.kernel] if self.whitening is None else float(self.whitening)
         n_components = self.n_components or (self.n_anchors if self.kernel else _LINEAR_COMPONENTS)
         whitening = fit_whitening(F, n_components=n_components, ridge=ridge, random_state=seed)
         return anchors, whitening, F

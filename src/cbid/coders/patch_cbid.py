@@ -85,7 +85,7 @@ class PatchCBID(LargeMarginCoder):
     smoothing = 0.0
 
     # Nearest patches are found by plain distances, which codes must come near to: axes of little variance stay small.
-    _LINEAR_WHITENING = 1.0
+    whitening = 1.0
 
     _VALUES = LargeMarginCoder._VALUES | {"location_"}
     _OF_THE_PROBLEM = LargeMarginCoder._OF_THE_PROBLEM | {"rows", "location", "max_patches"}
