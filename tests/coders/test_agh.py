@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
-from sklearn.datasets import load_digits
 
 from cbid.coders import AnchorGraphHashing
 
@@ -78,14 +77,18 @@ def test_parts_without_a_common_anchor_are_told_apart():
 
 
 def test_bits_of_a_part_on_its_own_do_not_depend_on_the_type():
-    """One side of an eigenvector is a part of one value: its second bit is one bit, not drawn by rounding."""
-    X = load_digits().data[:200]
-    coder = AnchorGraphHashing(n_bits=8).fit(X)
-    bits = coder.transform(X)
+    """Two parts far from each other: the first eigenvector has one value on each, whichever way it is computed, and
+    the second bit is one bit on each side, not drawn by rounding. (Of more parts eigenvectors are not unique.)"""
+    rng = np.random.default_rng(0)
+    part = np.repeat([0, 1], [60, 140])
+    X = rng.standard_normal((200, 5)) + 50.0 * part[:, None]
+    coder = AnchorGraphHashing(n_bits=2, n_anchors=30).fit(X)
+    bits, values = coder.transform(X), coder.project(X)[:, 0]
     np.testing.assert_array_equal(coder.transform(X.astype(np.float32)), bits)
-    alone = coder.project(X)[:, 4] < 0
-    assert len(np.unique(coder.project(X)[alone, 4].round(9))) == 1
-    assert (bits[alone, 5] == 1).all()
+    for side in (0, 1):
+        assert len(np.unique(values[part == side].round(9))) == 1
+        assert (bits[part == side, 1] == 1).all()
+    assert bits[0, 0] != bits[-1, 0]
 
 
 def test_the_limit_is_the_number_of_anchors(X):
