@@ -15,8 +15,8 @@ from sklearn.base import clone
 
 from benchmarks.results import FOLDER, store
 from benchmarks.scene15_descriptors import rbf
-from cbid.data import DataAbsent, open_set
 from cbid.descriptors import CENTRIST, BlockPCA
+from cbid.paper.sets import DataAbsent, open_set
 
 
 def as_jpeg(image, quality):

@@ -7,8 +7,9 @@ import numpy as np
 from sklearn.decomposition import PCA
 from sklearn.preprocessing import normalize
 
-from cbid.data import DataAbsent as Absent
-from cbid.data import describe, open_set
+from cbid.descriptors import describe
+from cbid.paper.sets import DataAbsent as Absent
+from cbid.paper.sets import open_set
 
 __all__ = ["Absent", "caltech101", "digits", "fashion_mnist", "mnist", "scene15"]
 

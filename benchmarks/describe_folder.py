@@ -24,9 +24,8 @@ import numpy as np
 from PIL import Image
 
 from benchmarks.results import store
-from cbid.data import DescriptorCache, describe
 from cbid.data.images import as_gray, to_float
-from cbid.descriptors import Descriptor
+from cbid.descriptors import Descriptor, DescriptorCache, describe
 
 N_FILES, KILLS = 10_000, 8
 

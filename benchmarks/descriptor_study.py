@@ -11,8 +11,8 @@ from sklearn.base import clone
 
 from benchmarks.results import store
 from benchmarks.scene15_descriptors import CACHE, linear
-from cbid.data import DataAbsent, describe, open_set
-from cbid.descriptors import GIST, HOG, PyramidHOG
+from cbid.descriptors import GIST, HOG, PyramidHOG, describe
+from cbid.paper.sets import DataAbsent, open_set
 
 CELLS = {"cells": (18, 9, 3), "orientations": 8}
 STUDIES = {

@@ -23,8 +23,8 @@ from benchmarks.results import FOLDER
 from cbid.detection import evaluate
 from cbid.detection.annotated import open_annotated
 from cbid.detection.svm import fit_svm
-from cbid.experiments import detection
-from cbid.experiments.base import Context
+from cbid.paper import detection
+from cbid.paper.base import Context
 
 SET = "inria_person"
 CONTROL = "HOG itself"

@@ -12,8 +12,8 @@ from benchmarks.detector_halves import CONTROL
 from benchmarks.report import ROOT, raw, table
 from benchmarks.results import FOLDER
 from cbid.detection.drawing import draw_curves
-from cbid.experiments.detection import EXPERIMENT, PUBLISHED_GAIN, PUBLISHED_MISS, curve_of, table_of, title_of
-from cbid.experiments.raw import RawResults
+from cbid.paper.detection import EXPERIMENT, PUBLISHED_GAIN, PUBLISHED_MISS, curve_of, table_of, title_of
+from cbid.paper.raw import RawResults
 
 TARGET = ROOT / "docs" / "detection.md"
 PICTURE = ROOT / "docs" / "pictures" / "detection_curves.png"

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from benchmarks.nbnn_times import SETS
 from benchmarks.results import FOLDER
-from cbid.experiments.base import Context
-from cbid.experiments.patch_methods import PLACE_METHODS
-from cbid.experiments.patches import EXPERIMENT
-from cbid.experiments.raw import RawResults
-from cbid.experiments.runner import one_thread
+from cbid.paper.base import Context
+from cbid.paper.patch_methods import PLACE_METHODS
+from cbid.paper.patches import EXPERIMENT
+from cbid.paper.raw import RawResults
+from cbid.paper.runner import one_thread
 
 RAW = RawResults(FOLDER / "patch_place.jsonl")
 FEW_DRAWS = 2  # of exact NBNN on Scene-15, which takes long

@@ -11,10 +11,10 @@ from benchmarks.report import raw, table
 from benchmarks.results import FOLDER
 from benchmarks.sift_study import DATABASE
 from benchmarks.sift_study import QUERIES as ASKED
-from cbid.experiments.base import Results
-from cbid.experiments.patch_methods import METHODS, PLACE_METHODS
-from cbid.experiments.patches import EXPERIMENT, QUERIES
-from cbid.experiments.raw import RawResults
+from cbid.paper.base import Results
+from cbid.paper.patch_methods import METHODS, PLACE_METHODS
+from cbid.paper.patches import EXPERIMENT, QUERIES
+from cbid.paper.raw import RawResults
 
 PAGE = Path(__file__).parent.parent / "docs" / "nbnn.md"
 TITLES = {"caltech101-five": "Caltech-101, five classes", "scene15": "Scene-15"}

@@ -18,10 +18,10 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.results import FOLDER
-from cbid.data import open_set
 from cbid.descriptors import DenseSIFT
-from cbid.experiments.patch_methods import METHODS, PLACE_METHODS, learn_cbid
-from cbid.experiments.patches import sampled
+from cbid.paper.patch_methods import METHODS, PLACE_METHODS, learn_cbid
+from cbid.paper.patches import sampled
+from cbid.paper.sets import open_set
 from cbid.threads import faiss_products, faiss_threads
 
 RESULTS = FOLDER / "nbnn_times.jsonl"

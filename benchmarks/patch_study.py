@@ -22,9 +22,9 @@ from threadpoolctl import threadpool_limits
 from benchmarks.results import FOLDER, store
 from cbid import NBNNClassifier, PatchCBID
 from cbid.coders import ITQ, LSH
-from cbid.data import open_set
-from cbid.data.protocols import shuffled
 from cbid.descriptors import DenseSIFT
+from cbid.paper.sets import open_set
+from cbid.paper.sets.protocols import shuffled
 
 SETS = {"caltech101-five": 4, "scene15": 2}  # draws
 TRAIN, VALIDATION, DATABASE, QUERIES = 10, 25, 1000, 150

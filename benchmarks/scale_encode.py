@@ -22,9 +22,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.steps import Steps
-from cbid import codes_io
 from cbid.coders import ITQ
 from cbid.scale import encode_to
+from cbid.storage import codes_io
 
 WIDTH, N_BITS, BLOCK = 512, 128, 50_000
 

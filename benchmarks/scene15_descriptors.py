@@ -25,8 +25,8 @@ from sklearn.svm import SVC, LinearSVC
 
 from benchmarks.results import FOLDER, store
 from cbid.bags import Bags
-from cbid.data import DataAbsent, describe, open_set
-from cbid.descriptors import CENTRIST, GIST, BlockPCA, DenseSIFT, KernelDescriptors, PyramidHOG, RawPixels
+from cbid.descriptors import CENTRIST, GIST, BlockPCA, DenseSIFT, KernelDescriptors, PyramidHOG, RawPixels, describe
+from cbid.paper.sets import DataAbsent, open_set
 from cbid.pooling import EMK, LLC, AdditiveKernelMap, BagOfWords, HIKClassifier, ScSPM
 
 CACHE = Path(tempfile.gettempdir()) / "cbid-scene15-descriptors"

@@ -33,7 +33,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.search._compile import HAS_AVX2, HAS_VBMI
+from cbid.search.kernels.compile import HAS_AVX2, HAS_VBMI
 from cbid.search.scan import Queries, to_blocks, topk
 
 RESULTS = Path(__file__).parent / "results" / "search_speed.json"

@@ -18,9 +18,9 @@ import numpy as np
 from PIL import Image
 
 from benchmarks.results import FOLDER, store
-from cbid.data import open_set
-from cbid.data.protocols import per_class
 from cbid.descriptors import DenseSIFT
+from cbid.paper.sets import open_set
+from cbid.paper.sets.protocols import per_class
 
 DRAWS, DATABASE, QUERIES, COMPONENTS = 4, 1000, 60, 40
 CHANGES = [

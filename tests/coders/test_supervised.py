@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from cbid import coders, load
-from cbid.coders import ModelFileError, modelfile
+from cbid.coders import ModelFileError
+from cbid.storage import modelfile
 from tests.coders.blobs import blobs
 
 SMALL = {

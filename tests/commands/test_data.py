@@ -5,7 +5,7 @@ import json
 import pytest
 
 from cbid.cli import run
-from cbid.data import CATALOGUE
+from cbid.paper.sets import CATALOGUE
 from tests.data.pictures import pgm, write_tree
 
 

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from cbid.cli import run
-from cbid.experiments import EXPERIMENTS
+from cbid.paper import EXPERIMENTS
 
 
 @pytest.fixture(autouse=True)
@@ -14,7 +14,7 @@ def _only_the_toy():
     """One experiment, and afterwards all of them in their order."""
     everything = dict(EXPERIMENTS)
     EXPERIMENTS.clear()
-    EXPERIMENTS.update({"toy": "tests.experiments.toy"})
+    EXPERIMENTS.update({"toy": "tests.paper.toy"})
     yield
     EXPERIMENTS.clear()
     EXPERIMENTS.update(everything)
@@ -46,7 +46,7 @@ def test_a_failure_is_status_1(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("TOY_FAILS", "loaded")
     from dataclasses import replace
 
-    from tests.experiments import toy
+    from tests.paper import toy
 
     monkeypatch.setattr(toy, "EXPERIMENT", replace(toy.EXPERIMENT, claims=()))
     assert run(["reproduce", "toy", "--out", str(tmp_path)]) == 1
@@ -56,7 +56,7 @@ def test_a_failure_is_status_1(tmp_path, monkeypatch, capsys):
 def test_absent_sets_are_named(tmp_path, monkeypatch, capsys):
     from dataclasses import replace
 
-    from tests.experiments import toy
+    from tests.paper import toy
 
     lacking = replace(toy.EXPERIMENT, sets=("graz02",), cells=lambda present, quick: [])
     monkeypatch.setattr(toy, "EXPERIMENT", lacking)

@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from cbid.data import CATALOGUE
+from cbid.paper.sets import CATALOGUE
 from tests.data.pictures import encoded, picture, write_tree
 
 ROOT = Path(__file__).parents[2]

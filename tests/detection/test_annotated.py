@@ -3,8 +3,8 @@ import json
 import numpy as np
 import pytest
 
-from cbid.data import DataAbsent
 from cbid.detection import AnnotationError, open_annotated, read_coco, training_images
+from cbid.paper.sets import DataAbsent
 from tests.data.pictures import pgm, write_tree
 
 

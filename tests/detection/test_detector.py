@@ -5,7 +5,7 @@ from cbid.coders import CBID, ITQ, ModelFileError
 from cbid.data import ImageError
 from cbid.detection import CBIDVerifier, SlidingWindowDetector, detect_all, evaluate
 from cbid.detection.scan import Windows
-from cbid.tensorfile import FileKind
+from cbid.storage.tensorfile import FileKind
 from tests.detection.planted import SETTINGS, detector, scenes, training
 
 

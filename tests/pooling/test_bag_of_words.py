@@ -9,9 +9,9 @@ from sklearn.svm import LinearSVC
 
 from cbid.bags import Bags
 from cbid.coders import ModelFileError
-from cbid.coders.modelfile import read_model, write_model
 from cbid.pooling import LLC, BagOfWords, ScSPM, load
 from cbid.pooling import base as pooling_base
+from cbid.storage.modelfile import read_model, write_model
 from tests.pooling.made import made_bags
 
 POOLINGS = [

@@ -8,9 +8,9 @@ from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from cbid.coders import ModelFileError
-from cbid.coders.modelfile import read_model, write_model
 from cbid.pooling import HIKClassifier, load
 from cbid.pooling.hik import histogram_intersection
+from cbid.storage.modelfile import read_model, write_model
 
 
 def by_definition(X, Y):

@@ -9,9 +9,9 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from cbid.coders import ModelFileError
-from cbid.coders.modelfile import read_model, write_model
 from cbid.codes import pack
 from cbid.pooling import Classemes, MetaClass, load
+from cbid.storage.modelfile import read_model, write_model
 
 
 @pytest.fixture(scope="module")

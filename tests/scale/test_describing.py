@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from cbid.data import ImageError, describe
-from cbid.data.describing import NothingDescribed
+from cbid.data import ImageError
 from cbid.data.image_sets import ImageItems
-from cbid.descriptors import HOG, DenseSIFT
+from cbid.descriptors import HOG, DenseSIFT, describe
+from cbid.descriptors.describing import NothingDescribed
 from cbid.scale import describe_to
 from cbid.scale.describing import Describe
 

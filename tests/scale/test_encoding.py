@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from cbid import CBID, codes_io
+from cbid import CBID
 from cbid.coders import ITQ
-from cbid.files import whole_file
 from cbid.scale import encode_to
 from cbid.scale.encoding import Encode
 from cbid.scale.parts import do_part
 from cbid.scale.sources import HeldRows, open_rows
+from cbid.storage import codes_io
+from cbid.storage.files import whole_file
 from tests.scale.test_sources import write_parquet
 
 
@@ -70,7 +71,7 @@ def test_a_killed_run_goes_on(npy, vectors, coder, tmp_path, monkeypatch):
 def test_a_damaged_part_is_made_again(npy, vectors, coder, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("cbid.scale.parts.Job.join", lambda self: [])
-        patch.setattr("cbid.codes_io.load", lambda path: None)
+        patch.setattr("cbid.storage.codes_io.load", lambda path: None)
         encode_to(npy, coder, tmp_path / "codes.npy", part_rows=100)
     part = tmp_path / "codes.npy.parts" / "part-000003.safetensors"
     content = bytearray(part.read_bytes())

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from tests.search.reference import random_codes
 
 from cbid.search import CodeIndex
+from tests.search.reference import random_codes
 
 
 @pytest.fixture

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from tests.search.test_scan import brute_force, nearest, random_codes
 
-from cbid.search import _scan
-from cbid.search._compile import HAS_AVX2
-from cbid.search._registers import BLOCKS
+from cbid.search.kernels import scan as _scan
+from cbid.search.kernels.compile import HAS_AVX2
+from cbid.search.kernels.registers import BLOCKS
 from cbid.search.queries import Queries
 from cbid.search.scan import to_blocks, topk
+from tests.search.test_scan import brute_force, nearest, random_codes
 
 PATHS = [False, True] if HAS_AVX2 else [False]
 ENOUGH = 32 * BLOCKS * _scan.SAMPLED * _scan.PLACES  # codes from which on a sample is taken

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.search.reference import distances, nearest, random_codes
 
 from cbid.search import CodeIndex, Match, levels
+from tests.search.reference import distances, nearest, random_codes
 
 
 def exact_weights(rng, shape):

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from tests.search.reference import distances, nearest, random_codes
 
 from cbid.search import CodeIndex, levels
 from cbid.search.ivf import Cells
+from tests.search.reference import distances, nearest, random_codes
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.search.reference import distances, nearest, random_codes
 
 from cbid.search import CodeIndex, levels
+from tests.search.reference import distances, nearest, random_codes
 
 
 class IndexMachine(RuleBasedStateMachine):

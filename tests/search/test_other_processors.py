@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from llvmlite import binding
 
-from cbid.search._compile import HAS_AVX2, HAS_VBMI
+from cbid.search.kernels.compile import HAS_AVX2, HAS_VBMI
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,7 +31,7 @@ def run_tests(names, cache, *options, **environment):
 @pytest.mark.skipif(HAS_VBMI, reason="the processor has VBMI: all other tests run over these filters")
 @pytest.mark.skipif(not HAS_AVX2, reason="without AVX2 the filters are the portable ones")
 def test_six_bit_filters_are_exact(tmp_path):
-    run_tests(["test_filters.py", "test_scan.py"], tmp_path, "-p", "tests.search.six_bit")
+    run_tests(["test_filters.py", "test_scan.py"], tmp_path, "-p", "tests.search.kernels.six_bit")
 
 
 @pytest.mark.slow

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llvmlite import binding
-from tests.search.reference import distances, random_codes
 
-from cbid.search import _compile, partition
+from cbid.search import partition
+from cbid.search.kernels import compile as _compile
 from cbid.search.partition import Partition
+from tests.search.reference import distances, random_codes
 
 # By the settings that choose it: buckets for codes up to 32 bits, SIMD or portable scans for the others.
 PATHS = [("buckets", "off"), ("scans", "off"), *([("scans", "auto")] if _compile.HAS_AVX2 else [])]
@@ -140,7 +141,7 @@ def test_bad_input_is_named():
 
 AVX2 = """
     import numpy as np
-    from cbid.search import _registers
+    from cbid.search.kernels import registers as _registers
     from cbid.search.partition import Partition
     assert not _registers.SIX_BIT
     rng = np.random.default_rng(0)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cbid import codes as packed
-from cbid.search._compile import HAS_AVX2, simd_wanted
+from cbid.search.kernels.compile import HAS_AVX2, simd_wanted
 from cbid.search.queries import Queries
 from cbid.search.scan import to_blocks, topk, within
 

@@ -6,11 +6,11 @@ import signal
 
 import numpy as np
 import pytest
-from tests.search.reference import random_codes
-from tests.search.stored import content, listing
 
 from benchmarks.index_durability import fork
 from cbid.search import CodeIndex, IndexConflictError, IndexCorruptError, IndexLockedError, levels, store
+from tests.search.reference import random_codes
+from tests.search.stored import content, listing
 
 
 @pytest.mark.parametrize("labels", [None, np.arange(300) % 7, np.array(["cat", "dog", "¿?"] * 100)])

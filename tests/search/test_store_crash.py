@@ -6,10 +6,10 @@ import time
 
 import numpy as np
 import pytest
-from tests.search.reference import random_codes
 
 from benchmarks import index_durability
 from cbid.search import CodeIndex, IndexCorruptError
+from tests.search.reference import random_codes
 
 
 def test_kill_at_random_moments():

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.search.stored import content, listing
 
 from cbid.search import CodeIndex, IndexCorruptError, files
 from cbid.search import manifest as manifest_module
 from cbid.search.manifest import Manifest
+from tests.search.stored import content, listing
 
 
 def truncate(path):

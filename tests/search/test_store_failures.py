@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.search.stored import content, listing
 
 from cbid.search import (
     CodeIndex,
@@ -18,6 +17,7 @@ from cbid.search import (
 )
 from cbid.search import manifest as manifest_module
 from cbid.search.manifest import is_ours
+from tests.search.stored import content, listing
 
 
 @pytest.mark.parametrize("moment", range(6))

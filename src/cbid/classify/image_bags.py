@@ -20,7 +20,7 @@ def named_bags(X: Images, descriptor: Any, n_features: int | None, n_jobs: int |
     if descriptor is None or isinstance(X, Bags):
         bags = check_bags(X, n_features=n_features)
         return bags, [f"image {i}" for i in range(len(bags))]
-    from cbid.data import describe
+    from cbid.descriptors import describe
 
     described = describe(X, descriptor, n_jobs=n_jobs)
     return check_bags(described.values, n_features=n_features), list(described.names)

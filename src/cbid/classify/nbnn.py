@@ -20,7 +20,7 @@ from cbid.classify.image_bags import Images, named_bags, runs, with_descriptors
 from cbid.classify.nbnn_structures import class_distances
 from cbid.classify.patch_rows import PatchRows, takes_bags
 from cbid.classify.patch_store import PatchStore
-from cbid.learning.labels import check_labels, image_labels, number_labels
+from cbid.labels import check_labels, image_labels, number_labels
 from cbid.states import unchanged_on_error
 
 __all__ = ["EvaluationTime", "NBNNClassifier"]

@@ -12,10 +12,10 @@ import cbid.coders
 from cbid.classify.patch_rows import PatchRows, is_fitted
 from cbid.classify.patch_store import PatchStore
 from cbid.coders.base import Coder
-from cbid.coders.modelfile import ModelFileError
-from cbid.coders.saved import restore_from
-from cbid.coders.state import classes_from_json, classes_to_json, params_to_json
-from cbid.tensorfile import Arrays, FileKind
+from cbid.storage.modelfile import ModelFileError
+from cbid.storage.saved import restore_from
+from cbid.storage.state import classes_from_json, classes_to_json, params_to_json
+from cbid.storage.tensorfile import Arrays, FileKind
 
 if TYPE_CHECKING:
     from cbid.classify.nbnn import NBNNClassifier

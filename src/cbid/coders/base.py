@@ -12,8 +12,8 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cbid import codes
-from cbid.coders.saved import Saved, load_from
 from cbid.states import unchanged_on_error
+from cbid.storage.saved import Saved, load_from
 
 __all__ = ["Coder", "load"]
 

@@ -10,7 +10,7 @@ from sklearn.utils.validation import validate_data
 
 from cbid.checks import check_choice, check_integer, check_real
 from cbid.coders.large_margin import LargeMarginCoder
-from cbid.learning.labels import is_list_of_objects, number_labels
+from cbid.labels import is_list_of_objects, number_labels
 from cbid.learning.losses import Loss
 from cbid.learning.margins import MARGINS
 from cbid.learning.neighbourhoods import find_neighbourhoods, of_unit_size

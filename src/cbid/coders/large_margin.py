@@ -23,7 +23,6 @@ from cbid.checks import (
 )
 from cbid.coders.base import Coder
 from cbid.coders.path import at_length, is_kept, kept_lengths
-from cbid.coders.state import params_to_json
 from cbid.learning.bits import STARTS, Bit, BitSearch
 from cbid.learning.centring import centre
 from cbid.learning.column_generation import Setting, generate_bits
@@ -34,6 +33,7 @@ from cbid.learning.ridge import RidgeMap
 from cbid.learning.rows import Rows
 from cbid.learning.sigmoids import SIGMOIDS
 from cbid.progress import bit_progress
+from cbid.storage.state import params_to_json
 
 __all__ = ["LargeMarginCoder"]
 

@@ -12,7 +12,7 @@ from cbid.bag_checks import are_bags, check_bags, positions
 from cbid.bags import Bags
 from cbid.checks import check_choice, check_integer, check_real
 from cbid.coders.large_margin import LargeMarginCoder
-from cbid.learning.labels import check_labels
+from cbid.labels import check_labels
 from cbid.learning.losses import Loss
 from cbid.learning.neighbourhoods import of_unit_size
 from cbid.learning.patches import cut_into_bags, find_patch_neighbourhoods, rows_from_bags

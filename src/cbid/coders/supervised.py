@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Tags
 from sklearn.utils.validation import validate_data
 
-from cbid.learning.labels import is_list_of_objects, number_labels
+from cbid.labels import is_list_of_objects, number_labels
 from cbid.learning.variation import check_varies
 
 __all__ = ["SupervisedMixin"]

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from cbid.data.names import printable
-from cbid.data.sets import CATALOGUE, ROOT_VARIABLE, DataAbsent, SetInfo, open_set
+from cbid.paper.sets import CATALOGUE, ROOT_VARIABLE, DataAbsent, SetInfo, open_set
 
 __all__ = ["show_data"]
 

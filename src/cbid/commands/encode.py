@@ -57,9 +57,9 @@ def encode(
 
     Example: cbid encode new/ --out codes.npy --project photos.cbid
     """
-    from cbid import codes_io
     from cbid.codes import prefix
     from cbid.project import Project
+    from cbid.storage import codes_io
 
     if out is not None and out.suffix not in (".npy", ".parquet"):
         raise ValueError(f"--out={out} is not accepted; give a name that ends in .npy or .parquet")

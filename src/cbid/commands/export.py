@@ -18,7 +18,7 @@ def _checked_kind(to: str | None) -> str | None:
 
 
 def _kinds() -> list[str]:
-    from cbid import codes_io
+    from cbid.storage import codes_io
 
     return ["npy", "parquet", *codes_io.EXPORTS]
 
@@ -48,10 +48,10 @@ def export(
 
     Example: cbid export codes.txt --to pgvector --names images.csv --project photos.cbid
     """
-    from cbid import codes_io
     from cbid.codes import prefix
-    from cbid.files import whole_file
     from cbid.project import Project
+    from cbid.storage import codes_io
+    from cbid.storage.files import whole_file
 
     kind = to if to is not None else _SUFFIXES.get(out.suffix)
     if kind is None:

@@ -85,8 +85,8 @@ def index(
 
 def _send(project: Any, to: str, overwrite: bool, recall: float, timeout: float, shown: bool) -> dict[str, Any]:
     """Send the codes, then keep the least number of candidates with which a sample of them finds enough."""
-    from cbid.scale import MilvusStore, index_to
-    from cbid.scale.digests import coder_digest
+    from cbid.search.milvus import MilvusStore, index_to
+    from cbid.storage.digests import coder_digest
 
     check_real("recall", recall, 0, 1 + 1e-9, open_below=True)
     if not len(project):

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from cbid.commands.options import JsonOption, echo, echo_json
-from cbid.data.sets import ROOT_VARIABLE
-from cbid.experiments.registry import EXPERIMENTS
+from cbid.paper.registry import EXPERIMENTS
+from cbid.paper.sets import ROOT_VARIABLE
 
 __all__ = ["reproduce_paper"]
 
@@ -41,7 +41,7 @@ def reproduce_paper(
 
     What was run before is kept: interrupted and started again, it goes on where it stopped.
     """
-    from cbid.experiments.reproduce import reproduce
+    from cbid.paper.reproduce import reproduce
 
     unknown = [name for name in names or () if name not in EXPERIMENTS]
     if unknown:

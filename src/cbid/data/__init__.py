@@ -1,7 +1,8 @@
-"""Images and vectors in: folders, lists, arrays, tables; named data sets with named protocols."""
+"""Images and vectors in: folders, lists, arrays, tables."""
 
-from cbid.data.cache import CacheWarning, DescriptorCache
-from cbid.data.describing import Described, describe
+from importlib import import_module
+from typing import Any
+
 from cbid.data.folders import ImageFolder
 from cbid.data.image_sets import ImageFiles, ImageItems, ImageSet
 from cbid.data.images import (
@@ -15,37 +16,38 @@ from cbid.data.images import (
     to_uint8,
 )
 from cbid.data.lists import ImageList
-from cbid.data.protocols import Protocol, Split, per_class
-from cbid.data.sets import CATALOGUE, DataAbsent, NamedSet, open_set
 from cbid.data.sources import open_source
 from cbid.data.tables import ParquetTable, VectorTable
 
 __all__ = [
-    "CATALOGUE",
-    "CacheWarning",
-    "DataAbsent",
-    "Described",
-    "DescriptorCache",
     "ImageError",
     "ImageFiles",
     "ImageFolder",
     "ImageItems",
     "ImageList",
     "ImageSet",
-    "NamedSet",
     "ParquetTable",
-    "Protocol",
-    "Split",
     "VectorTable",
     "as_gray",
     "as_rgb",
     "check_image",
-    "describe",
-    "open_set",
     "open_source",
-    "per_class",
     "read_image",
     "resize_longest",
     "to_float",
     "to_uint8",
 ]
+
+# Names that 0.1.0 had here.
+_MOVED = {
+    **dict.fromkeys(("CacheWarning", "Described", "DescriptorCache", "describe"), "cbid.descriptors"),
+    **dict.fromkeys(
+        ("CATALOGUE", "DataAbsent", "NamedSet", "Protocol", "Split", "open_set", "per_class"), "cbid.paper.sets"
+    ),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MOVED:
+        return getattr(import_module(_MOVED[name]), name)
+    raise AttributeError(f"module 'cbid.data' has no attribute {name!r}")

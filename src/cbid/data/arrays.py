@@ -10,7 +10,7 @@ from typing import IO, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.files import DAMAGED_NPY
+from cbid.storage.files import DAMAGED_NPY
 
 __all__ = ["ArrayFileError", "read_npy", "read_npz"]
 

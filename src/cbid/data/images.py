@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cbid.checks import check_integer
 from cbid.data.decode import FORMATS, MAX_PIXELS, ImageError, read_image
-from cbid.opencv import opencv
+from cbid.data.opencv import opencv
 
 __all__ = [
     "FORMATS",

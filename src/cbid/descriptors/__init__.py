@@ -2,9 +2,11 @@
 
 from cbid.descriptors.base import Descriptor, LocalDescriptor
 from cbid.descriptors.block_pca import BlockPCA
+from cbid.descriptors.cache import CacheWarning, DescriptorCache
 from cbid.descriptors.census import CENTRIST, spatial_pact
 from cbid.descriptors.deep import ONNXEmbedding
 from cbid.descriptors.dense_sift import DenseSIFT
+from cbid.descriptors.describing import Described, describe
 from cbid.descriptors.gist import GIST
 from cbid.descriptors.haar import HaarFeatures
 from cbid.descriptors.hog import HOG
@@ -17,13 +19,17 @@ __all__ = [
     "GIST",
     "HOG",
     "BlockPCA",
+    "CacheWarning",
     "DenseSIFT",
+    "Described",
     "Descriptor",
+    "DescriptorCache",
     "HaarFeatures",
     "KernelDescriptors",
     "LocalDescriptor",
     "ONNXEmbedding",
     "PyramidHOG",
     "RawPixels",
+    "describe",
     "spatial_pact",
 ]

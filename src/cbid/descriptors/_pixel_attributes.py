@@ -6,7 +6,7 @@ Each function gives the strength (h, w) with which a pixel counts, and its attri
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.opencv import opencv
+from cbid.data.opencv import opencv
 
 __all__ = ["all_shapes", "colours", "gradients", "shapes"]
 

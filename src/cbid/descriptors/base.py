@@ -12,8 +12,8 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 
 from cbid.bags import Bags
-from cbid.data.describing import describe
 from cbid.data.image_sets import as_image_set
+from cbid.descriptors.describing import describe
 
 __all__ = ["Descriptor", "LocalDescriptor"]
 

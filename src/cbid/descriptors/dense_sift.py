@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from cbid.checks import check_choice, check_integer, check_real
 from cbid.data.images import as_gray, resize_longest, to_float
+from cbid.data.opencv import opencv
 from cbid.descriptors._grid import Grid, check_sides, frames_of, grids
 from cbid.descriptors._oriented import orientation_maps
 from cbid.descriptors._separable import pool
 from cbid.descriptors._sift import BINS, ORIENTATIONS, REACH, bin_weights, finish
 from cbid.descriptors.base import Image, LocalDescriptor
-from cbid.opencv import opencv
 
 __all__ = ["DenseSIFT"]
 

@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from cbid.checks import check_choice, check_integer, check_real
 from cbid.data.images import as_gray, as_rgb, resize_longest, to_float
+from cbid.data.opencv import opencv
 from cbid.descriptors._grid import Grid, check_sides, frames_of, grids
 from cbid.descriptors._match_kernels import Factor, joint_components, over_angles, over_line
 from cbid.descriptors._pixel_attributes import all_shapes, colours, gradients, shapes
 from cbid.descriptors._separable import pool
 from cbid.descriptors.base import Image, LocalDescriptor
-from cbid.opencv import opencv
 
 __all__ = ["KernelDescriptors"]
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from cbid.checks import check_choice, check_integer
 from cbid.data.images import as_gray, check_image, to_float, to_uint8
+from cbid.data.opencv import opencv
 from cbid.descriptors.base import Descriptor
 from cbid.descriptors.gradients import (
     VOTING,
@@ -24,7 +25,6 @@ from cbid.descriptors.gradients import (
     orientation_histograms,
 )
 from cbid.descriptors.sizes import Size, check_least, check_size, resize
-from cbid.opencv import opencv
 
 __all__ = ["PyramidHOG"]
 

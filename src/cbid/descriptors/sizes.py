@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.checks import check_integer
-from cbid.opencv import opencv
+from cbid.data.opencv import opencv
 
 __all__ = ["check_least", "check_size", "crop_to_fill", "resize"]
 

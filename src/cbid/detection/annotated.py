@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.checks import check_choice
-from cbid.data import ImageFiles, ImageSet, open_set
+from cbid.data import ImageFiles, ImageSet
 from cbid.data.image_sets import Problems
 from cbid.data.names import printable
 from cbid.detection.boxes import Annotation, check_boxes
+from cbid.paper.sets import open_set
 
 __all__ = ["AnnotatedImages", "AnnotationError", "open_annotated", "read_coco", "training_images"]
 

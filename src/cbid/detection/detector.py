@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 from cbid.checks import check_choice, check_integer, check_real
 from cbid.data.image_sets import as_image_set
 from cbid.data.images import check_image
-from cbid.data.parallel import ordered_map
+from cbid.descriptors.parallel import ordered_map
 from cbid.detection.boxes import Boxes, Detections
 from cbid.detection.jitter import jittered_windows
 from cbid.detection.layout import WindowLayout

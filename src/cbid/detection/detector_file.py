@@ -9,11 +9,11 @@ from sklearn.utils.validation import check_is_fitted
 
 import cbid.coders
 from cbid.coders.base import Coder
-from cbid.coders.modelfile import ModelFileError
-from cbid.coders.saved import restore_from
-from cbid.coders.state import params_from_json, params_to_json
 from cbid.detection.verifier import CBIDVerifier
-from cbid.tensorfile import Arrays, FileKind
+from cbid.storage.modelfile import ModelFileError
+from cbid.storage.saved import restore_from
+from cbid.storage.state import params_from_json, params_to_json
+from cbid.storage.tensorfile import Arrays, FileKind
 
 if TYPE_CHECKING:
     from cbid.detection.detector import SlidingWindowDetector

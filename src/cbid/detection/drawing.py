@@ -9,12 +9,12 @@ from numpy.typing import NDArray
 
 from cbid.checks import check_integer
 from cbid.data.images import as_rgb, to_uint8
+from cbid.data.opencv import opencv
 from cbid.descriptors.sizes import resize
 from cbid.detection.boxes import Annotation, Boxes, Detections, check_boxes
 from cbid.detection.evaluate import REFERENCE_FPPI, DetectionCurve, FalsePositive
 from cbid.detection.matching import HIT, IGNORED, match
-from cbid.files import whole_file
-from cbid.opencv import opencv
+from cbid.storage.files import whole_file
 
 __all__ = [
     "crop",

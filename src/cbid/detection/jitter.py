@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.data.images import check_image
+from cbid.data.opencv import opencv
 from cbid.detection.layout import WindowLayout
-from cbid.opencv import opencv
 
 __all__ = ["jittered_windows"]
 

@@ -7,7 +7,7 @@ from joblib import effective_n_jobs
 from threadpoolctl import threadpool_limits
 
 from cbid.data.image_sets import as_image_set
-from cbid.data.parallel import ordered_map
+from cbid.descriptors.parallel import ordered_map
 from cbid.detection.boxes import Detections
 from cbid.detection.detector import SlidingWindowDetector
 from cbid.progress import image_progress

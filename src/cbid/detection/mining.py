@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.data.names import printable
-from cbid.data.parallel import ordered_map
+from cbid.descriptors.parallel import ordered_map
 from cbid.detection.scan import Scanner, Windows
 from cbid.progress import image_progress
 

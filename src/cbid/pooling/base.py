@@ -19,9 +19,9 @@ from threadpoolctl import threadpool_limits
 from cbid.bag_checks import check_bags
 from cbid.bags import Bags
 from cbid.checks import check_integer
-from cbid.coders.saved import Saved, load_from
 from cbid.pooling.pyramid import cell_weights, cells_of, check_pyramid, pool
 from cbid.pooling.vocabulary import Rows, draw_rows
+from cbid.storage.saved import Saved, load_from
 
 __all__ = ["NORMS", "Pooling", "load"]
 

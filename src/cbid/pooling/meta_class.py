@@ -21,8 +21,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cbid.checks import check_choice, check_integer, check_real
-from cbid.coders.saved import Saved
 from cbid.pooling.label_tree import confusion_affinity, grow_tree
+from cbid.storage.saved import Saved
 
 __all__ = ["Classemes", "MetaClass"]
 

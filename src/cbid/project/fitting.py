@@ -21,7 +21,6 @@ from cbid.data.names import printable
 from cbid.data.sources import open_source
 from cbid.data.tables import VectorTable
 from cbid.descriptors import Descriptor
-from cbid.files import whole_file
 from cbid.project.descriptors import descriptor_to_json, make_descriptor
 from cbid.project.encoding import encode_rows
 from cbid.project.errors import ProjectError, ProjectWarning
@@ -41,7 +40,8 @@ from cbid.project.prefixes import lengths_of, weights_of
 from cbid.project.table import PENDING, ImageRow, ImageTable
 from cbid.project.vectors import check_rows, map_vectors
 from cbid.search import CodeIndex
-from cbid.search.lock import WriterLock
+from cbid.storage.files import whole_file
+from cbid.storage.lock import WriterLock
 
 __all__ = ["fit", "open_images"]
 

@@ -11,12 +11,12 @@ from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
 from cbid.data.decode import ImageError, reason_of
-from cbid.data.describing import describe
 from cbid.data.image_sets import ImageSet, Problems, content_digest
 from cbid.data.names import printable
-from cbid.data.parallel import ordered_map
 from cbid.data.tables import VectorTable
 from cbid.descriptors import Descriptor
+from cbid.descriptors.describing import describe
+from cbid.descriptors.parallel import ordered_map
 from cbid.progress import image_progress
 from cbid.project.table import ImageRow, ImageTable
 from cbid.project.thumbnails import thumbnail

@@ -15,11 +15,11 @@ from cbid import coders
 from cbid.checks import check_integer
 from cbid.coders import CBID, ITQ, Coder, PatchCBID
 from cbid.coders.large_margin import MOST_BITS
-from cbid.coders.state import params_to_json
 from cbid.data.image_sets import Problems
 from cbid.data.names import printable
 from cbid.descriptors import Descriptor, ONNXEmbedding
 from cbid.project.errors import ProjectWarning
+from cbid.storage.state import params_to_json
 
 __all__ = ["CODERS", "check_settings", "choose_coder", "coder_settings", "is_supervised", "learn", "tell_left_out"]
 

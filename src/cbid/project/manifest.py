@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from cbid.data.names import printable
-from cbid.files import whole_file
 from cbid.project.errors import ProjectError
+from cbid.storage.files import whole_file
 
 __all__ = ["IMAGES", "LEARNING", "LOCK", "MANIFEST", "STARTED", "VECTORS", "Manifest", "is_ours", "new_name"]
 

@@ -26,10 +26,10 @@ from cbid.project.prefixes import lengths_of
 from cbid.project.table import PENDING, ImageRecord, ImageTable
 from cbid.project.vectors import check_rows, map_vectors
 from cbid.search import CodeIndex, IndexCorruptError, UnknownIdError
-from cbid.search.lock import WriterLock
+from cbid.storage.lock import WriterLock
 
 if TYPE_CHECKING:
-    from cbid.scale.milvus import MilvusStore
+    from cbid.search.milvus import MilvusStore
 
 __all__ = ["Opened", "State", "Stored"]
 

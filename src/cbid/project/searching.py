@@ -19,7 +19,7 @@ from cbid.project.prefixes import weights_of
 from cbid.search import CodeIndex
 
 if TYPE_CHECKING:
-    from cbid.scale.milvus import MilvusStore
+    from cbid.search.milvus import MilvusStore
 
 __all__ = ["HOW", "NO_LABELS", "Searchable"]
 
@@ -93,7 +93,7 @@ class Searchable(Opened):
         if self._store is None:
             return state.index
         if state.digest is None:
-            from cbid.scale.digests import coder_digest
+            from cbid.storage.digests import coder_digest
 
             state.digest = coder_digest(state.coder)
         if self._store.made_by != state.digest:

@@ -8,10 +8,10 @@ from typing import Any
 
 import cbid
 from cbid.data.names import printable
-from cbid.files import whole_file
 from cbid.project import Project
 from cbid.report.gallery import gallery, gallery_html
 from cbid.report.plots import accuracy_plot, confusion_plot
+from cbid.storage.files import whole_file
 
 __all__ = ["write_report"]
 

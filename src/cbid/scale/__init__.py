@@ -5,9 +5,9 @@ from cbid.scale.describing import describe_to
 from cbid.scale.encoding import encode_to
 from cbid.scale.evaluating import Evaluation, evaluate_to
 from cbid.scale.fitting import FitReport, fit_from
-from cbid.scale.milvus import MilvusError, MilvusStore, Sent, index_to
 from cbid.scale.mining import Mined, mine_to
 from cbid.scale.sources import open_rows
+from cbid.search.milvus import MilvusError, MilvusStore, Sent, index_to
 
 __all__ = [
     "ClusterError",

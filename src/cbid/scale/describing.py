@@ -13,13 +13,13 @@ from cbid.bags import Bags
 from cbid.checks import check_choice, check_integer
 from cbid.data.arrays import read_npy
 from cbid.data.decode import ImageError
-from cbid.data.describing import Described, NothingDescribed, describe, opened_images
 from cbid.data.image_sets import ImageSet
 from cbid.data.names import printable
 from cbid.descriptors.base import LocalDescriptor
+from cbid.descriptors.describing import Described, NothingDescribed, describe, opened_images
 from cbid.scale.parts import IDS, Job, id_file
 from cbid.scale.running import run
-from cbid.tensorfile import Arrays
+from cbid.storage.tensorfile import Arrays
 
 __all__ = ["describe_to"]
 

@@ -9,15 +9,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from cbid import codes_io
 from cbid.checks import check_integer
 from cbid.coders.base import Coder
-from cbid.scale.digests import coder_digest, digest_of
 from cbid.scale.memory import as_bytes, least_held
 from cbid.scale.parts import IDS, Job, id_file, stored_ids
 from cbid.scale.running import n_threads, run
 from cbid.scale.sources import HeldRows, RowSource, open_rows
-from cbid.tensorfile import Arrays
+from cbid.storage import codes_io
+from cbid.storage.digests import coder_digest, digest_of
+from cbid.storage.tensorfile import Arrays
 
 __all__ = ["encode_to"]
 

@@ -12,11 +12,11 @@ from cbid.checks import check_integer
 from cbid.codes import check_codes, check_n_bits, check_weights, hamming, weighted_hamming
 from cbid.data.arrays import read_npy
 from cbid.evaluation.metrics import average_precision, precision_at
-from cbid.scale.digests import digest_of
 from cbid.scale.parts import IDS, Job, stored_ids
 from cbid.scale.running import run
 from cbid.scale.sources import HeldRows, RowSource, open_rows
-from cbid.tensorfile import Arrays
+from cbid.storage.digests import digest_of
+from cbid.storage.tensorfile import Arrays
 
 __all__ = ["Evaluation", "evaluate_to"]
 

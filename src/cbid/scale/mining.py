@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from cbid.checks import check_integer
 from cbid.data.arrays import read_npy
 from cbid.learning.neighbourhoods import Neighbourhoods, nearest_members, squared_distances
-from cbid.scale.digests import digest_of
 from cbid.scale.parts import IDS, Job, stored_ids
 from cbid.scale.running import run
 from cbid.scale.sources import HeldRows, RowSource, open_rows
-from cbid.tensorfile import Arrays
+from cbid.storage.digests import digest_of
+from cbid.storage.tensorfile import Arrays
 from cbid.threads import faiss_threads
 
 __all__ = ["Mined", "mine_to"]

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.files import whole_file
-from cbid.tensorfile import Arrays, FileKind
+from cbid.storage.files import whole_file
+from cbid.storage.tensorfile import Arrays, FileKind
 
 __all__ = ["IDS", "Job", "PartError", "Span", "Task", "do_part", "id_file", "stored_ids"]
 

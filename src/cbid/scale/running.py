@@ -5,7 +5,7 @@ from typing import Any
 from joblib import effective_n_jobs
 
 from cbid.checks import check_n_jobs
-from cbid.data.parallel import ordered_map
+from cbid.descriptors.parallel import ordered_map
 from cbid.progress import image_progress
 from cbid.scale.parts import Job, PartError, do_part
 

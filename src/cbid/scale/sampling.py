@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.learning.labels import number_labels
+from cbid.labels import number_labels
 
 __all__ = ["LEAST", "Chunk", "Reservoir", "chunks_of", "stratified"]
 

@@ -17,7 +17,7 @@ from cbid.data.arrays import read_npy
 from cbid.data.labels import coded
 from cbid.data.sources import open_source
 from cbid.data.tables import ParquetTable, TableError, VectorTable
-from cbid.scale.digests import digest_of
+from cbid.storage.digests import digest_of
 
 __all__ = ["FileRows", "HeldRows", "ParquetRows", "RowSource", "open_rows"]
 

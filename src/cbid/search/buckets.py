@@ -50,7 +50,7 @@ class Buckets:
 
     def nearest(self, words: NDArray[np.uint32]) -> NDArray[np.float32]:
         """The least distance (q,) of each query, given as a word."""
-        from cbid.search._buckets import nearest_in_buckets  # compiled code, loaded when first needed
+        from cbid.search.kernels.buckets import nearest_in_buckets  # compiled code, loaded when first needed
 
         out = np.full(len(words), np.inf, np.float32)
         if self._stored.size:

@@ -10,8 +10,8 @@ from typing import Any, Self
 
 from cbid.search.checks import as_count
 from cbid.search.collection import Collection
-from cbid.search.lock import WriterLock
 from cbid.search.store import State, Store
+from cbid.storage.lock import WriterLock
 
 __all__ = ["Durable"]
 

@@ -9,8 +9,8 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.files import DAMAGED_NPY, flush
 from cbid.search.errors import IndexCorruptError
+from cbid.storage.files import DAMAGED_NPY, flush
 
 __all__ = ["FileRecord", "check_content", "map_array", "replace_text", "write_array"]
 

@@ -76,7 +76,7 @@ def _by_id(segment: Segment, labels: NDArray[np.int64] | None, among: NDArray[np
 
 def _mask_of_ids(segment: Segment, among: NDArray[np.int64]) -> NDArray[np.uint8] | None:
     """1 where an id is one of ``among``, in one pass over each; None where no way to do that is at hand."""
-    from cbid.search._masks import mark_ids, mask_by_ids, mask_by_merging
+    from cbid.search.kernels.masks import mark_ids, mask_by_ids, mask_by_merging
 
     ends = np.append(segment.runs[1:, 0], len(segment)) - 1
     first, last = int(segment.ids[segment.runs[:, 0]].min()), int(segment.ids[ends].max())
@@ -120,7 +120,7 @@ def _mask(labels: NDArray[np.unsignedinteger], wanted: NDArray[np.int64]) -> NDA
             keep |= _within(labels, first, last)
         return keep.view(np.uint8)
     # Imported here, as numba's compiled code is at the first scan.
-    from cbid.search._masks import mask_by_table
+    from cbid.search.kernels.masks import mask_by_table
 
     table = np.zeros(max(int(wanted[-1]), int(labels.max())) + 1, dtype=np.uint8)
     table[wanted] = 1

@@ -9,7 +9,7 @@ from typing import Any
 
 from cbid.search.errors import IndexCorruptError
 from cbid.search.files import FileRecord, replace_text
-from cbid.search.lock import LOCK_NAME
+from cbid.storage.lock import LOCK_NAME
 
 __all__ = ["MANIFEST_NAME", "Manifest", "SegmentRecord", "is_ours"]
 

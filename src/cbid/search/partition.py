@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cbid.codes import check_codes, check_n_bits, check_weights, n_bytes
-from cbid.search._compile import simd_wanted
 from cbid.search.blocks import BLOCK, to_blocks
 from cbid.search.buckets import LONGEST, Buckets, as_words
+from cbid.search.kernels.compile import simd_wanted
 from cbid.search.queries import Queries
 from cbid.search.scan import _edges, _in_threads, _read_only, _thread_count, topk
 
@@ -86,7 +86,7 @@ class Partition:
         return np.stack([buckets.nearest(words) for buckets in self._buckets], axis=1)
 
     def _by_part_scans(self, codes: Codes) -> Distances:
-        from cbid.search._nearest import nearest_of_parts  # compiled code, loaded when first needed
+        from cbid.search.kernels.nearest import nearest_of_parts  # compiled code, loaded when first needed
 
         out = np.empty((len(codes), len(self._edges) - 1), np.float32)
         portable = not simd_wanted() or None

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cbid.codes import n_bytes
-from cbid.search._compile import HAS_AVX2, simd_wanted
 from cbid.search.blocks import BLOCK, check_blocks, from_blocks, to_blocks
+from cbid.search.kernels.compile import HAS_AVX2, simd_wanted
 from cbid.search.queries import Queries
 
 __all__ = ["Queries", "from_blocks", "to_blocks", "topk", "within"]
@@ -134,7 +134,7 @@ def within(
 
 def _kernels() -> Any:
     # Imported at the first scan: what only packs codes does not pay for loading numba's compiled code.
-    from cbid.search import _scan
+    from cbid.search.kernels import scan as _scan
 
     return _scan
 

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.search._compile import simd_wanted
+from cbid.search.kernels.compile import simd_wanted
 from cbid.search.queries import Queries
 from cbid.search.scan import _in_threads, _just_above, _query_blocks, _read_only, _thread_count
 
@@ -31,7 +31,7 @@ def topk_in_spans(
     ``spans`` (s, 2) holds first positions and ends; query i looks at spans edges[i] to edges[i + 1].
     """
     # Imported at the first scan, as numba's compiled code is.
-    from cbid.search._spans import scan_spans
+    from cbid.search.kernels.spans import scan_spans
 
     thresholds = _just_above(np.inf if bound is None else bound, len(queries), "bound")
     positions = np.empty((len(queries), k), np.int64)

@@ -15,15 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.codes import n_bytes
-from cbid.files import flush
 from cbid.search.blocks import BLOCK
 from cbid.search.errors import IndexConflictError, IndexCorruptError
 from cbid.search.files import FileRecord, check_content, map_array, write_array
 from cbid.search.ivf import Cells
-from cbid.search.lock import LOCK_NAME, WriterLock
 from cbid.search.manifest import MANIFEST_NAME, Manifest, SegmentRecord, is_ours
 from cbid.search.segments import Segment
 from cbid.search.vocabulary import Vocabulary
+from cbid.storage.files import flush
+from cbid.storage.lock import LOCK_NAME, WriterLock
 
 __all__ = ["State", "Store"]
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.project import ImageRecord, Project
-from cbid.scale.milvus import MilvusStore
 from cbid.search import UnknownIdError
+from cbid.search.milvus import MilvusStore
 from cbid.web.metrics import Metrics
 from cbid.web.problems import refuse
 from cbid.web.settings import Settings

@@ -1,0 +1,149 @@
+"""COSDISH: bits from sampled columns of the label similarity, then hash functions that predict them."""
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from cbid.checks import check_integer, check_real
+from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder, generator, kernel_features
+from cbid.coders.rivals.binary_quadratic import descend, energy
+from cbid.coders.supervised import SupervisedMixin
+from cbid.learning.ridge import RidgeMap
+
+__all__ = ["COSDISH"]
+
+Array = NDArray[np.float64]
+
+
+class COSDISH(SupervisedMixin, HyperplaneCoder):
+    """Column-sampling discrete supervised hashing (Kang, Li and Zhou, AAAI 2016), with linear hash functions.
+
+    The bits B (n, n_bits) of all samples shall have B B' near n_bits S, where S is 1 for a pair of one class and, as
+    in the authors' program, negative for others so that its entries add up to zero. Each round draws some columns of
+    S and improves, by turns, the bits of the samples they belong to (one bit at a time, given those before it) and of
+    all others, B = sign(S B_drawn). Then ridge regressions learn to predict the bits.
+
+    S has one value within a class and one between classes, so that no column of it is stored. The binary quadratic
+    problem of the drawn samples is descended flip by flip, where the paper clusters.
+
+    Parameters
+    ----------
+    n_bits : int
+    n_columns : int or None
+        Columns drawn in a round. None: n_bits, the authors' choice.
+    n_rounds, n_turns : int
+        Rounds, and turns in each (the authors' 10 and 3).
+    ridge : float >= 0
+        Ridge of the hash functions (the authors' 1), over columns of unit variance.
+    kernel : None or "rbf"
+        Hash functions over X, or over similarities to ``n_anchors`` training samples with width ``gamma`` (None: the
+        inverse of the total variance of X). There columns are not scaled.
+    random_state : int, RandomState or None
+        Draws the bits that learning starts from, the columns, and the anchors.
+    """
+
+    def __init__(
+        self,
+        *,
+        n_bits: int = 64,
+        n_columns: int | None = None,
+        n_rounds: int = 10,
+        n_turns: int = 3,
+        ridge: float = 1.0,
+        kernel: str | None = None,
+        n_anchors: int = 1000,
+        gamma: float | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        self.n_bits = n_bits
+        self.n_columns = n_columns
+        self.n_rounds = n_rounds
+        self.n_turns = n_turns
+        self.ridge = ridge
+        self.kernel = kernel
+        self.n_anchors = n_anchors
+        self.gamma = gamma
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn from vectors X (n, d) and labels y (n,)."""
+        check_integer("n_bits", self.n_bits, 1, MOST_BITS)
+        if self.n_columns is not None:
+            check_integer("n_columns", self.n_columns, 1)
+        check_integer("n_rounds", self.n_rounds, 1)
+        check_integer("n_turns", self.n_turns, 1)
+        check_real("ridge", self.ridge, 0)
+        self._check_kernel(self.kernel, self.n_anchors, self.gamma)
+        samples, numbers = self._labelled(X, y)
+        rng = generator(self.random_state)
+        anchors, F = kernel_features(samples, kernel=self.kernel, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng)
+        spread = np.ones(F.shape[1])
+        if anchors is None:
+            spread = F.std(axis=0, dtype=np.float64)
+            spread[spread == 0] = 1.0
+        B = self._learn_bits(numbers, rng)
+        functions = RidgeMap(F / spread.astype(F.dtype), self.ridge)
+        P, offset = functions.solve(B)
+        return self._set_hyperplanes(P / spread[:, None], offset, functions.mean * spread, anchors)
+
+    def _learn_bits(self, numbers: NDArray[np.int64], rng: np.random.Generator) -> Array:
+        n, n_classes = len(numbers), len(self.classes_)
+        B = np.where(rng.standard_normal((n, self.n_bits)) >= 0, 1.0, -1.0)
+        for _ in range(self.n_rounds):
+            drawn = rng.choice(n, size=min(self.n_columns or self.n_bits, n), replace=False)
+            rest = np.setdiff1d(np.arange(n), drawn)
+            columns = Columns(numbers, drawn, rest, n_classes)
+            for _ in range(self.n_turns):
+                improve_drawn(columns, B, self.n_bits)
+                pull = columns.among_rest(B[drawn])
+                B[rest] = np.where(pull == 0, B[rest], np.sign(pull))
+        return B
+
+
+class Columns:
+    """Some columns of S: 1 for a pair of one class, ``-other`` for others, so that all entries add up to zero."""
+
+    def __init__(
+        self, numbers: NDArray[np.int64], drawn: NDArray[np.int64], rest: NDArray[np.int64], n_classes: int
+    ) -> None:
+        self.drawn, self.rest, self.n_classes = drawn, rest, n_classes
+        self.of_drawn, self.of_rest = numbers[drawn], numbers[rest]
+        same = int(np.bincount(numbers, minlength=n_classes)[self.of_drawn].sum())
+        self.other = same / max(len(numbers) * len(drawn) - same, 1)
+
+    def among_drawn(self) -> Array:
+        """S between the drawn samples, (c, c)."""
+        return np.where(self.of_drawn[:, None] == self.of_drawn, 1.0, -self.other)
+
+    def among_rest(self, V: Array) -> Array:
+        """S of the rest with the drawn ones, times V (c, t): (n - c, t)."""
+        return self._times(V, self.of_drawn, self.of_rest)
+
+    def from_rest(self, V: Array) -> Array:
+        """The transpose of the same, times V (n - c, t): (c, t)."""
+        return self._times(V, self.of_rest, self.of_drawn)
+
+    def _times(self, V: Array, source: NDArray[np.int64], target: NDArray[np.int64]) -> Array:
+        sums = np.zeros((self.n_classes, V.shape[1]))
+        np.add.at(sums, source, V)
+        return (1 + self.other) * sums[target] - self.other * sums.sum(axis=0)
+
+
+def improve_drawn(columns: Columns, B: Array, scale: float) -> None:
+    """Improve B at the drawn samples, in place, bit after bit, so that B B' comes nearer to scale S.
+
+    Bit k, given the bits before it, minimises b' Q b + p' b with Q = -2 (scale S - sum of b_m b_m') between drawn
+    samples and p = -2 (scale S - sum of B_m b_m')' B_k from the rest, m < k (sections 3.2 and 3.3 of the paper).
+    """
+    drawn, rest = columns.drawn, columns.rest
+    Q = -2 * scale * columns.among_drawn()
+    pulled = -2 * scale * columns.from_rest(B[rest])  # (c, t)
+    crossed = B[rest].T @ B[rest]  # (t, t)
+    for k in range(B.shape[1]):
+        p = pulled[:, k] + 2 * B[drawn, :k] @ crossed[:k, k]
+        starts = [B[drawn, k], np.where(p > 0, -1.0, 1.0)]
+        found = [descend(Q, p, start) for start in starts]
+        b = min(found, key=lambda bits: energy(Q, p, bits))
+        B[drawn, k] = b
+        Q += 2 * np.outer(b, b)

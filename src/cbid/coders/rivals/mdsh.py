@@ -1,0 +1,170 @@
+"""Multidimensional spectral hashing."""
+
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from cbid import codes
+from cbid.checks import check_choice, check_integer, check_real
+from cbid.coders.base import Coder
+from cbid.coders.hyperplane import MOST_BITS, generator
+from cbid.coders.prefix import PrefixMixin
+from cbid.coders.rivals.eigenfunctions import BINS, best_products, grid_eigenfunctions, histograms, interpolate
+from cbid.coders.rivals.scales import neighbour_distance
+from cbid.coders.shapes import check_arrays, check_indices
+from cbid.learning.axes import parts, principal_axes
+
+__all__ = ["MultidimensionalSpectralHashing"]
+
+_OUTLIERS = 2.5  # per cent, at either end of an axis
+_NEIGHBOUR = 50
+_AXES_AT_ONCE = 64
+
+Array = NDArray[np.float64]
+
+
+class MultidimensionalSpectralHashing(PrefixMixin, Coder):
+    """Codes that rebuild the affinity exp(-||x - y||^2 / 2 sigma^2) (Weiss, Fergus and Torralba, ECCV 2012).
+
+    Along independent axes the eigenfunctions of the affinity are products of eigenfunctions of single axes, and
+    eigenvalues multiply. Bits are signs h of eigenfunctions with the largest eigenvalues w, and the affinity of two
+    codes is the sum of w_s h_s h'_s, so that ``weights_`` make the weighted Hamming distance rank by affinity. There
+    are far too many products to store, hence the paper's trick: with the functions of single axes alone as bits, the
+    affinity over all their products is
+
+        product over axes of (1 + sum over the axis' bits of w_s h_s h'_s) - 1,
+
+    which ``affinity`` computes from codes. Axes are principal axes, cut at the 2.5th and 97.5th percentile; as many
+    of them as there are bits; eigenfunctions are found on a grid of 50 bins. Every prefix is the code of the first
+    eigenfunctions.
+
+    Parameters
+    ----------
+    n_bits : int
+        At most 49 for each axis along which X varies (with ``outer``, hardly a limit).
+    sigma : float > 0 or None
+        Width of the affinity. None: the mean distance of a sample to its 50th nearest other one.
+    outer : bool
+        False: bits are functions of single axes, as in the paper. True: products are bits as well, so that the
+        weighted Hamming distance is the whole of the affinity that the code holds.
+    random_state : int, RandomState or None
+        Draws the samples whose distances give sigma.
+
+    Attributes
+    ----------
+    sigma_ : float
+    weights_ : (n_bits_,)
+        Eigenvalues, descending; that of the constant is 1.
+    """
+
+    _ARRAYS = frozenset({"mean_", "axes_", "low_", "high_", "functions_", "axis_", "factors_", "weights_"})
+    _VALUES = Coder._VALUES | {"sigma_", "outer_"}
+    _BY_BIT = ("factors_", "weights_")
+    mean_: Array
+    axes_: Array
+    low_: Array
+    high_: Array
+    functions_: Array
+    axis_: NDArray[np.int64]
+    factors_: NDArray[np.int64]
+    weights_: Array
+
+    def __init__(
+        self, *, n_bits: int = 64, sigma: float | None = None, outer: bool = False, random_state: Any = 0
+    ) -> None:
+        self.n_bits = n_bits
+        self.sigma = sigma
+        self.outer = outer
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+        """Learn from vectors X (n, d); y is not used."""
+        check_integer("n_bits", self.n_bits, 1, MOST_BITS)
+        check_choice("outer", self.outer, (True, False))
+        if self.sigma is not None:
+            check_real("sigma", self.sigma, 0, open_below=True)
+        samples: Any = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        mean, axes = principal_axes(samples, min(self.n_bits, samples.shape[1]))
+        sigma = self.sigma or neighbour_distance(samples, _NEIGHBOUR, name="sigma", rng=generator(self.random_state))
+        low, high, density = _along_axes(samples, mean, axes.vectors)
+        values, functions = grid_eigenfunctions(density, (high - low) / BINS, sigma)
+        factors, weights = self._choose(values)
+        if len(weights) < self.n_bits:
+            raise ValueError(
+                f"n_bits={self.n_bits} is not accepted; X (n_samples={len(samples)}, n_features={samples.shape[1]}) "
+                f"varies along {len(low)} axes, whose grids hold {len(weights)} functions: give at most "
+                f"{len(weights)}"
+            )
+        used, place = np.unique(factors[factors >= 0], return_inverse=True)
+        self.factors_ = np.full(factors.shape, -1, dtype=np.int64)
+        self.factors_[factors >= 0] = place
+        axis, function = np.divmod(used, BINS - 1)
+        kept, self.axis_ = np.unique(axis, return_inverse=True)
+        self.functions_ = functions[axis, function]
+        self.mean_, self.axes_, self.low_, self.high_ = mean, axes.vectors[kept], low[kept], high[kept]
+        self.weights_, self.sigma_, self.outer_ = weights, float(sigma), bool(self.outer)
+        self.n_bits_ = self.n_bits
+        return self
+
+    def _choose(self, values: Array) -> tuple[NDArray[np.int64], Array]:
+        """Functions (numbers axis * (BINS - 1) + j) that make up each bit, and the bits' eigenvalues."""
+        if self.outer:
+            return best_products(values, self.n_bits)
+        order = np.argsort(-values.ravel(), kind="stable")[: self.n_bits]
+        return order[:, None], values.ravel()[order]
+
+    def affinity(self, a: NDArray[np.uint8], b: NDArray[np.uint8]) -> Array:
+        """Affinity of every code of ``a`` to every code of ``b``, (n_a, n_b), large is near; -1 is the least.
+
+        With ``outer=False`` it is over all products of the bits' eigenfunctions along different axes.
+        """
+        check_is_fitted(self)
+        left, right = (codes.unpack(codes.check_codes(c, self.n_bits_), self.n_bits_) for c in (a, b))
+        if self.outer_:
+            return (left * self.weights_) @ right.T.astype(np.float64)
+        axis = self.axis_[self.factors_[:, 0]]
+        product = np.ones((len(left), len(right)))
+        for j in np.unique(axis):
+            product *= 1 + (left[:, axis == j] * self.weights_[axis == j]) @ right[:, axis == j].T.astype(np.float64)
+        return product - 1
+
+    def _project(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
+        P = ((X - self.mean_.astype(X.dtype)) @ self.axes_.T.astype(X.dtype)).astype(np.float64)
+        values = interpolate(P[:, self.axis_], self.low_[self.axis_], self.high_[self.axis_], self.functions_)
+        padded = np.hstack([values, np.ones((len(X), 1))])  # a factor of -1 is the last column
+        return np.prod(padded[:, self.factors_], axis=2).astype(X.dtype)
+
+    def _width(self) -> int:
+        return max(super()._width(), 4 * len(self.functions_), self.factors_.size)
+
+    def _check_state(self) -> None:
+        check_integer("n_bits_", self.n_bits_, 1, MOST_BITS)
+        t, c, m, d = self.n_bits_, len(self.axes_), len(self.functions_), self.n_features_in_
+        check_arrays(
+            self,
+            {"mean_": (d,), "axes_": (c, d), "low_": (c,), "high_": (c,), "functions_": (m, BINS), "weights_": (t,)},
+        )
+        check_indices(self, "axis_", (m,), below=c)
+        check_indices(self, "factors_", (t, max(1, self.factors_.shape[-1])), below=m, least=-1)
+        check_real("sigma_", self.sigma_, 0, open_below=True)
+        check_choice("outer_", self.outer_, (True, False) if self.factors_.shape[1] == 1 else (True,))
+        if not (self.high_ > self.low_).all() or (self.weights_ < 0).any():
+            raise ValueError("an axis has no width, or a weight is negative")
+
+
+def _along_axes(X: NDArray[np.floating], mean: Array, axes: Array) -> tuple[Array, Array, Array]:
+    """Where each axis is cut, (c,) and (c,), and the density of its samples on the grid between, (c, BINS)."""
+    lows, highs, densities = [], [], []
+    for start in range(0, len(axes), _AXES_AT_ONCE):
+        W = axes[start : start + _AXES_AT_ONCE].T
+        P = np.concatenate([(X[part] - mean) @ W for part in parts(len(X))])
+        low, high = np.percentile(P, [_OUTLIERS, 100 - _OUTLIERS], axis=0)
+        # An axis on which nearly all samples share one place is cut at its ends instead.
+        flat = high <= low
+        low[flat], high[flat] = P[:, flat].min(axis=0), P[:, flat].max(axis=0)
+        lows.append(low)
+        highs.append(high)
+        densities.append(histograms(P, low, high))
+    return np.concatenate(lows), np.concatenate(highs), np.concatenate(densities)

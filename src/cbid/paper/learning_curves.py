@@ -1,0 +1,129 @@
+"""How learning goes: objective, duality gap, distinct bits and training time over the number of bits."""
+
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from cbid import CBID
+from cbid.paper.base import Cell, Context, Experiment, Results, Settings
+from cbid.paper.coding import CODERS
+from cbid.paper.drawing import COLOURS, new_figure
+from cbid.paper.over_bits import Draw
+from cbid.paper.page import Page
+from cbid.paper.sets import CATALOGUE
+from cbid.paper.vectors import load_vectors
+
+METHODS = ("C-BID", "C-BID, RBF", "C-BID, l1")
+L1 = {"penalty": "l1", "nu": 1e-5}
+FULL = {
+    "digits": (Draw("raw pixels", "held-out", 1, axes="pca"), 256),
+    "scene15": (Draw("EfficientNet-Lite0 embeddings", "paper", 1, axes="pca"), 256),
+}
+QUICK = {
+    "digits": (Draw("raw pixels", "held-out", 1, axes="pca", most_train=40), 32),
+    "scene15": (Draw("EfficientNet-Lite0 embeddings", [30, 30], 1, axes="pca"), 32),
+}
+
+
+def cells(present: Sequence[str], quick: bool) -> list[Settings]:
+    return [
+        {"set": name, **draw.settings(), "repeat": 0, "method": method, "bits": bits}
+        for name, (draw, bits) in (QUICK if quick else FULL).items()
+        if name in present
+        for method in METHODS
+    ]
+
+
+def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
+    for settings in cells:
+        vectors = load_vectors(settings, context)
+        own = L1 if settings["method"] == "C-BID, l1" else CODERS[settings["method"]].settings
+        seconds: list[float] = []
+        started = time.process_time()
+
+        def note(coder: Any, seconds: list[float] = seconds, started: float = started) -> None:
+            seconds.append(time.process_time() - started)
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of learning that ended early: the curve ends there
+            coder = CBID(n_bits=settings["bits"], callback=note, **own).fit(vectors.X, vectors.y)
+        yield (
+            settings,
+            {
+                "objective": coder.objective_,
+                "gap": coder.gap_,
+                "seconds": np.round(seconds, 4),
+                "distinct": distinct_bits(coder.transform(vectors.X)),
+                "samples": len(vectors.X),
+                "axes": vectors.X.shape[1],
+            },
+        )
+
+
+def distinct_bits(bits: Any) -> list[int]:
+    """Of the first 1, 2, ... columns of -1/+1, how many are neither equal nor opposite to one before."""
+    signed = bits * bits[:1]  # a column and its opposite are the same from the first row on
+    seen: set[bytes] = set()
+    counts = []
+    for column in np.packbits(signed.T > 0, axis=1):
+        seen.add(column.tobytes())
+        counts.append(len(seen))
+    return counts
+
+
+def show(results: Results, page: Page) -> None:
+    names = results.distinct("set")
+    figure, axes = new_figure(len(names), 4, width=2.7, height=2.5)
+    rows = []
+    for place, name in enumerate(names):
+        panels = axes[4 * place : 4 * place + 4]
+        for row, colour in zip(results.where(set=name), COLOURS):
+            bits = np.arange(1, len(row["objective"]) + 1)
+            drawn = (row["objective"], np.maximum(row["gap"], 1e-12), row["distinct"], row["seconds"])
+            for ax, values in zip(panels, drawn):
+                ax.plot(bits, values[: len(bits)], color=colour, label=row["method"], linewidth=1.2)
+            rows.append(
+                [
+                    f"{CATALOGUE[name].title}, {row['method']}",
+                    str(len(bits)),
+                    f"{row['objective'][-1]:.4f}",
+                    f"{row['gap'][-1]:.1e}",
+                    str(row["distinct"][-1]),
+                    f"{row['seconds'][-1]:.1f}",
+                ]
+            )
+        for ax, title in zip(panels, ("objective", "duality gap", "distinct bits", "training time, s")):
+            ax.set_title(f"{CATALOGUE[name].title}: {title}", fontsize=8)
+            ax.set_xlabel("bits")
+        for ax in panels[:2]:
+            ax.set_yscale("log")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3)
+    page.plot(figure, "", "Objective, duality gap, distinct bits and processor time over the number of bits.")
+    head = ["", "bits learned", "objective", "duality gap", "distinct bits", "seconds"]
+    page.table("At the end of learning", head, rows)
+
+
+EXPERIMENT = Experiment(
+    name="learning",
+    title="Learning curves",
+    shows="How the column generation of the paper converges; the paper has no such figure.",
+    sets=tuple(FULL),
+    protocol="One fit on the training images of the first repeat. The objective is the mean loss plus the penalty, "
+    "so forms with different penalties differ in scale. Two bits are the same if they part the training samples "
+    "alike. Processor time in one thread.",
+    methods={
+        "C-BID": "the defaults: logistic loss, l-infinity penalty",
+        "C-BID, RBF": CODERS["C-BID, RBF"].text,
+        "C-BID, l1": "l1 penalty, nu = 1e-5; learning may end before all bits are used",
+    },
+    metrics=(),
+    cells=cells,
+    run=run,
+    show=show,
+    together=("set", "method"),
+    cost=(30.0, 2.0),
+)

@@ -1,0 +1,235 @@
+"""Accuracy over the length of codes: what the experiments on faces, pedestrians, k-NN and SVMs share."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cbid.evaluation import METRICS, confidence_interval, paired_test
+from cbid.paper.base import Cell, Context, Judgement, Results, Settings
+from cbid.paper.coding import code_lengths
+from cbid.paper.drawing import COLOURS, new_figure
+from cbid.paper.page import Page, percent, spread
+from cbid.paper.sets import CATALOGUE
+from cbid.paper.vectors import Vectors, load_vectors
+
+__all__ = [
+    "FULL",
+    "METRIC",
+    "ORIGINAL",
+    "QUICK",
+    "TOGETHER",
+    "Draw",
+    "cells_of",
+    "compare",
+    "lead",
+    "run_cells",
+    "show_over_bits",
+]
+
+ORIGINAL = "original features"
+TOGETHER = ("set", "features", "repeat", "method")
+Classify = Callable[[Vectors, Any], NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class Draw:
+    """How a set takes part: its features, and the settings of its split (see ``vectors.split_of``)."""
+
+    features: str
+    protocol: Any
+    repeats: int
+    part: str = "test"
+    axes: str | None = None
+    classes: int | None = None
+    most_train: int | None = None
+    most_test: int | None = None
+
+    def settings(self) -> Settings:
+        named = ("classes", "most_train", "most_test")
+        sizes = {name: getattr(self, name) for name in named if getattr(self, name) is not None}
+        fixed = ("features", "protocol", "part", "axes")
+        return {name: getattr(self, name) for name in fixed} | sizes
+
+
+METRIC = "accuracy"
+EMBEDDINGS = "EfficientNet-Lite0 embeddings"
+
+# How each set of photographs takes part, in full and in a quick run; a line adds another set.
+FULL = {
+    "digits": [Draw("raw pixels", "held-out", 5, axes="pca")],
+    "scene15": [Draw(EMBEDDINGS, "paper", 5, axes="pca")],
+    "caltech101": [Draw("GIST", "paper", 5, axes="pca")],
+    "graz02": [Draw("GIST", "paper", 5, axes="pca")],
+    "sports8": [Draw("GIST", "paper", 5, axes="pca")],
+}
+QUICK = {
+    "digits": [Draw("raw pixels", "held-out", 2, axes="pca", most_train=40, most_test=30)],
+    "scene15": [Draw(EMBEDDINGS, [30, 30], 2, axes="pca")],
+    "caltech101": [Draw("GIST", [10, 5], 1, axes="pca", classes=10)],
+    "graz02": [Draw("GIST", [20, 10], 1, axes="pca")],
+    "sports8": [Draw("GIST", [20, 10], 1, axes="pca")],
+}
+
+
+def cells_of(
+    draws: Mapping[str, Sequence[Draw]], present: Sequence[str], methods: Sequence[str], lengths: Sequence[int]
+) -> list[Settings]:
+    """Every method at every length and the original features, for every repeat of every draw."""
+    cells: list[Settings] = []
+    for name in present:
+        for draw in draws.get(name, ()):
+            for repeat in range(draw.repeats):
+                fixed = {"set": name, **draw.settings(), "repeat": repeat}
+                cells.append(fixed | {"method": ORIGINAL, "bits": None})
+                cells += [fixed | {"method": m, "bits": bits} for m in methods for bits in lengths]
+    return cells
+
+
+def run_cells(cells: list[Settings], context: Context, classify: Classify) -> Iterator[Cell]:
+    """The cells of one set, repeat and method, by a classifier over the coder's bits (over vectors without one).
+
+    Cells that differ only in the part that tests share their training vectors, and so the coder.
+    """
+    vectors = {settings["part"]: load_vectors(settings, context) for settings in cells}
+    learned_from = vectors[cells[0]["part"]]
+    if cells[0]["method"] == ORIGINAL:
+        size = {"bytes": 4 * learned_from.X.shape[1]}
+        for settings in cells:
+            asked = vectors[settings["part"]]
+            yield settings, {"truth": asked.yt, "predicted": classify(asked, None), **size}
+        return
+    lengths = sorted({settings["bits"] for settings in cells})
+    for length, coder in code_lengths(cells[0]["method"], learned_from, lengths, cells[0]["repeat"]):
+        for settings in (c for c in cells if c["bits"] == length):
+            if isinstance(coder, str):
+                yield settings, {"absent": coder}
+                continue
+            asked = vectors[settings["part"]]
+            size = {"n_bits": coder.n_bits_, "bytes": -(-coder.n_bits_ // 8)}
+            yield settings, {"truth": asked.yt, "predicted": classify(asked, coder), **size}
+
+
+def show_over_bits(results: Results, page: Page, metric: str, *, lines: Sequence[str] = ()) -> None:
+    """One panel for each set, its features and the part that tests, and the same figures as tables.
+
+    ``lines`` are further methods without a length, drawn as level lines like the original features.
+    """
+    panels = _panels(results)
+    columns = min(2, len(panels))
+    figure, axes = new_figure(-(-len(panels) // columns), columns, width=4.4, height=3.4)
+    methods = [m for m in results.distinct("method") if m != ORIGINAL and m not in lines]
+    for ax, (title, part) in zip(axes, panels.items()):
+        for method, colour in zip(methods, COLOURS):
+            _draw_method(ax, part.where(method=method), method, colour, metric)
+        for method, style in zip((ORIGINAL, *lines), ("--", ":", "-.", (0, (5, 1)), (0, (1, 1)))):
+            values = part.measured(metric, method=method)
+            if len(values):
+                ax.axhline(100 * values.mean(), color="#444444", linestyle=style, linewidth=1, label=method)
+        _fit_to_means(ax, part, metric)
+        ax.set_xscale("log", base=2)
+        lengths = [b for b in part.distinct("bits") if b is not None]
+        ax.set_xticks(lengths, [str(b) for b in lengths])
+        ax.set_xlabel("bits")
+        ax.set_ylabel(f"{METRICS[metric].title}, %")
+        ax.set_title(title, fontsize=9)
+    for ax in axes[len(panels) :]:
+        ax.set_visible(False)
+    handles = {label: h for ax in axes for h, label in zip(*ax.get_legend_handles_labels())}
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns + 1)
+    page.plot(figure, "", f"{METRICS[metric].title} over bits; bars are 95 % confidence intervals over repeats.")
+    for title, part in panels.items():
+        lengths = [b for b in part.distinct("bits") if b is not None]
+        rows = [
+            [method, *(_cell(part, metric, method, bits) for bits in lengths)]
+            for method in part.distinct("method")
+            if method != ORIGINAL and method not in lines
+        ]
+        for method in (ORIGINAL, *lines):
+            values = part.measured(metric, method=method)
+            if len(values):
+                size = part.where(method=method).rows[0].result.get("bytes")
+                rows.append([f"{method} ({size:,} bytes)", spread(values), *[""] * (len(lengths) - 1)])
+        page.table(
+            f"{title}: {METRICS[metric].title}, % (mean ± deviation of repeats)",
+            ["", *(f"{b} bits" for b in lengths)],
+            rows,
+        )
+
+
+def _panels(results: Results) -> dict[str, Results]:
+    """The results of each panel, by its title."""
+    found: dict[str, Results] = {}
+    for row in results:
+        name, features, part = (row.settings.get(k) for k in ("set", "features", "part"))
+        title = f"{CATALOGUE[str(name)].title}, {features}{', held out' if part == 'validation' else ''}"
+        if title not in found:
+            found[title] = results.where(set=name, features=features, part=part)
+    return found
+
+
+def _fit_to_means(ax: Any, part: Results, metric: str) -> None:
+    """Limits that hold all means; intervals of two or three repeats may be far wider than what there is to see."""
+    found = [part.measured(metric, method=m, bits=b) for m in part.distinct("method") for b in part.distinct("bits")]
+    means = [100 * values.mean() for values in found if len(values)]
+    margin = 0.08 * (max(means) - min(means)) + 0.5
+    ax.set_ylim(min(means) - margin, max(means) + margin)
+
+
+def _draw_method(ax: Any, part: Results, method: str, colour: str, metric: str) -> None:
+    points = []
+    for bits in part.distinct("bits"):
+        values = part.measured(metric, bits=bits)
+        if len(values):
+            interval = confidence_interval(values)
+            n_bits = float(np.mean([r["n_bits"] for r in part.where(bits=bits) if "n_bits" in r.result]))
+            points.append((n_bits, 100 * interval.mean, 100 * np.nan_to_num(interval.high - interval.mean)))
+    if points:
+        x, y, error = zip(*dict.fromkeys(points))  # a method of one length stands once
+        width = 2.0 if method.startswith("C-BID") else 1.2
+        ax.errorbar(
+            x, y, yerr=error, label=method, color=colour, marker="o", markersize=3, linewidth=width, capsize=2
+        )
+
+
+def _cell(part: Results, metric: str, method: str, bits: int) -> str:
+    rows = part.where(method=method, bits=bits)
+    values = rows.measured(metric)
+    if not len(values):
+        return "–"
+    n_bits = next(row["n_bits"] for row in rows if "n_bits" in row.result)
+    return spread(values) + ("" if n_bits == bits else f" ({n_bits} bits)")
+
+
+def compare(a: NDArray[np.float64], b: NDArray[np.float64]) -> str:
+    """Two methods over the same repeats in words: means, difference, and how sure it is.
+
+    Where a run is not complete and one of them has fewer repeats, the means alone.
+    """
+    told = f"{percent(float(a.mean()))} against {percent(float(b.mean()))} %"
+    if len(a) != len(b):
+        return f"{told} (means of {len(a)} and of {len(b)} repeats)"
+    tested = paired_test(a, b)
+    if np.isnan(tested.p):
+        return told
+    low, high = 100 * tested.difference.low, 100 * tested.difference.high
+    return f"{told} (difference {low:+.1f} to {high:+.1f}, p = {tested.p:.2g})"
+
+
+def lead(results: Results, metric: str, ours: Sequence[str], theirs: Sequence[str], bits: int) -> Judgement | None:
+    """The best of ours at a length against the best of theirs at the same, or against methods without a length."""
+    at = {m: results.measured(metric, method=m, bits=bits) for m in ours}
+    rivals = {
+        m: values
+        if len(values := results.measured(metric, method=m, bits=bits))
+        else results.measured(metric, method=m)
+        for m in theirs
+    }
+    at, rivals = ({m: v for m, v in d.items() if len(v)} for d in (at, rivals))
+    if not at or not rivals:
+        return None
+    best, rival = (max(d, key=lambda m, d=d: d[m].mean()) for d in (at, rivals))  # type: ignore[misc]
+    told = f"{best} at {bits} bits, {rival}: {compare(at[best], rivals[rival])}."
+    return Judgement(bool(at[best].mean() >= rivals[rival].mean()), told)

@@ -1,0 +1,236 @@
+"""How data sets lie on a disk: from a folder to images and their parts."""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cbid.data.arrays import read_npz
+from cbid.data.folders import ImageFolder
+from cbid.data.idx import read_idx
+from cbid.data.image_sets import ImageFiles, ImageItems, ImageSet
+from cbid.data.labels import coded
+from cbid.data.names import Names
+from cbid.paper.sets.base import DataAbsent, Parts
+
+__all__ = ["arrays_or_folders", "class_folders", "detection", "digits", "mnist", "scene15", "sequences", "turntable"]
+
+Opened = tuple[ImageSet, Parts]
+
+
+def class_folders(path: Path, classes: Sequence[str] | None = None) -> Opened:
+    """``images/<class>/*``, or ``<class>/*`` at once; all classes or those named."""
+    images = ImageFolder(_inner(path, "images", "101_ObjectCategories"))
+    if images.classes is None or images.labels is None:
+        raise DataAbsent(f"{path} holds images but no class folders")
+    if classes is None:
+        return images, {}
+    absent = sorted(set(classes) - set(images.classes.tolist()))
+    if absent:
+        raise DataAbsent(f"{images.root} has no class folder {', '.join(absent)}")
+    given = images.classes[images.labels]
+    chosen = images.take(np.isin(given, classes))
+    chosen.labels, chosen.classes = coded(given[np.isin(given, classes)])
+    return chosen, {}
+
+
+def scene15(path: Path) -> Opened:
+    """Class folders, with embeddings and a given split where they are beside them."""
+    images, _ = class_folders(path)
+    parts: dict[str, Callable[[], Any]] = {}
+
+    def embeddings() -> NDArray[np.float16]:
+        arrays = read_npz(path / "embeddings_efficientnet_lite0.npz")
+        place = {name: i for i, name in enumerate(arrays["paths"].tolist())}
+        without = [name for name in images.names if name not in place]
+        if without:
+            raise ValueError(f"{path} has no embedding of {without[0]}, nor of {len(without) - 1} other images")
+        return arrays["features"][[place[name] for name in images.names]]
+
+    def given() -> NDArray[np.str_]:
+        listed = set((path / "train_100_per_class.txt").read_text().split())
+        return np.array(["train" if name in listed else "test" for name in images.names])
+
+    if (path / "embeddings_efficientnet_lite0.npz").exists():
+        parts["embeddings"] = embeddings
+    if (path / "train_100_per_class.txt").exists():
+        parts["set"] = given
+    return images, parts
+
+
+def turntable(path: Path) -> Opened:
+    """``objN__P.png`` anywhere below: object N at 5 P degrees."""
+    images: ImageFiles = ImageFolder(_inner(path, "images", "coil-20-proc"), labelled=False)
+    found = [re.search(r"(obj\d+)__(\d+)\.\w+$", name) for name in images.names]
+    rows = [i for i, match in enumerate(found) if match]
+    images = images.take(rows)
+    matches = [found[i] for i in rows]
+    images.labels, images.classes = coded([match[1] for match in matches if match])
+    return images, {"pose": lambda: np.array([5 * int(match[2]) for match in matches if match])}
+
+
+def sequences(path: Path) -> Opened:
+    """Cars on a turntable: ``images/<type>/*_<degrees>.*``, or the sequences as they were published.
+
+    Degrees count from the front. As published: ``tripod-seq/tripod_seq_SS_FFF.jpg`` and ``tripod-seq.txt``, whose
+    lines tell the number of sequences, frames of each, two name formats, frames of a full turn, the frontal frame and
+    the sense of rotation. A class is a car then, or what ``types.csv`` (sequence, type) says.
+    """
+    if not (path / "tripod-seq.txt").exists():
+        images, _ = class_folders(path)
+        found = [re.search(r"(\d+(?:\.\d+)?)\.\w+$", name) for name in images.names]
+        if not all(found):
+            wrong = images.names[[match is None for match in found].index(True)]
+            raise ValueError(f"{wrong}: the name of the file must end in the degrees from the front")
+        return images, {"pose": lambda: np.array([float(match[1]) % 360 for match in found if match])}
+    turns, fronts, senses = _turns(path / "tripod-seq.txt")
+    kinds: dict[int, str] = {}
+    if (path / "types.csv").exists():
+        kinds = dict(_type(line, path) for line in (path / "types.csv").read_text().splitlines() if line.strip())
+    files = ImageFolder(path / "tripod-seq", labelled=False)
+    places = [re.search(r"tripod_seq_(\d+)_(\d+)\.\w+$", name) for name in files.names]
+    numbers = [(i, int(match[1]), int(match[2])) for i, match in enumerate(places) if match]
+    numbers = [row for row in numbers if not kinds or row[1] in kinds]
+    if any(sequence > len(turns) for _, sequence, _ in numbers):
+        raise ValueError(f"{path / 'tripod-seq.txt'} tells of {len(turns)} sequences; there are images of more")
+    cars = files.take([i for i, _, _ in numbers])
+    cars.labels, cars.classes = coded([kinds.get(sequence, f"car {sequence:02d}") for _, sequence, _ in numbers])
+    pose = [senses[s - 1] * (frame - fronts[s - 1]) * 360 / turns[s - 1] % 360 for _, s, frame in numbers]
+    return cars, {"pose": lambda: np.array(pose)}
+
+
+def _turns(path: Path) -> list[list[int]]:
+    """Frames of a full turn, frontal frame and sense of each sequence: lines 5 to 7."""
+    lines = path.read_text().splitlines()
+    try:
+        numbers = [[int(v) for v in lines[i].split()] for i in (4, 5, 6)]
+    except (ValueError, IndexError) as error:
+        raise ValueError(f"{path} has no numbers of sequences in its lines 5 to 7") from error
+    if len({len(row) for row in numbers}) != 1 or min(numbers[0], default=0) < 1:
+        raise ValueError(f"{path}: its lines 5 to 7 must have one number for each sequence, and full turns of frames")
+    return numbers
+
+
+def _type(line: str, path: Path) -> tuple[int, str]:
+    sequence, _, kind = line.partition(",")
+    if not sequence.strip().isdecimal() or not kind.strip():
+        raise ValueError(f"{path / 'types.csv'}: {line!r} is no sequence and type")
+    return int(sequence), kind.strip()
+
+
+def arrays_or_folders(file: str, table: Sequence[tuple[str, str, str, str]]) -> Callable[[Path], Opened]:
+    """Images in the arrays of one ``.npz`` file, or in folders.
+
+    table: (name of the array, folder, value of the part "set", class) of each group of images.
+    """
+
+    def open_either(path: Path) -> Opened:
+        if (path / file).exists():
+            arrays = read_npz(path / file)
+            groups = [row for row in table if row[0] in arrays]
+            names = [f"{key}/{i:05d}" for key, *_ in groups for i in range(len(arrays[key]))]
+            sizes = [len(arrays[row[0]]) for row in groups]
+            images: ImageSet = ImageItems(np.concatenate([arrays[row[0]] for row in groups]), names)
+        else:
+            groups = [row for row in table if (path / row[1]).is_dir()]
+            folders = [ImageFolder(path / row[1], labelled=False) for row in groups]
+            sizes = [len(folder) for folder in folders]
+            images = _joined(path, [row[1] for row in groups], folders)
+        images.labels, images.classes = coded(np.repeat([row[3] for row in groups], sizes))
+        return images, {"set": lambda: np.repeat([row[2] for row in groups], sizes)}
+
+    return open_either
+
+
+def detection(roles: Sequence[tuple[str, str, int]], boxes: str) -> Callable[[Path], Opened]:
+    """Photographs and windows for detection, with the boxes of people.
+
+    roles: (folder, value of the part "role", 1 if people are in there) of each group. boxes: a JSON file
+    {image: {"boxes": [[x0, y0, x1, y1], ...]}}; without it, an .idl file of lines "image": (x0, y0, x1, y1), ...;
+    """
+
+    def open_detection(path: Path) -> Opened:
+        groups = [row for row in roles if (path / row[0]).is_dir()]
+        folders = [ImageFolder(path / row[0], labelled=False) for row in groups]
+        sizes = [len(folder) for folder in folders]
+        images = _joined(path, [row[0] for row in groups], folders)
+        images.labels = np.repeat([row[2] for row in groups], sizes).astype(np.int64)
+        images.classes = np.array(["no person", "person"])
+
+        def read_boxes() -> list[NDArray[np.float64]]:
+            known = _boxes(path / boxes)
+            return [known.get(name.rsplit("/", 1)[-1], np.empty((0, 4))) for name in images.names]
+
+        return images, {"role": lambda: np.repeat([row[1] for row in groups], sizes), "boxes": read_boxes}
+
+    return open_detection
+
+
+def _boxes(path: Path) -> dict[str, NDArray[np.float64]]:
+    if path.exists():
+        try:
+            content = json.loads(path.read_text())
+            return {name: np.array(entry["boxes"], float).reshape(-1, 4) for name, entry in content.items()}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"{path} does not have the boxes that are expected ({error!r})") from error
+    files = sorted(path.parent.glob("*.idl"))
+    if not files:
+        raise DataAbsent(f"{path} is not there, nor an .idl file beside it")
+    known = {}
+    for line in files[0].read_text().splitlines():
+        named = re.match(r'\s*"([^"]+)"', line)
+        if named:
+            numbers = re.findall(r"\(([^)]*)\)", line)
+            try:
+                rows = np.array([[float(v) for v in row.split(",")] for row in numbers]).reshape(-1, 4)
+            except ValueError as error:
+                raise ValueError(f"{files[0]}: {line!r} does not have boxes of four numbers") from error
+            # Corners in any order, as they were clicked.
+            rows = np.column_stack([np.minimum(rows[:, :2], rows[:, 2:]), np.maximum(rows[:, :2], rows[:, 2:])])
+            known[named[1].rsplit("/", 1)[-1]] = rows
+    return known
+
+
+def mnist(path: Path) -> Opened:
+    """The four IDX files of MNIST, plain or gzipped, at once or in ``data``."""
+    arrays = {}
+    for part in ("train", "t10k"):
+        for kind in ("images-idx3", "labels-idx1"):
+            name = f"{part}-{kind}-ubyte"
+            places = [path / folder / (name + ending) for folder in (".", "data") for ending in ("", ".gz")]
+            found = [place for place in places if place.exists()]
+            if not found:
+                raise DataAbsent(f"{path / name} is not there, nor the same with .gz")
+            arrays[part, kind] = read_idx(found[0])
+    sizes = [len(arrays[part, "images-idx3"]) for part in ("train", "t10k")]
+    names = [f"{part}/{i:05d}" for part, size in zip(("train", "test"), sizes) for i in range(size)]
+    images = ImageItems(np.concatenate([arrays["train", "images-idx3"], arrays["t10k", "images-idx3"]]), names)
+    images.labels, images.classes = coded(
+        np.concatenate([arrays["train", "labels-idx1"], arrays["t10k", "labels-idx1"]])
+    )
+    return images, {"set": lambda: np.repeat(["train", "test"], sizes)}
+
+
+def digits(path: Path) -> Opened:
+    """scikit-learn's digits, 8 x 8, values 0..16 as 0..1; the last 597 are the test."""
+    from sklearn.datasets import load_digits
+
+    X, y = load_digits(return_X_y=True)
+    images = ImageItems((X.reshape(-1, 8, 8) / 16).astype(np.float32), [f"{i:04d}" for i in range(len(X))])
+    images.labels, images.classes = coded(y)
+    return images, {"set": lambda: np.repeat(["train", "test"], [1200, len(X) - 1200])}
+
+
+def _inner(path: Path, *folders: str) -> Path:
+    return next((path / folder for folder in folders if (path / folder).is_dir()), path)
+
+
+def _joined(root: Path, folders: Sequence[str], sets: Sequence[ImageFiles]) -> ImageFiles:
+    prefixes = [folder.encode() + b"/" for folder in folders]
+    return ImageFiles(
+        root, Names(p + files.names.raw(i) for p, files in zip(prefixes, sets) for i in range(len(files)))
+    )

@@ -1,0 +1,49 @@
+"""Keep masks of whole segments: one pass each, several times as fast as numpy's, which widen or copy indices."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cbid.search.kernels.compile import compiled
+
+__all__ = ["mark_ids", "mask_by_ids", "mask_by_merging", "mask_by_table"]
+
+
+@compiled
+def mask_by_table(labels: NDArray[np.unsignedinteger], table: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """table[labels]: 1 where a code of this label is wanted."""
+    keep = np.empty(len(labels), np.uint8)
+    for i in range(len(labels)):
+        keep[i] = table[labels[i]]
+    return keep
+
+
+@compiled
+def mark_ids(ids: NDArray[np.int64], first: int, table: NDArray[np.uint8]) -> None:
+    """Set table[id - first] to 1 for each of ``ids``, in any order, that has a place there."""
+    for i in range(len(ids)):
+        place = ids[i] - first
+        if 0 <= place < len(table):
+            table[place] = 1
+
+
+@compiled
+def mask_by_ids(ids: NDArray[np.int64], first: int, table: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """table[ids - first]."""
+    keep = np.empty(len(ids), np.uint8)
+    for i in range(len(ids)):
+        keep[i] = table[ids[i] - first]
+    return keep
+
+
+@compiled
+def mask_by_merging(ids: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """1 where one of ``ids`` is ``wanted``, both ascending."""
+    keep = np.zeros(len(ids), np.uint8)
+    i = j = 0
+    while i < len(ids) and j < len(wanted):
+        here, there = ids[i], wanted[j]
+        keep[i] = here == there
+        # No branch, for none could be foretold.
+        i += here <= there
+        j += here >= there
+    return keep

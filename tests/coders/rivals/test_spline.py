@@ -1,0 +1,59 @@
+"""Spline-regression hashing against its eigenproblem as a dense matrix."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from cbid.coders import PCASign, SplineRegressionHashing
+from cbid.coders.rivals.knn import nearest_others
+from cbid.coders.rivals.local_splines import spline_energy
+
+
+@pytest.fixture(scope="module")
+def X():
+    return load_digits().data[:150, 10:40]
+
+
+def test_hyperplanes_are_regressions_of_the_smallest_eigenvectors(X):
+    """min over W of ||Y - Z W||^2 + g ||W||^2 is tr Y'(H - Z (Z'Z + g I)^-1 Z')Y: with the splines' M, a dense matrix
+    whose eigenvectors, but the constant, are Y."""
+    n = len(X)
+    coder = SplineRegressionHashing(n_bits=4, n_neighbors=8, mu=2.0, gamma=0.05).fit(X)
+    M = spline_energy(X, np.hstack([np.arange(n)[:, None], nearest_others(X, 8)]), n_tangent=2, ridge=0.1).toarray()
+    Z = X - X.mean(axis=0)
+    Z = Z / np.sqrt(np.mean(Z**2))
+    inverse = np.linalg.inv(Z.T @ Z + 0.05 * n * np.eye(Z.shape[1]))
+    centring = np.eye(n) - 1 / n
+    values, vectors = np.linalg.eigh(M + 2.0 * (centring - Z @ inverse @ Z.T) + 1e3 / n)  # the constant moved away
+    W = inverse @ Z.T @ vectors[:, :4]
+    cosine = np.sum(coder.coef_.T * W, axis=0) / np.linalg.norm(coder.coef_, axis=1) / np.linalg.norm(W, axis=0)
+    np.testing.assert_allclose(np.abs(cosine), 1, rtol=1e-5)
+    assert (np.diff(values[:5]) > 0).all()
+
+
+def test_with_the_regression_alone_bits_are_principal_components(X):
+    """For mu without end M does not count, and the directions of largest variance are regressed best."""
+    bits = SplineRegressionHashing(n_bits=3, mu=1e6).fit(X).transform(X)
+    components = PCASign(n_bits=3).fit(X).transform(X)
+    np.testing.assert_allclose(np.abs(np.mean(bits * components, axis=0)), 1, atol=0.05)
+
+
+def test_a_part_of_the_samples_will_do(X):
+    whole = SplineRegressionHashing(n_bits=3).fit(X)
+    part = SplineRegressionHashing(n_bits=3, max_samples=100).fit(X)
+    assert part.transform(X).shape == whole.transform(X).shape
+    assert not np.array_equal(part.coef_, whole.coef_)
+
+
+def test_limits_and_settings(X):
+    with pytest.raises(ValueError, match=r"n_bits=9 .*n_samples=10 .*at most 8"):
+        SplineRegressionHashing(n_bits=9).fit(X[:10])
+    for params, message in (
+        ({"n_tangent": 4}, "n_tangent=4"),
+        ({"ridge": 0}, "ridge=0"),
+        ({"mu": 0}, "mu=0"),
+        ({"gamma": 0}, "gamma=0"),
+        ({"n_neighbors": 0}, "n_neighbors=0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            SplineRegressionHashing(**params).fit(X)

@@ -1,0 +1,108 @@
+"""Raw results: written once, read back, and whole after a kill."""
+
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from cbid.paper.raw import RawResults
+
+
+@pytest.fixture
+def raw(tmp_path):
+    return RawResults(tmp_path / "raw" / "x.jsonl")
+
+
+def test_what_is_added_is_read_whatever_the_order_of_the_settings(raw):
+    raw.add({"a": 1, "b": "x"}, {"values": np.arange(3), "mean": np.float32(0.5)}, 1.23456)
+    cell = {"b": "x", "a": 1}
+    (row,) = raw.results([cell])
+    assert row.result == {"values": [0, 1, 2], "mean": 0.5}
+    assert row.seconds == 1.235
+    assert (row["a"], row["mean"]) == (1, 0.5)
+    assert raw.missing([cell, {"a": 2, "b": "x"}]) == [{"a": 2, "b": "x"}]
+
+
+def test_results_come_in_the_order_of_the_cells(raw):
+    for i in (2, 0, 1):
+        raw.add({"i": i}, {}, 0)
+    assert [row["i"] for row in raw.results([{"i": i} for i in range(4)])] == [0, 1, 2]
+
+
+def test_nothing_there(raw):
+    raw.mend()
+    assert not len(raw.results([{"a": 1}]))
+
+
+@pytest.mark.parametrize("cut", range(1, 30, 4))
+def test_a_line_without_its_end_is_cut_off_and_the_others_stay(raw, cut):
+    for i in range(3):
+        raw.add({"i": i}, {"value": i}, 0)
+    whole = raw.path.read_bytes()
+    raw.path.write_bytes(whole[:-cut])
+    assert [row["i"] for row in raw.read().values()] == [0, 1]
+    raw.mend()
+    raw.add({"i": 2}, {"value": 2}, 0)
+    assert raw.path.read_bytes() == whole
+
+
+def test_another_revision_does_not_count(raw):
+    raw.add({"i": 0}, {"value": "old"}, 0)
+    newer = RawResults(raw.path, revision=2)
+    assert newer.missing([{"i": 0}])
+    newer.add({"i": 0}, {"value": "new"}, 0)
+    assert [RawResults(raw.path, r).results([{"i": 0}]).rows[0]["value"] for r in (1, 2)] == ["old", "new"]
+
+
+def test_lines_of_several_writers_do_not_mix(raw):
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda i: RawResults(raw.path).add({"i": i}, {"values": [i] * 2000}, 0), range(40)))
+    found = [json.loads(line) for line in raw.path.read_text().splitlines()]
+    assert sorted(line["settings"]["i"] for line in found) == list(range(40))
+    assert all(set(line["result"]["values"]) == {line["settings"]["i"]} for line in found)
+
+
+def test_bad_lines_count_as_missing_and_are_told(raw):
+    for i in range(3):
+        raw.add({"i": i}, {"value": i}, 0)
+    assert raw.problem() is None
+    whole = raw.path.read_bytes().splitlines(keepends=True)
+    raw.path.write_bytes(whole[0] + whole[1][:20] + whole[2])  # half a line, and the next one behind it
+    assert raw.missing([{"i": i} for i in range(3)]) == [{"i": 1}, {"i": 2}]
+    assert raw.problem().startswith("x.jsonl: line 2 is no raw result (JSONDecodeError: ")
+    raw.add({"i": 1}, {"value": 1}, 0)
+    assert [row["i"] for row in raw.results([{"i": i} for i in range(3)])] == [0, 1]
+    raw.path.write_text('{"settings": {}}\n[]\n')
+    assert raw.problem() == (
+        "x.jsonl: 2 lines are no raw results, the first of them line 1 (KeyError: 'result'); what it held counts as "
+        "missing"
+    )
+
+
+@pytest.mark.parametrize("other", [False, True])
+def test_half_a_line_is_taken_back_unless_another_stands_behind_it(raw, monkeypatch, other):
+    raw.add({"i": 0}, {}, 0)
+    before, write = raw.path.read_bytes(), os.write
+
+    def half(handle, data):
+        written = write(handle, data[: len(data) // 2])
+        if other:
+            with raw.path.open("ab") as file:
+                file.write(before)
+        return written
+
+    with monkeypatch.context() as patch:
+        patch.setattr("cbid.paper.raw.os.write", half)
+        with pytest.raises(OSError, match="not written whole"):
+            raw.add({"i": 1}, {}, 0)
+    assert raw.path.read_bytes().startswith(before)
+    assert raw.path.read_bytes().endswith(before)
+    assert (raw.path.read_bytes() == before) is not other
+
+
+def test_what_json_has_no_word_for_is_an_error(raw):
+    with pytest.raises(TypeError, match="set is no JSON value"):
+        raw.add({"i": 0}, {"value": {1, 2}}, 0)
+    assert not raw.path.exists()

@@ -1,0 +1,317 @@
+"""Whole runs of a small experiment: kept, gone on with, failed, killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from html.parser import HTMLParser
+
+import pytest
+
+from cbid.paper import EXPERIMENTS, reproduce
+from cbid.paper.drawing import new_figure
+from tests.paper import toy
+
+TOY = {"toy": "tests.paper.toy"}
+# What the program is, with one experiment.
+PROGRAM = (
+    f"from cbid.paper import EXPERIMENTS; EXPERIMENTS.clear(); EXPERIMENTS.update({TOY!r}); "
+    "from cbid.cli import main; main()"
+)
+
+
+@pytest.fixture(autouse=True)
+def _only_the_toy():
+    """One experiment, and afterwards all of them in their order."""
+    everything = dict(EXPERIMENTS)
+    EXPERIMENTS.clear()
+    EXPERIMENTS.update(TOY)
+    yield
+    EXPERIMENTS.clear()
+    EXPERIMENTS.update(everything)
+
+
+def lines(folder):
+    path = folder / "raw" / "toy.jsonl"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def test_a_run_is_kept_and_gone_on_with(tmp_path):
+    told = []
+    first = reproduce(out=tmp_path, quick=True, tell=told.append)
+    assert (first.ran, first.kept, first.failures, first.left_out) == (4, 0, {}, {})
+    assert [(s.done, s.of) for s in told] == [(1, 2), (2, 2)]
+    assert told[-1].left == 0
+    again = reproduce(out=tmp_path, quick=True)
+    assert (again.ran, again.kept) == (0, 4)
+    more = reproduce(out=tmp_path)  # the full run holds the cells of the quick one
+    assert (more.ran, more.kept) == (4, 4)
+
+
+def test_seconds_are_processor_time_of_the_cell(tmp_path, monkeypatch):
+    monkeypatch.setenv("TOY_SECONDS", "0.05")  # asleep, which takes none
+    started = time.process_time()
+    reproduce(out=tmp_path, quick=True)
+    worked = time.process_time() - started
+    seconds = [json.loads(line)["seconds"] for line in lines(tmp_path)]
+    assert all(s >= 0 for s in seconds)
+    assert sum(seconds) <= worked + 0.001 * len(seconds)  # rounded to milliseconds
+
+
+def test_a_report_of_what_is_there(tmp_path):
+    reproduce(out=tmp_path, quick=True)
+    shown = reproduce(out=tmp_path, run=False)  # of the full run half is there
+    assert (shown.ran, shown.kept) == (0, 4)
+    text = shown.report.read_text()
+    assert "Run in part: Two coins (4 of 8 cells)." in text
+    assert text.count("By 4 of 8 cells.") == 2
+    assert '<td class="untested">not run</td>' in text
+    assert len(lines(tmp_path)) == 4
+
+
+def test_several_workers_do_the_same(tmp_path):
+    reproduce(out=tmp_path / "a", jobs=2)
+    reproduce(out=tmp_path / "b", jobs=1)
+    cut = [sorted(line.split('"result"')[1] for line in lines(tmp_path / name)) for name in "ab"]
+    assert cut[0] == cut[1]
+    assert len(cut[0]) == 8
+
+
+def test_the_report_stands_alone(tmp_path):
+    report = reproduce(out=tmp_path, quick=True).report
+    text = report.read_text()
+    for part in ("Coins &lt;dream&gt;", "5 &lt; 6 &amp; more", "quick run on reduced sizes", "Two coins", "viewport"):
+        assert part in text
+    assert [text.count(f'<td class="{c}">') for c in ("holds", "fails", "untested")] == [1, 1, 1]
+    for name in ("plots/toy.png", "plots/toy.svg", "raw/toy.jsonl"):
+        assert (tmp_path / name).stat().st_size > 0
+
+    class Reader(HTMLParser):
+        """Every tag is closed, in order, and nothing but local files and data is referred to."""
+
+        def __init__(self):
+            super().__init__()
+            self.open, self.links = [], []
+
+        def handle_starttag(self, tag, attributes):
+            if tag not in ("meta", "img"):
+                self.open.append(tag)
+            self.links += [value for name, value in attributes if name in ("src", "href")]
+
+        def handle_endtag(self, tag):
+            assert self.open.pop() == tag
+
+    reader = Reader()
+    reader.feed(text)
+    assert reader.open == []
+    for link in reader.links:
+        assert link.startswith(("data:image/png;base64,", "#")) or (tmp_path / link).exists()
+
+
+def test_the_summary_holds_claims_and_tables(tmp_path):
+    reproduce(out=tmp_path)
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    found = summary["experiments"]["toy"]
+    assert [c["verdict"] for c in found["claims"]] == ["holds", "does not hold", "not testable here"]
+    assert found["cells"] == found["expected"] == 8
+    assert [row[0] for row in found["tables"][0]["rows"]] == ["fair", "loaded"]
+    assert "numpy" in summary["machine"]["versions"]
+    claims = (tmp_path / "claims.md").read_text()
+    assert "| The loaded coin wins (nowhere) | **holds** |" in claims
+
+
+def test_plots_of_the_same_results_are_the_same(tmp_path):
+    reproduce(out=tmp_path)
+    before = [(tmp_path / "plots" / name).read_bytes() for name in ("toy.png", "toy.svg")]
+    reproduce(out=tmp_path)
+    assert [(tmp_path / "plots" / name).read_bytes() for name in ("toy.png", "toy.svg")] == before
+
+
+def test_a_failure_is_told_and_the_others_go_on(tmp_path, monkeypatch):
+    monkeypatch.setenv("TOY_FAILS", "fair")
+    monkeypatch.setattr(toy, "EXPERIMENT", _without_claims())
+    done = reproduce(out=tmp_path)
+    assert (done.ran, done.kept) == (4, 0)
+    assert "the coin <rolled> away (toy.py, line" in done.failures["toy"][0]
+    assert "Failed: ZeroDivisionError: the coin &lt;rolled&gt; away" in done.report.read_text()
+    monkeypatch.delenv("TOY_FAILS")
+    mended = reproduce(out=tmp_path)
+    assert (mended.ran, mended.kept, mended.failures) == (4, 4, {})
+
+
+def test_results_that_cannot_be_shown_do_not_cost_the_report(tmp_path, monkeypatch):
+    from dataclasses import replace
+
+    def show(results, page):
+        page.note("so far")
+        raise KeyError("axes")
+
+    monkeypatch.setattr(toy, "EXPERIMENT", replace(toy.EXPERIMENT, show=show))
+    done = reproduce(out=tmp_path)
+    assert done.failures["toy"][0].startswith("the results could not be shown: KeyError: 'axes' (test_reproduce.py")
+    text = done.report.read_text()
+    assert "so far" in text
+    assert text.count("the experiment failed.") == 3
+
+
+def test_a_part_that_is_not_there_is_no_failure(tmp_path, monkeypatch):
+    monkeypatch.setenv("TOY_LACKS", "fair")
+    monkeypatch.setattr(toy, "EXPERIMENT", _without_claims())
+    done = reproduce(out=tmp_path)
+    assert (done.ran, done.failures) == (4, {})
+    assert done.left_out == {"toy": ["the coin is at the mint"]}
+    assert "Left out: the coin is at the mint" in done.report.read_text()
+
+
+def test_half_a_line_does_not_cost_the_report(tmp_path):
+    reproduce(out=tmp_path)
+    path = tmp_path / "raw" / "toy.jsonl"
+    whole = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(whole[0] + whole[1][:30] + b"".join(whole[2:]))
+    shown = reproduce(out=tmp_path, run=False)
+    assert (shown.kept, shown.failures) == (6, {})
+    assert "toy.jsonl: line 2 is no raw result (" in shown.report.read_text()
+    mended = reproduce(out=tmp_path)
+    assert (mended.ran, mended.kept) == (2, 6)
+
+
+@pytest.mark.parametrize("run", [True, False])
+def test_raw_results_that_cannot_be_read_are_a_failure(tmp_path, run):
+    (tmp_path / "raw" / "toy.jsonl").mkdir(parents=True)
+    done = reproduce(out=tmp_path, run=run)
+    assert (done.ran, done.kept) == (0, 0)
+    assert all("IsADirectoryError" in told for told in done.failures["toy"])
+    assert "IsADirectoryError" in done.report.read_text()
+
+
+def test_a_killed_worker_is_told_and_the_others_go_on(tmp_path, monkeypatch):
+    """Four tasks of two cells, two at a time."""
+    from dataclasses import replace
+
+    monkeypatch.setattr(toy, "EXPERIMENT", replace(_without_claims(), together=("repeat",)))
+    monkeypatch.setenv("TOY_KILLED", "loaded 0")
+    told = []
+    done = reproduce(out=tmp_path, jobs=2, tell=told.append)
+    assert len(told) == 4
+    killed = [state.task.cells[0]["repeat"] for state in told if state.trouble]
+    assert 0 in killed
+    assert len(killed) <= 2
+    assert done.failures["toy"][0].startswith("a worker was killed, perhaps for want of memory")
+    assert "Failed: a worker was killed" in done.report.read_text()
+    assert done.ran >= 4
+    monkeypatch.delenv("TOY_KILLED")
+    again = reproduce(out=tmp_path, jobs=2)
+    assert (again.ran + again.kept, again.kept, again.failures) == (8, done.ran, {})
+
+
+def test_a_name_given_twice_is_one_section(tmp_path):
+    done = reproduce(["toy", "toy"], out=tmp_path, quick=True)
+    assert (done.ran, len(lines(tmp_path))) == (4, 4)
+    assert done.report.read_text().count('<h2 id="toy">') == 1
+
+
+def test_photographs_of_an_earlier_run_do_not_stay_beside_the_report(tmp_path, monkeypatch):
+    from dataclasses import replace
+
+    def show(results, page):
+        toy.show(results, page)
+        page.plot(new_figure()[0], "gallery", "Coins.", svg=False, photographs=True)
+
+    monkeypatch.setattr(toy, "EXPERIMENT", replace(toy.EXPERIMENT, show=show))
+    plots = tmp_path / "plots"
+    reproduce(out=tmp_path, quick=True)
+    assert (plots / "toy_gallery.png").exists()
+    for name in ("toybox.png", "other_toy.png", "toy_notes.txt", "toy_gallery.svg"):
+        (plots / name).write_text("of somebody else, but the last")
+    reproduce(out=tmp_path, quick=True, photographs=False)
+    assert sorted(path.name for path in plots.iterdir()) == [
+        "other_toy.png",
+        "toy.png",
+        "toy.svg",
+        "toy_notes.txt",
+        "toybox.png",
+    ]
+
+
+def _without_claims():
+    from dataclasses import replace
+
+    return replace(toy.EXPERIMENT, claims=())
+
+
+def program(folder, *options, **environment):
+    command = [sys.executable, "-c", PROGRAM, "reproduce", "--out", str(folder), *options]
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | environment,
+        process_group=0,
+    )
+
+
+def wait_for_lines(folder, n):
+    for _ in range(3000):
+        if len(lines(folder)) >= n:
+            return
+        time.sleep(0.02)
+    raise AssertionError("the run wrote nothing")
+
+
+def test_killed_it_goes_on_where_it_stopped(tmp_path):
+    with program(tmp_path, TOY_SECONDS="0.5") as process:
+        wait_for_lines(tmp_path, 2)
+        process.kill()
+    before = lines(tmp_path)
+    assert 2 <= len(before) < 8
+    with (tmp_path / "raw" / "toy.jsonl").open("a") as file:
+        file.write('{"settings": {"meth')  # as if the kill had come in the middle of a line
+    with program(tmp_path) as process:
+        out, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert f"{8 - len(before)} cells run, {len(before)} there before" in out
+    after = lines(tmp_path)
+    assert after[: len(before)] == before
+    assert len({json.dumps(json.loads(line)["settings"], sort_keys=True) for line in after}) == len(after) == 8
+    assert (tmp_path / "report.html").exists()
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_interrupted_it_says_so(tmp_path, jobs):
+    with program(tmp_path, "--jobs", jobs, TOY_SECONDS="0.5") as process:
+        wait_for_lines(tmp_path, 1)
+        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the workers have it too
+        _, told = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "the same command goes on from there" in told
+    assert told.endswith("cbid: interrupted\n")
+    assert len(lines(tmp_path)) < 8
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_what_goes_on_after_an_interrupt_is_no_result(tmp_path, jobs):
+    """As learning does, which keeps the bits that it has."""
+    with program(tmp_path, "--jobs", jobs, TOY_SECONDS="2", TOY_GOES_ON="1") as process:
+        wait_for_lines(tmp_path, 1)
+        time.sleep(0.3)
+        before = lines(tmp_path)
+        os.killpg(process.pid, signal.SIGINT)
+        _, told = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert told.endswith("cbid: interrupted\n")
+    assert lines(tmp_path) == before
+
+
+def test_ended_by_a_signal_no_worker_goes_on(tmp_path):
+    with program(tmp_path, "--jobs", "2", TOY_SECONDS="1") as process:
+        wait_for_lines(tmp_path, 1)
+        process.terminate()  # the program alone, as a service manager does
+        process.wait(timeout=120)
+        before = lines(tmp_path)
+        process.communicate(timeout=120)  # ends when no worker is left to write to these pipes
+    assert process.returncode == 128 + signal.SIGTERM
+    assert lines(tmp_path) == before
+    assert len(before) < 8
