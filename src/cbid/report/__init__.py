@@ -1,4 +1,4 @@
-"""What a project is and what was measured of it, as one HTML file that needs nothing else."""
+"""Reports as self-contained HTML files: the report of a project, and the HTML parts that other reports share."""
 
 from cbid.report.page import write_report
 

@@ -1,86 +1,82 @@
-"""Queries of a report and what was found for them."""
+"""Example searches of a report: queries and their nearest images."""
 
-import base64
-import html
-from typing import NamedTuple
+from html import escape
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from cbid.project import Project
-from cbid.project.parts import HELD_OUT
-from cbid.project.table import ImageRecord
+from cbid.report.html import embedded_image
 
-__all__ = ["Shown", "gallery", "gallery_html"]
+if TYPE_CHECKING:
+    from cbid.project import ImageRecord, Project
 
-_SAMPLE, _LOOKED_AT = 5_000, 500  # images, and held-out ones among them, that queries are chosen from
-NEAREST = 10
+__all__ = ["Example", "choose_examples", "gallery_html"]
+
+_MAX_IMAGES, _MAX_QUERIES = 5_000, 500  # images to sample, and held-out images among them to search with
+_N_NEAREST = 10
 
 
-class Shown(NamedTuple):
-    """One query, the images nearest to it, and their distances."""
+class Example(NamedTuple):
+    """One query, its nearest images and their distances."""
 
-    query: ImageRecord
-    matches: list[ImageRecord]
+    query: "ImageRecord"
+    matches: list["ImageRecord"]
     distances: list[float]
 
     @property
-    def errors(self) -> int:
+    def n_wrong(self) -> int:
         return sum(match.label != self.query.label for match in self.matches)
 
 
-def gallery(project: Project, count: int = 12) -> list[Shown]:
-    """Held-out images (any, if none was held out) with the ten images nearest to each, itself left out.
+def choose_examples(project: "Project", count: int = 12) -> list[Example]:
+    """Return searches with held-out images (or any images, if none was held out), without the query itself.
 
-    Up to half of them are those with most wrong answers, the others are drawn at random: what goes wrong is shown.
+    Up to half of them are those with the most wrong matches and come last. The others are a random sample.
     """
     rng = np.random.default_rng(0)
     ids = project.ids
-    if len(ids) > _SAMPLE:
-        ids = np.sort(rng.choice(ids, _SAMPLE, replace=False))
-    records = [project.record(int(id)) for id in ids]
-    asking = [record for record in records if record.part == HELD_OUT] or records
-    asking = [asking[i] for i in np.sort(rng.permutation(len(asking))[:_LOOKED_AT])]
-    shown = _nearest(project, asking)
-    wrong = sorted((s for s in shown if s.errors), key=lambda s: (-s.errors, s.query.id))[: count // 2]
-    rest = [s for s in shown if s not in wrong]
-    drawn = [rest[i] for i in np.sort(rng.permutation(len(rest))[: count - len(wrong)])]
-    return [*drawn, *wrong]
+    if len(ids) > _MAX_IMAGES:
+        ids = np.sort(rng.choice(ids, _MAX_IMAGES, replace=False))
+    records = project.records_of(ids)
+    queries = [record for record in records if record.part == "held-out"] or records
+    queries = [queries[i] for i in np.sort(rng.permutation(len(queries))[:_MAX_QUERIES])]
+    examples = _search(project, queries)
+    wrong = sorted((e for e in examples if e.n_wrong), key=lambda e: (-e.n_wrong, e.query.id))[: count // 2]
+    rest = [example for example in examples if example not in wrong]
+    sample = [rest[i] for i in np.sort(rng.permutation(len(rest))[: count - len(wrong)])]
+    return [*sample, *wrong]
 
 
-def _nearest(project: Project, queries: list[ImageRecord]) -> list[Shown]:
-    """What is found for each of these images of the project, in one search."""
-    own = np.array([query.id for query in queries], dtype=np.int64)
-    found = project.search(project.index.reconstruct(own), NEAREST + 1)
-    wanted = np.unique(found.ids[found.ids >= 0]).tolist()
-    records = {id: project.record(id) for id in wanted}
-    shown = []
+def _search(project: "Project", queries: list["ImageRecord"]) -> list[Example]:
+    query_ids = np.array([query.id for query in queries], dtype=np.int64)
+    found = project.search(project.index.reconstruct(query_ids), _N_NEAREST + 1)
+    records = {record.id: record for record in project.records_of(np.unique(found.ids[found.ids >= 0]))}
+    examples = []
     for query, ids, distances in zip(queries, found.ids, found.distances):
-        near = [(int(id), float(d)) for id, d in zip(ids, distances) if id >= 0 and id != query.id][:NEAREST]
-        shown.append(Shown(query, [records[id] for id, _ in near], [d for _, d in near]))
-    return shown
+        near = [(int(id), float(d)) for id, d in zip(ids, distances) if id >= 0 and id != query.id][:_N_NEAREST]
+        examples.append(Example(query, [records[id] for id, _ in near], [d for _, d in near]))
+    return examples
 
 
-def gallery_html(project: Project, shown: list[Shown]) -> str:
-    """The queries one below the other, each with its nearest; those of another class are framed in red."""
-    blocks = []
-    for entry in shown:
+def gallery_html(project: "Project", examples: list[Example]) -> str:
+    """Return one row per query with its nearest images; those of another class have a red frame."""
+    rows = []
+    for query, matches, distances in examples:
         near = "".join(
-            _figure(project, match, f"{distance:.2f}", "wrong" if match.label != entry.query.label else "")
-            for match, distance in zip(entry.matches, entry.distances)
+            _figure(project, match, f"{distance:.2f}", "wrong" if match.label != query.label else "")
+            for match, distance in zip(matches, distances)
         )
-        blocks.append(
-            f'<div class="row">{_figure(project, entry.query, "query", "query")}<div class="near">{near}</div></div>'
+        rows.append(
+            f'<div class="row">{_figure(project, query, "query", "query")}<div class="near">{near}</div></div>'
         )
-    return "\n".join(blocks)
+    return "\n".join(rows)
 
 
-def _figure(project: Project, record: ImageRecord, below: str, kind: str) -> str:
-    label = html.escape(record.label or "no label")
-    name = html.escape(record.name)
+def _figure(project: "Project", record: "ImageRecord", caption: str, kind: str) -> str:
     if project.has_thumbnails:
-        data = base64.b64encode(project.thumbnail(record.id)).decode()
-        picture = f'<img src="data:image/jpeg;base64,{data}" alt="{name}" title="{name}">'
+        picture = embedded_image(project.thumbnail(record.id), record.name, format="jpeg")
     else:
-        picture = f'<span class="name">{name}</span>'
+        picture = f'<span class="name">{escape(record.name)}</span>'
     mark = '<span class="mark" title="another class">✗</span> ' if kind == "wrong" else ""
-    return f'<figure class="{kind}">{picture}<figcaption>{mark}{label}<br>{html.escape(below)}</figcaption></figure>'
+    label = escape(record.label or "no label")
+    return f'<figure class="{kind}">{picture}<figcaption>{mark}{label}<br>{escape(caption)}</figcaption></figure>'

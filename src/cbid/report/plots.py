@@ -1,4 +1,4 @@
-"""Plots of a report, as SVG that stands within a page."""
+"""Plots of a report as SVG elements."""
 
 import io
 from typing import Any
@@ -7,12 +7,12 @@ import numpy as np
 
 __all__ = ["accuracy_plot", "confusion_plot"]
 
-_MOST_NAMES, _MOST_COUNTS = 40, 30  # classes whose names, and whose counts, are still readable in a matrix
+_MAX_NAMES, _MAX_COUNTS = 40, 30  # classes up to which names and counts are readable in a matrix
 _INK, _RED, _BLUE, _GREY = "#1a1a1a", "#b3261e", "#1f5fa8", "#767676"
 
 
 def accuracy_plot(evaluation: dict[str, Any]) -> str:
-    """Accuracy (without labels: shared neighbours) over the number of bits, beside that of the raw vectors."""
+    """Plot accuracy (without labels: shared neighbours) over the number of bits, beside the raw vectors."""
     labelled = evaluation["raw"]["accuracy"] is not None
     measure = "accuracy" if labelled else "overlap"
     bits = [entry["n_bits"] for entry in evaluation["codes"]]
@@ -27,8 +27,8 @@ def accuracy_plot(evaluation: dict[str, Any]) -> str:
     axes.set_xscale("log", base=2)
     axes.set_xticks(bits, [str(b) for b in bits])
     axes.minorticks_off()
-    axes.set_xlabel("bits of a code")
-    axes.set_ylabel("accuracy" if labelled else "shared nearest images")
+    axes.set_xlabel("bits per code")
+    axes.set_ylabel("accuracy" if labelled else "shared nearest neighbours")
     axes.yaxis.set_major_formatter(lambda share, _: f"{100 * share:g}%")
     axes.grid(axis="y", color="#dddddd")
     axes.set_axisbelow(True)
@@ -39,21 +39,21 @@ def accuracy_plot(evaluation: dict[str, Any]) -> str:
 
 
 def confusion_plot(confusion: dict[str, Any]) -> str:
-    """How often images of one class (row) were taken for another (column), as shares of the row."""
+    """Plot how often images of a class (row) were predicted as each class (column), as shares of the row."""
     names, counts = confusion["classes"], np.array(confusion["matrix"], dtype=np.float64)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     side = min(9.0, 2.2 + 0.34 * len(names))
     figure, axes = _figure(side, side)
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-    if len(names) <= _MOST_NAMES:
+    if len(names) <= _MAX_NAMES:
         axes.set_xticks(range(len(names)), names, rotation=90)
         axes.set_yticks(range(len(names)), names)
-    if len(names) <= _MOST_COUNTS:
+    if len(names) <= _MAX_COUNTS:
         for i, j in np.argwhere(counts > 0).tolist():
             colour = "white" if shares[i, j] > 0.5 else _INK
             axes.text(j, i, f"{counts[i, j]:.0f}", ha="center", va="center", fontsize=8, color=colour)
-    axes.set_xlabel("taken for")
-    axes.set_ylabel("is")
+    axes.set_xlabel("predicted class")
+    axes.set_ylabel("class")
     return _svg(figure, "Confusion matrix")
 
 
@@ -67,7 +67,7 @@ def _figure(width: float, height: float) -> tuple[Any, Any]:
 
 
 def _svg(figure: Any, title: str) -> str:
-    """The figure as an <svg> element with a name for screen readers; the same figure gives the same text."""
+    """Return the figure as an <svg> element with a label for screen readers. Equal figures give equal text."""
     import matplotlib
 
     buffer = io.StringIO()
