@@ -21,7 +21,6 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.results import FOLDER
 from cbid.detection import evaluate
-from cbid.detection.annotated import open_annotated
 from cbid.detection.svm import fit_svm
 from cbid.paper import detection
 from cbid.paper.base import Context
@@ -60,7 +59,7 @@ def values_of(method: str, bits: int | None, X, y, seed: int, work: Path):
 
 def run(cache: Path, methods: list[str], lengths: list[int], seeds: list[int]) -> None:
     done = {(row["seed"], row["method"], row["bits"], row["C"]) for row in stored()}
-    test = open_annotated(SET)
+    test = detection.open_annotated(SET)
     truth = list(test.annotations)
     for seed in seeds:
         work = detection.work_folder(WHOLE, seed, Context(None, cache))

@@ -22,10 +22,11 @@ from threadpoolctl import threadpool_limits
 from benchmarks.results import FOLDER, store
 from cbid import CBID
 from cbid.coders import ITQ, LSH, SDH
-from cbid.detection import Annotation, CBIDVerifier, Detections, SlidingWindowDetector, training_images
+from cbid.detection import Annotation, CBIDVerifier, Detections, SlidingWindowDetector
 from cbid.detection.boxes import with_aspect
 from cbid.detection.evaluate import REFERENCE_FPPI
 from cbid.detection.matching import HIT, match
+from cbid.paper.detection import training_images
 
 WORK = Path(tempfile.gettempdir()) / "cbid-detector"
 FOLDS = 3

@@ -1,6 +1,9 @@
 """Objects in photographs: a sliding window, verification by codes, and the usual evaluation."""
 
-from cbid.detection.annotated import AnnotatedImages, AnnotationError, open_annotated, read_coco, training_images
+from importlib import import_module
+from typing import Any
+
+from cbid.detection.annotated import AnnotatedImages, AnnotationError, read_coco
 from cbid.detection.boxes import Annotation, Detections
 from cbid.detection.detector import SlidingWindowDetector
 from cbid.detection.evaluate import DetectionCurve, evaluate
@@ -18,8 +21,15 @@ __all__ = [
     "SlidingWindowDetector",
     "detect_all",
     "evaluate",
-    "open_annotated",
     "read_coco",
     "suppress",
-    "training_images",
 ]
+
+# Names that 0.1.0 had here.
+_MOVED = dict.fromkeys(("open_annotated", "training_images"), "cbid.paper.detection")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MOVED:
+        return getattr(import_module(_MOVED[name]), name)
+    raise AttributeError(f"module 'cbid.detection' has no attribute {name!r}")

@@ -1,8 +1,8 @@
-"""Photographs with the boxes of their objects: named sets, and annotations in COCO's JSON."""
+"""Photographs with the boxes of their objects, and annotations in COCO's JSON."""
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,8 @@ from cbid.data import ImageFiles, ImageSet
 from cbid.data.image_sets import Problems
 from cbid.data.names import printable
 from cbid.detection.boxes import Annotation, check_boxes
-from cbid.paper.sets import open_set
 
-__all__ = ["AnnotatedImages", "AnnotationError", "open_annotated", "read_coco", "training_images"]
-
-SETS = ("inria_person", "tud_brussels")
+__all__ = ["AnnotatedImages", "AnnotationError", "read_coco"]
 
 
 class AnnotationError(ValueError):
@@ -33,6 +30,16 @@ class AnnotatedImages:
     images: ImageSet
     annotations: list[Annotation]
     problems: Problems = field(default_factory=list)
+
+    @classmethod
+    def from_boxes(cls, images: ImageSet, boxes: Sequence[NDArray[np.float64]], source: str) -> "AnnotatedImages":
+        """Return photographs with the boxes (n, 4) of their objects.
+
+        Raises an ``AnnotationError`` that names the photograph if a box has no area, and one that names ``source`` if
+        no photograph has a box.
+        """
+        annotations = [_annotation(rows, None, str(name)) for rows, name in zip(boxes, images.names, strict=True)]
+        return cls(images, _with_objects(annotations, source))
 
     def __len__(self) -> int:
         return len(self.images)
@@ -50,27 +57,6 @@ class AnnotatedImages:
         except ValueError as error:
             raise AnnotationError(f"{printable(self.images.names[i])}: {error}") from error
         return image
-
-
-def open_annotated(name: str, root: str | os.PathLike[str] | None = None) -> AnnotatedImages:
-    """The test photographs of "inria_person" or "tud_brussels", where ``cbid.data.open_set`` finds them."""
-    check_choice("name", name, SETS)
-    data = open_set(name, root)
-    rows = np.flatnonzero(data.part("role") == "test")
-    boxes = data.part("boxes")
-    annotations = [_annotation(boxes[i], None, str(data.images.names[i])) for i in rows]
-    return AnnotatedImages(data.images[rows], _with_objects(annotations, str(data.path)))
-
-
-def training_images(name: str, root: str | os.PathLike[str] | None = None) -> tuple[ImageSet, ImageSet]:
-    """Windows of people and photographs without any, for training: those of "inria_person"."""
-    check_choice("name", name, SETS)
-    data = open_set(name, root)
-    train = data.part("role") == "train"
-    labels = np.asarray(data.labels)
-    if not train.any():
-        raise AnnotationError(f"{data.info.title} has no training windows; train on inria_person")
-    return data.images[np.flatnonzero(train & (labels == 1))], data.images[np.flatnonzero(train & (labels == 0))]
 
 
 def read_coco(

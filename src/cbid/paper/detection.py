@@ -1,6 +1,7 @@
 """Pedestrians in photographs: HOG and a linear SVM, and what verification by codes of the same vectors adds."""
 
 import json
+import os
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
@@ -10,9 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid import CBID, load
+from cbid.checks import check_choice
 from cbid.coders import LSH, SDH, Coder
-from cbid.detection import CBIDVerifier, DetectionCurve, SlidingWindowDetector, evaluate
-from cbid.detection.annotated import AnnotatedImages, open_annotated, training_images
+from cbid.data import ImageSet
+from cbid.detection import (
+    AnnotatedImages,
+    AnnotationError,
+    CBIDVerifier,
+    DetectionCurve,
+    SlidingWindowDetector,
+    evaluate,
+)
 from cbid.detection.drawing import false_positive_sheet, plot_curves
 from cbid.detection.evaluate import FalsePositive
 from cbid.detection.scan import Windows
@@ -20,9 +29,10 @@ from cbid.evaluation import measure
 from cbid.paper.base import Cell, Claim, Context, Experiment, Judgement, Results, Row, Settings
 from cbid.paper.drawing import new_figure
 from cbid.paper.page import Page, spread
-from cbid.paper.sets import CATALOGUE, DataAbsent
+from cbid.paper.sets import CATALOGUE, DataAbsent, open_set
 from cbid.storage.files import whole_file
 
+ANNOTATED = ("inria_person", "tud_brussels")
 BASELINE = "HOG + SVM"
 OURS, NEAREST = "C-BID", "C-BID, 5 nearest"
 CODERS: dict[str, Any] = {OURS: {}, NEAREST: {"hits": "nearest"}}
@@ -37,6 +47,29 @@ KEPT_EVERY = 128  # bits
 WORST = 16  # false positives that are shown
 PUBLISHED_GAIN, PUBLISHED_MISS = 5.28, 46
 SIZES = ("photographs", "windows", "negatives")  # None: all
+
+
+def open_annotated(name: str, root: str | os.PathLike[str] | None = None) -> AnnotatedImages:
+    """Return the test photographs of "inria_person" or "tud_brussels" with their boxes.
+
+    ``root`` is the folder that holds the data sets, by default CBID_DATA.
+    """
+    check_choice("name", name, ANNOTATED)
+    data = open_set(name, root)
+    rows = np.flatnonzero(data.part("role") == "test")
+    boxes = data.part("boxes")
+    return AnnotatedImages.from_boxes(data.images[rows], [boxes[i] for i in rows], str(data.path))
+
+
+def training_images(name: str, root: str | os.PathLike[str] | None = None) -> tuple[ImageSet, ImageSet]:
+    """Return windows of people and photographs without people, to train on. Only "inria_person" has them."""
+    check_choice("name", name, ANNOTATED)
+    data = open_set(name, root)
+    train = data.part("role") == "train"
+    labels = np.asarray(data.labels)
+    if not train.any():
+        raise AnnotationError(f"{data.info.title} has no training windows; train on inria_person")
+    return data.images[np.flatnonzero(train & (labels == 1))], data.images[np.flatnonzero(train & (labels == 0))]
 
 
 def cells(present: Sequence[str], quick: bool) -> list[Settings]:
