@@ -14,8 +14,7 @@ from scipy.sparse import csr_array
 
 from cbid.bags import Bags
 from cbid.checks import check_choice, check_integer, check_real
-from cbid.pooling.base import NORMS, Pooling, _as_bags, _scale
-from cbid.pooling.vocabulary import Rows, k_means
+from cbid.pooling.base import NORMS, Pooling, Rows, _as_bags, _scale, k_means
 
 __all__ = ["EMK"]
 

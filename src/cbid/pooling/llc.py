@@ -17,8 +17,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from cbid.checks import check_integer, check_real
-from cbid.pooling.base import Pooling
-from cbid.pooling.vocabulary import Rows, fixed_codes, k_means, nearest_words
+from cbid.pooling.base import Pooling, Rows, fixed_codes, k_means, nearest_words
 
 __all__ = ["LLC"]
 

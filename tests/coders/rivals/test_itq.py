@@ -1,11 +1,16 @@
-"""Iterative quantisation: what it minimises, and a cube that it must find."""
+"""ITQ, CCA-ITQ and the rotation that both learn."""
 
 import itertools
 
 import numpy as np
 import pytest
+from scipy.linalg import orthogonal_procrustes
 
-from cbid.coders import ITQ, PCASign
+from cbid.coders import CCAITQ, ITQ, PCASign
+from cbid.coders.rivals.itq import fit_rotation
+from cbid.coders.rivals.lda_sign import canonical_directions
+from cbid.learning.centring import centre
+from tests.coders.blobs import blobs
 
 
 @pytest.fixture
@@ -50,3 +55,65 @@ def test_it_finds_the_cube_that_was_turned():
 def test_n_bits_stops_at_the_axes(X):
     with pytest.raises(ValueError, match=r"n_bits=11 .* 10 axes"):
         ITQ(n_bits=11).fit(X)
+
+
+def test_bits_lie_in_the_span_of_directions_weighed_by_their_correlations():
+    """Without turns the rotation is the random start R, and coef = R' (W diag(correlations))' / unit."""
+    X, y = blobs(n=120, d=6, k=4)
+    coder = CCAITQ(n_bits=8, n_iter=0).fit(X, y)
+    data = centre(X)
+    W, correlations = canonical_directions(data.Z, y, 4, reg=1e-4)
+    weighed = W * correlations / data.unit
+    R = np.linalg.lstsq(weighed, coder.coef_.T, rcond=None)[0]
+    np.testing.assert_allclose(weighed @ R, coder.coef_.T, atol=1e-10)
+    np.testing.assert_allclose(R @ R.T, np.eye(3), atol=1e-8)
+    np.testing.assert_allclose(coder.coef_ @ X.mean(axis=0) + coder.intercept_, 0, atol=1e-10)
+
+
+def test_fewer_bits_than_directions_take_the_strongest():
+    X, y = blobs(n=120, d=6, k=5)
+    coder = CCAITQ(n_bits=1).fit(X, y)
+    data = centre(X)
+    W, _ = canonical_directions(data.Z, y, 5, reg=1e-4)
+    cosine = coder.coef_[0] @ W[:, 0] / np.linalg.norm(coder.coef_[0]) / np.linalg.norm(W[:, 0])
+    assert abs(cosine) > 1 - 1e-9
+    assert coder.n_bits_ == 1
+
+
+def test_more_bits_than_directions_say_more():
+    X, y = blobs(n=200, d=6, k=3, apart=0.5)
+    bits = CCAITQ(n_bits=16).fit(X, y).transform(X)
+    assert len(np.unique(bits * bits[:1], axis=1).T) > 2  # bits of two directions, up to their complements
+
+
+def rotation_loss(V, R):
+    return np.sum((np.where(V @ R >= 0, 1, -1) - V @ R) ** 2)
+
+
+@pytest.mark.parametrize(("axes", "n_bits"), [(4, 4), (3, 8), (1, 5)])
+def test_rows_stay_orthonormal_and_the_loss_never_rises(axes, n_bits):
+    V = np.random.default_rng(0).standard_normal((80, axes)) * np.arange(1, axes + 1)
+    turns = [fit_rotation(V, n_bits, n_iter=n, rng=np.random.default_rng(1)) for n in range(8)]
+    for R in turns:
+        np.testing.assert_allclose(R @ R.T, np.eye(axes), atol=1e-12)
+    assert (np.diff([rotation_loss(V, R) for R in turns]) <= 1e-9).all()
+    assert rotation_loss(V, turns[-1]) < rotation_loss(V, turns[0])
+
+
+def test_one_turn_is_the_orthogonal_procrustes_problem():
+    V = np.random.default_rng(0).standard_normal((50, 4))
+    start = fit_rotation(V, 4, n_iter=0, rng=np.random.default_rng(2))
+    B = np.where(V @ start >= 0, 1.0, -1.0)
+    np.testing.assert_allclose(
+        fit_rotation(V, 4, n_iter=1, rng=np.random.default_rng(2)), orthogonal_procrustes(V, B)[0], atol=1e-9
+    )
+
+
+def test_corners_of_a_turned_cube_are_found_again():
+    """V are corners turned by a small known rotation: the loss can be zero, and is."""
+    rng = np.random.default_rng(3)
+    corners = np.where(rng.standard_normal((200, 3)) >= 0, 1.0, -1.0)
+    turn = np.linalg.qr(rng.standard_normal((3, 3)))[0]
+    V = corners @ turn
+    losses = [rotation_loss(V, fit_rotation(V, 3, n_iter=50, rng=np.random.default_rng(s))) for s in range(5)]
+    assert min(losses) < 1e-9

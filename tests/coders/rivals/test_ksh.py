@@ -7,7 +7,7 @@ from scipy.optimize import check_grad
 
 from cbid.coders import KSH
 from cbid.coders.rivals import ksh as module
-from cbid.coders.rivals.class_affinity import ClassAffinity
+from cbid.coders.rivals.ksh import ClassAffinity
 from cbid.learning.features import Anchors
 from tests.coders.blobs import blobs
 

@@ -1,4 +1,4 @@
-"""KSH: kernel hyperplanes, one bit at a time, whose inner products follow the similarity of the labels."""
+"""KSH."""
 
 from typing import Any, Self
 
@@ -9,9 +9,9 @@ from scipy.optimize import minimize
 
 from cbid.checks import check_integer
 from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder, generator
-from cbid.coders.rivals.class_affinity import ClassAffinity
 from cbid.coders.shapes import check_arrays
 from cbid.coders.supervised import SupervisedMixin
+from cbid.learning.centring import indicator
 from cbid.learning.features import Anchors
 from cbid.learning.variation import NOTHING_VARIES, check_squares
 
@@ -99,6 +99,31 @@ class KSH(SupervisedMixin, HyperplaneCoder):
     def _check_state(self) -> None:
         super()._check_state()
         check_arrays(self, {"objective_": (self.n_bits_,)})
+
+
+class ClassAffinity:
+    """R = scale S - sum over the bits taken so far of h h', as an operator on (n,) or (n, c)."""
+
+    def __init__(self, numbers: NDArray[np.integer], n_classes: int, *, scale: float, capacity: int) -> None:
+        self.numbers, self.scale = numbers, scale
+        self._Y = indicator(numbers, n_classes)
+        self._H = np.empty((capacity, len(numbers)))
+        self._taken = 0
+
+    @property
+    def bits(self) -> Array:
+        """The bits taken so far, (n, taken)."""
+        return self._H[: self._taken].T
+
+    def take(self, h: Array) -> None:
+        """Take in one more bit (n,) in -1/+1."""
+        self._H[self._taken] = h
+        self._taken += 1
+
+    def times(self, V: Array) -> Array:
+        """R V."""
+        product = self.scale * (2 * (V.T @ self._Y).T[self.numbers] - V.sum(axis=0))
+        return product - self.bits @ (self.bits.T @ V)
 
 
 def learn_bits(

@@ -1,16 +1,19 @@
-"""LDA-sign: on which side of the mean a sample lies, along each discriminant direction."""
+"""LDA."""
 
 from typing import Self
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import cholesky, solve_triangular, svd
 
 from cbid.checks import check_integer, check_real
 from cbid.coders.hyperplane import HyperplaneCoder
-from cbid.coders.rivals.discriminants import canonical_directions
 from cbid.coders.supervised import SupervisedMixin
-from cbid.learning.centring import centre
+from cbid.learning.centring import centre, class_means
 
-__all__ = ["LDASign"]
+__all__ = ["LDASign", "canonical_directions"]
+
+Array = NDArray[np.float64]
 
 
 class LDASign(SupervisedMixin, HyperplaneCoder):
@@ -46,3 +49,22 @@ class LDASign(SupervisedMixin, HyperplaneCoder):
         data = centre(samples)
         W, _ = canonical_directions(data.Z, numbers, len(self.classes_), reg=self.reg)
         return self._set_hyperplanes(W[:, :n_bits] / data.unit, 0.0, data.mean)
+
+
+def canonical_directions(
+    Z: Array, numbers: NDArray[np.integer], n_classes: int, *, reg: float
+) -> tuple[Array, Array]:
+    """Directions W (d, c) and their correlations (c,), descending, c <= min(n_classes - 1, d).
+
+    Z : (n, d) centred. ``reg`` is a share of the mean variance of its columns. Directions have w' (C + reg I) w = 1.
+    """
+    n, d = Z.shape
+    C = Z.T @ Z / n
+    C[np.diag_indices(d)] += max(reg, 1e-10) * (np.trace(C) / d or 1.0)
+    L = cholesky(C, lower=True)
+    share = np.bincount(numbers, minlength=n_classes) / n
+    # B = M M' with one column for each class: directions are left singular vectors of L^-1 M.
+    M = class_means(Z, numbers, n_classes).T * np.sqrt(share)
+    U, correlations, _ = svd(solve_triangular(L, M, lower=True), full_matrices=False)
+    kept = min(n_classes - 1, d)
+    return solve_triangular(L, U[:, :kept], lower=True, trans="T"), correlations[:kept]

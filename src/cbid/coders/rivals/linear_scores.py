@@ -1,12 +1,136 @@
-"""Scores of a linear classifier, one for each class."""
+"""Scores."""
+
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.svm import LinearSVC
 
-__all__ = ["fit_linear_scores"]
+from cbid.checks import check_integer, check_real
+from cbid.coders.base import Coder
+from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder, generator
+from cbid.coders.shapes import check_arrays
+from cbid.coders.supervised import SupervisedMixin
+from cbid.learning.centring import centre
+
+__all__ = ["ArgmaxCode", "ScoreLSH", "fit_linear_scores"]
 
 Array = NDArray[np.float64]
+
+
+class ArgmaxCode(SupervisedMixin, Coder):
+    """A linear classifier's answer as a code: the sobering baseline of supervised hashing.
+
+    One-against-rest linear SVMs predict a class. With n_bits >= n_classes its code is one-hot, padded with -1; with
+    fewer it is the class's number in binary, the lowest digit first, which takes at least log2(n_classes) bits. Two
+    samples share a code exactly when they share the predicted class. That such codes do well where queries are of the
+    classes seen in training was shown by Sablayrolles, Douze, Usunier and Jegou (ICASSP 2017).
+
+    Parameters
+    ----------
+    n_bits : int or None
+        None: n_classes.
+    C : float > 0
+        Weight of the SVMs' losses, as in LIBLINEAR, with X centred and scaled to samples of unit mean squared length.
+
+    Attributes
+    ----------
+    coef_, intercept_ : (n_classes, d), (n_classes,)
+        The classifier: its scores are (x - mean_) . coef_ + intercept_.
+    mean_ : (d,)
+    codewords_ : (n_classes, n_bits_) int8
+    """
+
+    _ARRAYS = frozenset({"coef_", "intercept_", "mean_", "codewords_"})
+
+    def __init__(self, *, n_bits: int | None = None, C: float = 1.0) -> None:
+        self.n_bits = n_bits
+        self.C = C
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn from vectors X (n, d) and labels y (n,)."""
+        if self.n_bits is not None:
+            check_integer("n_bits", self.n_bits, 1, MOST_BITS)
+        check_real("C", self.C, 0, open_below=True)
+        samples, numbers = self._labelled(X, y)
+        n_classes = len(self.classes_)
+        self.codewords_ = _codewords(n_classes, n_classes if self.n_bits is None else self.n_bits)
+        data = centre(samples)
+        W, self.intercept_ = fit_linear_scores(data.Z, numbers, C=self.C)
+        self.coef_, self.mean_ = np.ascontiguousarray(W.T) / data.unit, data.mean
+        self.n_bits_ = self.codewords_.shape[1]
+        return self
+
+    def predict(self, X: ArrayLike) -> NDArray:
+        """The classifier's answer, which the code of a sample stands for."""
+        numbers = [self._numbers(part) for part in self._parts(X)]
+        return self.classes_[np.concatenate(numbers)]
+
+    def _numbers(self, X: NDArray[np.floating]) -> NDArray[np.int64]:
+        scores = (X - self.mean_.astype(X.dtype)) @ self.coef_.T.astype(X.dtype) + self.intercept_.astype(X.dtype)
+        return scores.argmax(axis=1)
+
+    def _project(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
+        return self.codewords_[self._numbers(X)].astype(X.dtype)
+
+    def _width(self) -> int:
+        return max(super()._width(), len(self.coef_))
+
+    def _check_state(self) -> None:
+        check_integer("n_bits_", self.n_bits_, 1, MOST_BITS)
+        k, d = len(self.classes_), self.n_features_in_
+        check_arrays(self, {"coef_": (k, d), "intercept_": (k,), "mean_": (d,)})
+        if self.codewords_.dtype != np.int8 or not np.array_equal(self.codewords_, _codewords(k, self.n_bits_)):
+            raise ValueError(f"codewords_ are not those of {k} classes in {self.n_bits_} bits")
+
+
+def _codewords(n_classes: int, n_bits: int) -> NDArray[np.int8]:
+    """(n_classes, n_bits) in -1/+1, all distinct."""
+    least = max(1, (n_classes - 1).bit_length())
+    if n_bits < least:
+        raise ValueError(
+            f"n_bits={n_bits!r} is not accepted; {n_classes} classes take at least {least} bits, and {n_classes} to "
+            f"be one-hot"
+        )
+    bits = np.full((n_classes, n_bits), -1, dtype=np.int8)
+    if n_bits >= n_classes:
+        np.fill_diagonal(bits, 1)
+    else:
+        digits = (np.arange(n_classes)[:, None] >> np.arange(least)) & 1
+        bits[:, :least] = 2 * digits - 1
+    return bits
+
+
+class ScoreLSH(SupervisedMixin, HyperplaneCoder):
+    """Locality-sensitive hashing of class scores: a trivial baseline that supervised codes should beat.
+
+    One-against-rest linear SVMs give each sample one score per class; the bits are signs of Gaussian random
+    projections of the scores around their mean. Samples with proportional scores share bits (Charikar, STOC 2002).
+
+    Parameters
+    ----------
+    n_bits : int
+    C : float > 0
+        Weight of the SVMs' losses, as in LIBLINEAR, with X centred and scaled to samples of unit mean squared length.
+    random_state : int, RandomState or None
+        Draws the projections.
+    """
+
+    def __init__(self, *, n_bits: int = 64, C: float = 1.0, random_state: Any = 0) -> None:
+        self.n_bits = n_bits
+        self.C = C
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn from vectors X (n, d) and labels y (n,)."""
+        check_integer("n_bits", self.n_bits, 1, MOST_BITS)
+        check_real("C", self.C, 0, open_below=True)
+        samples, numbers = self._labelled(X, y)
+        data = centre(samples)
+        W, _ = fit_linear_scores(data.Z, numbers, C=self.C)
+        R = generator(self.random_state).standard_normal((W.shape[1], self.n_bits))
+        # Around their mean, scores are linear in Z: the classifier's intercepts fall away.
+        return self._set_hyperplanes(W @ R / data.unit, 0.0, data.mean)
 
 
 def fit_linear_scores(Z: Array, numbers: NDArray[np.integer], *, C: float) -> tuple[Array, Array]:

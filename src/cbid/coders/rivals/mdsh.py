@@ -1,4 +1,4 @@
-"""Multidimensional spectral hashing."""
+"""MDSH."""
 
 from typing import Any, Self
 
@@ -11,12 +11,14 @@ from cbid.checks import check_choice, check_integer, check_real
 from cbid.coders.base import Coder
 from cbid.coders.hyperplane import MOST_BITS, generator
 from cbid.coders.prefix import PrefixMixin
-from cbid.coders.rivals.eigenfunctions import BINS, best_products, grid_eigenfunctions, histograms, interpolate
-from cbid.coders.rivals.scales import neighbour_distance
+from cbid.coders.rivals.lsh import neighbour_distance
 from cbid.coders.shapes import check_arrays, check_indices
 from cbid.learning.axes import parts, principal_axes
 
 __all__ = ["MultidimensionalSpectralHashing"]
+
+BINS = 50
+_PSEUDO = 0.1  # share of the mass spread evenly, so that no part of the grid is empty
 
 _OUTLIERS = 2.5  # per cent, at either end of an axis
 _NEIGHBOUR = 50
@@ -168,3 +170,59 @@ def _along_axes(X: NDArray[np.floating], mean: Array, axes: Array) -> tuple[Arra
         highs.append(high)
         densities.append(histograms(P, low, high))
     return np.concatenate(lows), np.concatenate(highs), np.concatenate(densities)
+
+
+def histograms(P: Array, low: Array, high: Array) -> Array:
+    """Density (c, BINS) of the columns of P (n, c) between low and high; what lies outside falls in the end bins."""
+    n, c = P.shape
+    bins = np.clip(((P - low) / (high - low) * BINS).astype(np.int64), 0, BINS - 1)
+    counts = np.bincount((bins + np.arange(c) * BINS).ravel(), minlength=c * BINS).reshape(c, BINS)
+    return (1 - _PSEUDO) * counts / n + _PSEUDO / BINS
+
+
+def grid_eigenfunctions(density: Array, step: Array, sigma: float) -> tuple[Array, Array]:
+    """Eigenvalues (c, BINS - 1), descending, and eigenfunctions (c, BINS - 1, BINS) without the constant.
+
+    density : (c, BINS). ``step`` (c,) is the width of a bin. Eigenfunctions have mean square 1 under the operator's
+    own measure, p(x) sum_y W(x, y) p(y).
+    """
+    place = np.arange(BINS)
+    W = np.exp(-0.5 * ((place[:, None] - place) * (step / sigma)[:, None, None]) ** 2)  # (c, BINS, BINS)
+    degree = np.einsum("cij,cj->ci", W, density)
+    root = np.sqrt(density / degree)
+    values, vectors = np.linalg.eigh(root[:, :, None] * W * root[:, None, :])
+    measure = density * degree
+    functions = np.swapaxes(vectors, 1, 2) / np.sqrt(measure / measure.sum(axis=1, keepdims=True))[:, None, :]
+    # Ascending, the constant last. Rounding may leave the smallest below 0.
+    return np.clip(values[:, -2::-1], 0, 1), functions[:, -2::-1]
+
+
+def interpolate(x: Array, low: Array, high: Array, functions: Array) -> Array:
+    """Values (n, m) of function j (a row of ``functions``, on the bins between low_j and high_j) at x (n, m)."""
+    place = np.clip((x - low) / (high - low) * BINS - 0.5, 0, BINS - 1)
+    left = np.minimum(place.astype(np.int64), BINS - 2)
+    share = place - left
+    column = np.arange(len(functions))
+    return functions[column, left] * (1 - share) + functions[column, left + 1] * share
+
+
+def best_products(values: Array, count: int) -> tuple[NDArray[np.int64], Array]:
+    """The ``count`` largest products of eigenvalues of different axes, as functions chosen and their products.
+
+    values : (c, k) in [0, 1], descending. Returns (count, order), each row the numbers axis * k + j of the functions
+    that make up a product, padded with -1, and the products (count,), descending. All of a product's factors but one
+    are a product themselves that is no smaller, so that going axis by axis and keeping the best loses none.
+    """
+    k = values.shape[1]
+    products, chosen = np.ones(1), np.zeros((1, 0), dtype=np.int64)
+    for axis in np.argsort(-values[:, 0], kind="stable"):
+        if len(products) > count and values[axis, 0] <= products[-1]:
+            break  # no later axis has a product to add
+        grown = np.concatenate([products, np.outer(products, values[axis]).ravel()])
+        order = np.argsort(-grown, kind="stable")[: count + 1]
+        new = order >= len(products)
+        before = np.where(new, (order - len(products)) // k, order)
+        factor = np.where(new, axis * k + (order - len(products)) % k, -1)
+        products, chosen = grown[order], np.hstack([chosen[before], factor[:, None]])
+    chosen = -np.sort(-chosen[1:], axis=1)  # without the constant; padding last
+    return chosen[:, : max(1, int((chosen >= 0).sum(axis=1).max(initial=1)))], products[1:]

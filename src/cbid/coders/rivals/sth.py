@@ -5,16 +5,22 @@ from typing import Any, Self
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import coo_matrix, csr_matrix
+from scipy.sparse.csgraph import connected_components
+from scipy.sparse.linalg import LinearOperator, eigsh
 from sklearn.svm import LinearSVC
 from sklearn.utils.validation import validate_data
 
 from cbid.checks import check_integer, check_n_jobs, check_real
 from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder
 from cbid.coders.prefix import PrefixMixin
-from cbid.coders.rivals.knn import cosine_graph, laplacian_eigenmap
+from cbid.coders.rivals.knn import nearest_others
 from cbid.learning.variation import check_varies
 
 __all__ = ["SelfTaughtHashing"]
+
+_EDGES = 2**14  # whose samples are gathered at a time
+_LEAST = 1e-3  # weight of an edge between neighbours whose cosine is not positive, so that no sample falls out
 
 
 class SelfTaughtHashing(PrefixMixin, HyperplaneCoder):
@@ -83,3 +89,67 @@ def _plane(Z: NDArray[np.float64], bit: NDArray[np.bool_], C: float) -> tuple[ND
     # The primal solver: the dual one draws from one generator for the whole process, and threads would change bits.
     svm = LinearSVC(C=C, dual=False, tol=1e-3).fit(Z, bit)
     return svm.coef_[0], float(svm.intercept_[0])
+
+
+def cosine_graph(X: NDArray[np.floating], k: int) -> csr_matrix:
+    """Edges between samples of which one is among the k nearest of the other by cosine, weighted by it.
+
+    Where that leaves parts without an edge between them, each is joined to its nearest sample outside, until all is
+    one: a function over parts alone would say nothing about the samples in them.
+    """
+    norms = np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
+    unit = (X / np.where(norms > 0, norms, 1.0)[:, None]).astype(np.float32)
+    n = len(X)
+    first, second = np.repeat(np.arange(n), k), nearest_others(unit, k).ravel()
+    while True:
+        W = _graph(unit, first, second)
+        n_parts, part = connected_components(W, directed=False)
+        if n_parts == 1:
+            return W
+        joins = np.array([_join(unit, part == p) for p in np.argsort(np.bincount(part), kind="stable")[:-1]])
+        first, second = np.concatenate([first, joins[:, 0]]), np.concatenate([second, joins[:, 1]])
+
+
+def _graph(unit: NDArray[np.float32], first: NDArray[np.int64], second: NDArray[np.int64]) -> csr_matrix:
+    """The graph with edges between the samples ``first`` (m,) and ``second`` (m,), in both directions."""
+    cosines = np.empty(len(first))
+    for start in range(0, len(first), _EDGES):
+        part = slice(start, start + _EDGES)
+        cosines[part] = np.einsum("ij,ij->i", unit[first[part]], unit[second[part]], dtype=np.float64)
+    n = len(unit)
+    edges = coo_matrix((np.maximum(cosines, _LEAST), (first, second)), shape=(n, n)).tocsr()
+    edges.data = np.minimum(edges.data, 1.0)  # an edge named twice
+    return edges.maximum(edges.T).tocsr()
+
+
+def _join(unit: NDArray[np.float32], inside: NDArray[np.bool_]) -> tuple[int, int]:
+    """The nearest pair of samples of which one is inside a part of the graph."""
+    import faiss
+
+    within, without = np.flatnonzero(inside), np.flatnonzero(~inside)
+    distances, found = faiss.knn(unit[within], unit[without], 1)
+    nearest = int(distances[:, 0].argmin())
+    return int(within[nearest]), int(without[found[nearest, 0]])
+
+
+def laplacian_eigenmap(W: csr_matrix, n_axes: int) -> NDArray[np.float64]:
+    """The n_axes smoothest functions over a graph, (n, n_axes), without the constant: L v = lambda D v.
+
+    They are the leading eigenvectors u of D^-1/2 W D^-1/2, brought back by v = D^-1/2 u; the constant belongs to
+    D^1/2 1 and is taken out beforehand.
+    """
+    degree = np.asarray(W.sum(axis=1)).ravel()
+    root = 1 / np.sqrt(degree)
+    constant = np.sqrt(degree / degree.sum())
+
+    def times(u: NDArray[np.float64]) -> NDArray[np.float64]:
+        u = u.ravel()
+        return root * (W @ (root * u)) + u - 2 * constant * (constant @ u)
+
+    # Plus the identity, which moves all eigenvalues to [0, 2] and the constant to the bottom.
+    matrix = LinearOperator(W.shape, matvec=times, dtype=np.float64)
+    start = np.random.default_rng(0).standard_normal(W.shape[0])
+    values, vectors = eigsh(matrix, k=n_axes, which="LA", v0=start, tol=1e-6)
+    found = root[:, None] * vectors[:, np.argsort(-values)]
+    largest = np.take_along_axis(found, np.abs(found).argmax(axis=0)[None], axis=0)
+    return found * np.where(largest < 0, -1.0, 1.0)

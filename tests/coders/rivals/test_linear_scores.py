@@ -1,4 +1,4 @@
-"""Codes of a linear classifier's answer, and of its scores."""
+"""Codes of a linear classifier's prediction, and of its scores."""
 
 import numpy as np
 import pytest

@@ -1,10 +1,10 @@
-"""k-means by faiss, the nearest words, and the rows that words are learned from."""
+"""Words: drawing rows, k-means, nearest words."""
 
 import faiss
 import numpy as np
 import pytest
 
-from cbid.pooling.vocabulary import draw_rows, fixed_codes, k_means, nearest_words
+from cbid.pooling.base import draw_rows, fixed_codes, k_means, nearest_words
 
 
 @pytest.fixture(scope="module")
