@@ -1,4 +1,4 @@
-"""Small learned coders, and a cluster of two worker processes that all tests of it share."""
+"""Vectors, a fitted coder, and a cluster of two worker processes shared by the tests."""
 
 import numpy as np
 import pytest

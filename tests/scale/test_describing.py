@@ -1,4 +1,4 @@
-"""Descriptors in parts are those of ``describe``."""
+"""``describe_to`` gives the values of ``describe``."""
 
 import numpy as np
 import pytest
@@ -33,8 +33,8 @@ def test_bags(images, tmp_path):
         np.testing.assert_array_equal(getattr(found.values, name), getattr(expected.values, name))
 
 
-def test_what_cannot_be_described_is_told(images, tmp_path):
-    """The whole of the second part, and one of the third."""
+def test_failures_are_reported(images, tmp_path):
+    """All images of the second part fail, and one of the third."""
     mixed = [*images[:2], np.full((40, 44), 7.0), "missing.png", images[2], b"no image", [[1, 2], [3]]]
     with pytest.raises(ImageError, match="image 2"):
         describe_to(mixed, HOG(), tmp_path / "hog.npy", part_images=2)
@@ -53,9 +53,9 @@ def found_before(folder):
 
 
 def test_bad_arguments(tmp_path, images):
-    with pytest.raises(ValueError, match=r"give the name of a \.npy file"):
+    with pytest.raises(ValueError, match=r"out=.*hog"):
         describe_to(images, HOG(), tmp_path / "hog")
-    with pytest.raises(ValueError, match="on_error='ignore' is not accepted"):
+    with pytest.raises(ValueError, match="on_error='ignore'"):
         describe_to(images, HOG(), tmp_path / "hog.npy", on_error="ignore")
 
 
@@ -74,7 +74,7 @@ def test_another_folder_of_the_same_names_is_another_source(folders, tmp_path, m
     a, b = folders
     out = tmp_path / "hog.npy"
     describe_to(a, HOG(), out)
-    with pytest.raises(FileExistsError, match=r"hog.npy is there, made of something else"):
+    with pytest.raises(FileExistsError, match=r"hog.npy"):
         describe_to(b, HOG(), out)
     found = describe_to(b, HOG(), out, overwrite=True)
     np.testing.assert_array_equal(found.values, describe(b, HOG()).values)
@@ -93,7 +93,7 @@ def test_parts_of_another_folder_are_not_mixed_in(folders, tmp_path, monkeypatch
         patch.setattr(Describe, "__call__", until_4)
         with pytest.raises(KeyboardInterrupt):
             describe_to(a, HOG(), tmp_path / "hog.npy", part_images=2)
-    with pytest.raises(FileExistsError, match=r"holds parts of another job \(changed: images\)"):
+    with pytest.raises(FileExistsError, match=r"\(changed: images\)"):
         describe_to(b, HOG(), tmp_path / "hog.npy", part_images=2)
 
 
@@ -105,7 +105,7 @@ def test_a_changed_file_is_another_image(folders, tmp_path):
         describe_to(a, HOG(), tmp_path / "hog.npy")
 
 
-def test_arrays_are_told_apart_by_content(images, tmp_path):
+def test_arrays_are_identified_by_content(images, tmp_path):
     out = tmp_path / "hog.npy"
     describe_to(images[:3], HOG(), out)
     describe_to([image.copy() for image in images[:3]], HOG(), out)  # the same
@@ -127,15 +127,15 @@ def test_the_source_is_no_output(tmp_path):
 
 def test_nothing_described(tmp_path):
     broken = [b"no image", b"none either"]
-    with pytest.raises(NothingDescribed, match="none of 2 images could be described; image 0: ") as told:
+    with pytest.raises(NothingDescribed, match="image 0: ") as raised:
         describe_to(broken, HOG(), tmp_path / "hog.npy", on_error="skip", part_images=1)
-    assert [name for name, _ in told.value.failures] == ["image 0", "image 1"]
+    assert [name for name, _ in raised.value.failures] == ["image 0", "image 1"]
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("part_images", [1, 2, 3, 10])
+@pytest.mark.parametrize("part_images", [1, 2, 10])
 def test_images_of_another_width_are_named(images, tmp_path, part_images):
-    """The third and the fourth: with two to a part the whole of the second part, with three the head of one."""
+    """Images 2 and 4; one of them is the first image of a part for ``part_images`` of 1 and 2."""
     large = [np.random.default_rng(i).random((64, 64)) for i in range(2)]
     mixed = [*images[:2], *large[:1], images[2], large[1], *images[3:6]]
     expected = describe(mixed, HOG(), on_error="skip")
@@ -144,7 +144,7 @@ def test_images_of_another_width_are_named(images, tmp_path, part_images):
     np.testing.assert_array_equal(found.values, expected.values)
     np.testing.assert_array_equal(found.rows, expected.rows)
     assert found.failures == expected.failures
-    with pytest.raises(ImageError, match="image 2: it gave 1764 values where the first image gave"):
+    with pytest.raises(ImageError, match=r"image 2: .*1764 values"):
         describe_to(mixed, HOG(), tmp_path / "other.npy", part_images=part_images)
 
 

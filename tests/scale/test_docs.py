@@ -1,4 +1,4 @@
-"""The figures of the page are those of the raw results."""
+"""The figures on the page equal the raw results."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from benchmarks import scale_report
 
 
 @pytest.mark.parametrize("block", scale_report.BLOCKS)
-def test_the_page_tells_the_stored_results(block):
+def test_the_page_shows_the_stored_results(block):
     assert scale_report.page_with(block, scale_report.raw(block)) == scale_report.PAGE.read_text()
 
 

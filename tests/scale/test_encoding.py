@@ -1,4 +1,4 @@
-"""Codes streamed to a file: the bytes of ``coder.encode``, whole or not at all, gone on with after a stop."""
+"""Codes streamed to a file: the bytes of ``coder.encode``, atomic, resumed after a stop."""
 
 import json
 import time
@@ -13,8 +13,8 @@ from cbid import CBID
 from cbid.coders import ITQ
 from cbid.scale import encode_to
 from cbid.scale.encoding import Encode
-from cbid.scale.parts import do_part
-from cbid.scale.sources import HeldRows, open_rows
+from cbid.scale.parts import compute_part
+from cbid.scale.sources import MemoryRows, open_rows
 from cbid.storage import codes_io
 from cbid.storage.files import whole_file
 from tests.scale.test_sources import write_parquet
@@ -36,7 +36,7 @@ def test_the_file_is_the_one_that_encode_would_give(npy, vectors, coder, tmp_pat
 
 
 def test_parts_are_cut_where_the_coder_cuts(vectors, monkeypatch, tmp_path):
-    """At other places a product of matrices may round otherwise; here spans are two slices of the coder."""
+    """Other cuts may round differently in a matrix product; here spans are two slices of the coder."""
     monkeypatch.setattr("cbid.coders.base._CHUNK_BYTES", 8 * 12 * 50)
     monkeypatch.setattr("cbid.scale.encoding._ROWS", 140)
     coder = CBID(n_bits=4, random_state=0).fit(*vectors)
@@ -46,7 +46,7 @@ def test_parts_are_cut_where_the_coder_cuts(vectors, monkeypatch, tmp_path):
     np.testing.assert_array_equal(codes, coder.encode(vectors[0]))
 
 
-def test_a_killed_run_goes_on(npy, vectors, coder, tmp_path, monkeypatch):
+def test_a_killed_run_continues(npy, vectors, coder, tmp_path, monkeypatch):
     asked = []
     compute = Encode.__call__
 
@@ -64,11 +64,11 @@ def test_a_killed_run_goes_on(npy, vectors, coder, tmp_path, monkeypatch):
     codes = encode_to(npy, coder, tmp_path / "codes.npy", part_rows=100)
     assert asked == [0, 100, 200, 300, 400, 500, 500, 600, 700, 800, 900]
     np.testing.assert_array_equal(codes, coder.encode(vectors[0]))
-    encode_to(npy, coder, tmp_path / "codes.npy", part_rows=100)  # it is there
+    encode_to(npy, coder, tmp_path / "codes.npy", part_rows=100)  # finished
     assert len(asked) == 11
 
 
-def test_a_damaged_part_is_made_again(npy, vectors, coder, tmp_path, monkeypatch):
+def test_a_damaged_part_is_recomputed(npy, vectors, coder, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("cbid.scale.parts.Job.join", lambda self: [])
         patch.setattr("cbid.storage.codes_io.load", lambda path: None)
@@ -88,14 +88,14 @@ def test_another_job_is_not_mixed_in(npy, vectors, coder, tmp_path):
     out = tmp_path / "codes.npy"
     encode_to(npy, coder, out)
     other = ITQ(n_bits=8).fit(vectors[0])
-    with pytest.raises(FileExistsError, match=r"codes.npy is there, made of something else"):
+    with pytest.raises(FileExistsError, match=r"codes.npy"):
         encode_to(npy, other, out)
     np.testing.assert_array_equal(encode_to(npy, other, out, overwrite=True), other.encode(vectors[0]))
     out.unlink()
     (tmp_path / "codes.npy.parts").mkdir()
     (tmp_path / "codes.npy.parts" / "plan.json").write_text('{"what": "codes", "coder": "x"}')
     (tmp_path / "codes.npy.parts" / "part-000000.safetensors").touch()
-    with pytest.raises(FileExistsError, match=r"holds parts of another job \(changed: coder, source, spans\)"):
+    with pytest.raises(FileExistsError, match=r"codes.npy.parts.*\(changed: coder, source, spans\)"):
         encode_to(npy, other, out)
 
 
@@ -110,13 +110,13 @@ def test_ids_are_kept(vectors, coder, tmp_path, kind):
 
 
 def test_bad_arguments(npy, coder, tmp_path):
-    with pytest.raises(ValueError, match=r"give the name of a \.npy file"):
+    with pytest.raises(ValueError, match=r"out=.*codes\.bin"):
         encode_to(npy, coder, tmp_path / "codes.bin")
-    with pytest.raises(ValueError, match="part_rows=0 is not accepted"):
+    with pytest.raises(ValueError, match="part_rows=0"):
         encode_to(npy, coder, tmp_path / "codes.npy", part_rows=0)
-    with pytest.raises(ValueError, match="max_memory of 1,000 bytes leaves nothing to encode with"):
+    with pytest.raises(ValueError, match="max_memory=1,000 bytes"):
         encode_to(npy, coder, tmp_path / "codes.npy", max_memory="1kB")
-    with pytest.raises(ValueError, match="array in the memory of this process, which the workers cannot read"):
+    with pytest.raises(ValueError, match="source is an array in the memory"):
         encode_to(np.load(npy), coder, tmp_path / "codes.npy", scheduler="tcp://127.0.0.1:1")
     assert [p.name for p in tmp_path.iterdir()] == ["x.npy"]
 
@@ -126,11 +126,11 @@ def test_a_job_that_cannot_start_leaves_nothing(npy, vectors, coder, tmp_path):
     np.save(tmp_path / "narrow.npy", vectors[0][:, :8])
     for source, used, message, how in (
         (vectors[0][:0], coder, r"source has shape \(0, 12\)", {}),
-        (tmp_path / "narrow.npy", coder, "source has vectors of 8 values; coder was fitted to 12", {}),
+        (tmp_path / "narrow.npy", coder, "source has vectors of 8 values", {}),
         (npy, ITQ(n_bits=8), "is not fitted", {}),
         (npy, ITQ(n_bits=8), "is not fitted", {"part_rows": 10}),
-        (npy, coder, "n_jobs=0 is not accepted", {"n_jobs": 0}),
-        (npy, coder, "n_jobs=0 is not accepted", {"n_jobs": 0, "part_rows": 10}),
+        (npy, coder, "n_jobs=0", {"n_jobs": 0}),
+        (npy, coder, "n_jobs=0", {"n_jobs": 0, "part_rows": 10}),
     ):
         with pytest.raises(ValueError, match=message):
             encode_to(source, used, out, **how)
@@ -145,7 +145,7 @@ def test_a_folder_without_parts_is_no_other_job(npy, vectors, coder, tmp_path):
 
 
 def stopped_before(patch, what):
-    """Stopped by the user when this file is to be written."""
+    """Simulate Ctrl-C when this file is about to be written."""
 
     def written(path):
         if str(path).endswith(what):
@@ -177,7 +177,7 @@ def test_other_ids_are_another_job(npy, coder, tmp_path, monkeypatch):
     encode_to(npy, coder, out, ids=np.arange(1000) + 5000, overwrite=True)
     assert np.load(tmp_path / "codes.ids.npy")[0] == 5000
     encode_to(npy, coder, out, overwrite=True)
-    assert not (tmp_path / "codes.ids.npy").exists()  # they were those of the codes before
+    assert not (tmp_path / "codes.ids.npy").exists()  # they belonged to the old codes
 
 
 def test_given_ids_win(vectors, coder, tmp_path):
@@ -187,10 +187,10 @@ def test_given_ids_win(vectors, coder, tmp_path):
     assert np.load(tmp_path / "codes.ids.npy").tolist() == ids
 
 
-def test_a_source_that_changes_meanwhile_is_told(vectors, coder, tmp_path, monkeypatch):
+def test_a_source_that_changes_during_the_job_is_reported(vectors, coder, tmp_path, monkeypatch):
     """Ids of fewer rows than there are codes."""
-    monkeypatch.setattr(HeldRows, "ids_of", lambda self, start, stop: np.arange(start, stop - 1))
-    with pytest.raises(ValueError, match="rows 0 to 999 gave 1000 codes, 999 ids; was the source changed meanwhile"):
+    monkeypatch.setattr(MemoryRows, "ids_of", lambda self, start, stop: np.arange(start, stop - 1))
+    with pytest.raises(ValueError, match="rows 0 to 999 gave 1000 codes, 999 ids"):
         encode_to(vectors[0], coder, tmp_path / "codes.npy", ids=np.arange(1000))
 
 
@@ -210,7 +210,7 @@ def test_the_source_is_no_output(npy, vectors, coder, tmp_path):
     (tmp_path / "link.npy").symlink_to(npy)
     np.save(tmp_path / "z.ids.npy", vectors[0])
     for source, out in ((npy, npy), (npy, tmp_path / "link.npy"), (tmp_path / "z.ids.npy", tmp_path / "z.npy")):
-        with pytest.raises(ValueError, match=r"is the source itself; give another name"):
+        with pytest.raises(ValueError, match=r"is the source itself"):
             encode_to(source, coder, out, ids=np.arange(1000), overwrite=True)
     np.testing.assert_array_equal(np.load(npy), vectors[0])
 
@@ -227,8 +227,8 @@ def test_many_damaged_parts_and_one_of_another_job(npy, vectors, coder, tmp_path
     np.testing.assert_array_equal(encode_to(npy, coder, out, part_rows=100), coder.encode(vectors[0]))
 
 
-def test_parts_of_nobody_knows_which_job(npy, vectors, coder, tmp_path, monkeypatch):
-    """The plan is gone: they are not used, whatever job comes. What others put there stays."""
+def test_parts_without_a_plan_are_not_used(npy, vectors, coder, tmp_path, monkeypatch):
+    """Other files in the folder stay."""
     out, folder = tmp_path / "codes.npy", tmp_path / "codes.npy.parts"
     with monkeypatch.context() as patch:
         stopped_before(patch, "codes.npy")
@@ -251,7 +251,7 @@ def test_parts_that_a_finished_job_has_left_are_cleared(npy, coder, tmp_path, mo
 
 
 def test_the_memory_of_the_process_is_no_other_job(npy, vectors, coder, tmp_path, monkeypatch):
-    """Parts of other sizes where memory differs; those of a run that was stopped, or is done, are gone on with."""
+    """A continued run keeps the parts of the stopped run, although memory would give other sizes."""
     out, sizes = tmp_path / "codes.npy", iter([300, 400, 250, 200])
     monkeypatch.setattr("cbid.scale.encoding._part_rows", lambda *_: next(sizes))
     with monkeypatch.context() as patch:
@@ -263,10 +263,10 @@ def test_the_memory_of_the_process_is_no_other_job(npy, vectors, coder, tmp_path
     spans = json.loads((tmp_path / "codes.npy.json").read_text())["spans"]
     assert spans == [[0, 300], [300, 600], [600, 900], [900, 1000]]
     with pytest.raises(FileExistsError):
-        encode_to(npy, coder, out, part_rows=100)  # asked for
+        encode_to(npy, coder, out, part_rows=100)  # chosen by the caller
 
 
-def test_what_is_done_takes_no_memory(npy, vectors, coder, tmp_path):
+def test_finished_jobs_need_no_memory(npy, vectors, coder, tmp_path):
     encode_to(npy, coder, tmp_path / "codes.npy")
     codes = encode_to(npy, coder, tmp_path / "codes.npy", max_memory="1kB")
     np.testing.assert_array_equal(codes, coder.encode(vectors[0]))
@@ -274,14 +274,14 @@ def test_what_is_done_takes_no_memory(npy, vectors, coder, tmp_path):
 
 @pytest.mark.parametrize("on_a_worker", [False, True])
 def test_threads_of_blas_are_as_before(npy, coder, tmp_path, monkeypatch, on_a_worker):
-    """Parts of unequal length, whose ends and beginnings overlap; each is computed with one thread."""
+    """Parts of unequal duration overlap; each is computed with one thread."""
     compute, seen = Encode.__call__, []
 
     def blas():
         return {info["num_threads"] for info in threadpool_info() if info["user_api"] == "blas"}
 
     def allow(n):
-        # By a thread that ends, so that others may change it afterwards.
+        # In a thread that ends, so that other threads may change the limit afterwards.
         setter = Thread(target=threadpool_limits, args=(n,))
         setter.start()
         setter.join()
@@ -296,12 +296,12 @@ def test_threads_of_blas_are_as_before(npy, coder, tmp_path, monkeypatch, on_a_w
     before = blas()
     allow(2)
     if blas() != {2}:
-        pytest.skip("BLAS does not take two threads here, or another thread controls it")
+        pytest.skip("BLAS does not use two threads here, or another thread controls it")
     try:
         if on_a_worker:
             task, spans = Encode(open_rows(npy), coder), [(start, start + 100) for start in range(0, 1000, 100)]
             with ThreadPoolExecutor(2) as pool:
-                list(pool.map(lambda span: do_part(task, str(tmp_path / f"{span[0]}"), "job", 0, *span), spans))
+                list(pool.map(lambda span: compute_part(task, str(tmp_path / f"{span[0]}"), "job", 0, *span), spans))
                 assert blas() == {2}
         else:
             encode_to(npy, coder, tmp_path / "codes.npy", part_rows=100, n_jobs=2)

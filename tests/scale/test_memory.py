@@ -1,9 +1,9 @@
-"""Budgets as text, and what a call allocates."""
+"""Budgets as text, and the peak of what a call allocates."""
 
 import numpy as np
 import pytest
 
-from cbid.scale.memory import allocated_by, as_bytes, held, least_held
+from cbid.scale.memory import as_bytes, peak_allocation, process_bytes, used_budget
 
 
 @pytest.mark.parametrize(
@@ -14,12 +14,12 @@ def test_sizes(text, size):
 
 
 @pytest.mark.parametrize("wrong", ["", "GB", "2 apples", "-1GB", 0, -5, 2.5, True, None])
-def test_what_is_no_size(wrong):
-    with pytest.raises(ValueError, match=r"max_memory=.* is not accepted"):
+def test_wrong_sizes_are_rejected(wrong):
+    with pytest.raises(ValueError, match=r"max_memory="):
         as_bytes(wrong)
 
 
-def test_the_peak_of_a_call_is_counted_though_it_was_freed():
+def test_the_peak_counts_memory_that_was_freed():
     """Two arrays of 8 MB at once, then none."""
 
     def call():
@@ -27,9 +27,9 @@ def test_the_peak_of_a_call_is_counted_though_it_was_freed():
         return (a + 1).sum()
 
     call()
-    assert 16e6 <= allocated_by(call) < 16.5e6
+    assert 16e6 <= peak_allocation(call) < 16.5e6
 
 
-def test_what_is_held_is_in_steps_above_what_is_there():
-    assert held() > 10**7
-    assert held() < least_held() <= held() + 2**28
+def test_the_used_budget_is_above_the_size_of_the_process():
+    assert process_bytes() > 10**7
+    assert process_bytes() < used_budget() <= process_bytes() + 2**28

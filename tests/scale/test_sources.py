@@ -1,4 +1,4 @@
-"""Rows of arrays, files and parquet parts: the same vectors, whoever reads them."""
+"""Rows of arrays, files and parquet files: the same vectors in every process."""
 
 import pickle
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cbid.data.tables import TableError
-from cbid.scale.sources import FileRows, HeldRows, ParquetRows, open_rows
+from cbid.scale.sources import FileRows, MemoryRows, ParquetRows, open_rows
 
 
 def write_parquet(path, X, *, group=70, **columns):
@@ -36,9 +36,9 @@ def test_a_mapped_array_is_known_by_its_file(npy, vectors):
         np.testing.assert_array_equal(rows.read(5, 9), expected[5:9])
         np.testing.assert_array_equal(rows.take(np.array([0, 3, 70]), 2), expected[[0, 3, 70]])
     assert isinstance(open_rows(npy), FileRows)
-    assert isinstance(open_rows(np.array(mapped)), HeldRows)
-    assert isinstance(open_rows(mapped[::2]), HeldRows)  # no rows of a file that follow each other
-    assert isinstance(open_rows(np.load(npy, mmap_mode="c")), HeldRows)  # may differ from its file
+    assert isinstance(open_rows(np.array(mapped)), MemoryRows)
+    assert isinstance(open_rows(mapped[::2]), MemoryRows)  # not consecutive rows of a file
+    assert isinstance(open_rows(np.load(npy, mmap_mode="c")), MemoryRows)  # may differ from its file
 
 
 def test_an_array_in_columns(tmp_path, vectors):
@@ -85,26 +85,26 @@ def test_parquet_parts(tmp_path, vectors):
 def test_parquet_parts_that_do_not_fit_together(tmp_path, vectors):
     write_parquet(tmp_path / "a.parquet", vectors[0][:10])
     write_parquet(tmp_path / "b.parquet", vectors[0][:10, :5])
-    with pytest.raises(TableError, match=r"b.parquet has vectors of 5 values; .*a.parquet has 12"):
+    with pytest.raises(TableError, match=r"b.parquet has vectors of 5 values; .*12.*a.parquet"):
         open_rows(tmp_path)
     write_parquet(tmp_path / "b.parquet", vectors[0][:10], id=list(range(10)))
-    with pytest.raises(TableError, match="some of the parquet files have ids or labels and others have none"):
+    with pytest.raises(TableError, match="ids or labels"):
         open_rows([tmp_path / "a.parquet", tmp_path / "b.parquet"])
 
 
-def test_what_is_no_source(npy):
-    with pytest.raises(ValueError, match="holds no rows of vectors; give an array"):
+def test_wrong_sources_are_rejected(npy):
+    with pytest.raises(ValueError, match="source=3"):
         open_rows(3)
-    with pytest.raises(ValueError, match=r"labels has shape \(5,\); the source has 1000 rows"):
+    with pytest.raises(ValueError, match=r"labels has shape \(5,\)"):
         open_rows(npy, labels=np.zeros(5))
-    with pytest.raises(ValueError, match="ids has type float64; give whole numbers or text"):
+    with pytest.raises(ValueError, match="ids has type float64"):
         open_rows(npy, ids=np.zeros(1000))
     with pytest.raises(FileNotFoundError):
         open_rows(npy.with_name("y.npy"))
 
 
 def test_given_ids_win(tmp_path, vectors):
-    """Also in copies, for threads or for workers, and without a change of the source that was given."""
+    """Also in copies for threads and workers; the given source does not change."""
     write_parquet(tmp_path / "own.parquet", vectors[0], id=np.arange(1000))
     write_parquet(tmp_path / "none.parquet", vectors[0])
     given = np.arange(1000) + 5000
@@ -116,7 +116,7 @@ def test_given_ids_win(tmp_path, vectors):
         assert source.ids_of(3, 5).tolist() == [3, 4]
 
 
-def test_a_parquet_file_that_is_written_anew(tmp_path, vectors):
+def test_a_rewritten_parquet_file(tmp_path, vectors):
     path = tmp_path / "x.parquet"
     for first in (0, 77):
         write_parquet(path, vectors[0], id=np.arange(1000) + first)
@@ -124,18 +124,16 @@ def test_a_parquet_file_that_is_written_anew(tmp_path, vectors):
         assert rows.ids_of(0, 3).tolist() == [first, first + 1, first + 2]
 
 
-def test_ids_that_no_int64_holds(npy):
-    with pytest.raises(ValueError, match=f"ids holds {2**63 + 7}; give whole numbers of at most {2**63 - 1}"):
+def test_ids_beyond_int64(npy):
+    with pytest.raises(ValueError, match=f"ids holds {2**63 + 7}"):
         open_rows(npy, ids=np.full(1000, 2**63 + 7, np.uint64))
     assert open_rows(npy, ids=np.arange(1000, dtype=np.uint64)).ids.dtype == np.int64
 
 
-def test_nothing_at_all(vectors):
-    with pytest.raises(ValueError, match=r"source has shape \(0, 12\); give at least one row"):
+def test_empty_sources_are_rejected(vectors):
+    with pytest.raises(ValueError, match=r"source has shape \(0, 12\)"):
         open_rows(vectors[0][:0])
-    with pytest.raises(ValueError, match=r"queries has shape \(1000, 0\); give at least one row"):
+    with pytest.raises(ValueError, match=r"queries has shape \(1000, 0\)"):
         open_rows(vectors[0][:, :0], name="queries")
-    with pytest.raises(
-        ValueError, match=r"labels has shape \(1000, 1\); the source has 1000 rows, and each takes one"
-    ):
+    with pytest.raises(ValueError, match=r"labels has shape \(1000, 1\)"):
         open_rows(vectors[0], labels=np.zeros((1000, 1)))

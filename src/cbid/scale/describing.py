@@ -1,4 +1,4 @@
-"""Descriptors of more images than one process gets through: in parts, by the workers of a cluster."""
+"""Describe more images than one process can handle, in parts; here or on the workers of a cluster."""
 
 import hashlib
 import os
@@ -23,15 +23,15 @@ from cbid.storage.tensorfile import Arrays
 
 __all__ = ["describe_to"]
 
-_OF_BAGS = ("values", "frames", "sizes", "shapes")
+_BAG_ARRAYS = ("values", "frames", "sizes", "shapes")
 
 
 @dataclass(frozen=True)
 class Describe:
-    """Values of a span of images; ids are their places in the source, notes tell of those that were left out.
+    """Values of a span of images; ids are positions in the source, notes name the skipped images.
 
-    first, width: the first image of the source that can be described, and how many values it gives: all must give as
-    many.
+    ``first`` is the first image of the source that can be described, ``width`` the number of its values. All images
+    must have that number.
     """
 
     images: ImageSet
@@ -47,20 +47,20 @@ class Describe:
         except NothingDescribed as error:
             return {IDS: np.empty(0, np.int64)}, [list(failure) for failure in error.failures]
         except ImageError:
-            found = None  # it may be about an image that differs from the first of this span alone
+            found = None  # perhaps only an image that differs from the first of this span
         if found is None or _width(found.values) != self.width:
             found = self._described(np.concatenate([[self.first], rows]))
             if found.rows[0] != 0:
-                raise ImageError(
-                    f"{printable(self.images.names[self.first])} could be described before, now it cannot"
-                )
-            rows, found = rows[found.rows[1:] - 1], _but_first(found)
+                raise ImageError(f"{printable(self.images.names[self.first])} can no longer be described")
+            rows, found = rows[found.rows[1:] - 1], _without_first(found)
         else:
             rows = rows[found.rows]
         arrays: Arrays = {IDS: rows}
         values: Any = found.values
-        names = _OF_BAGS if isinstance(values, Bags) else ()
-        arrays |= {name: getattr(values, name) for name in names} or {"values": values}
+        if isinstance(values, Bags):
+            arrays |= {name: getattr(values, name) for name in _BAG_ARRAYS}
+        else:
+            arrays["values"] = values
         return arrays, [list(failure) for failure in found.failures]
 
     def _described(self, rows: NDArray[np.int64]) -> Described:
@@ -80,27 +80,39 @@ def describe_to(
     overwrite: bool = False,
     verbose: int = 0,
 ) -> Described:
-    """Values of every image of a source, as ``cbid.data.describe``, in parts that survive a kill.
+    """Describe every image of a source, like ``cbid.descriptors.describe``, in parts that survive a kill.
 
-    ``out``: a ``.npy`` file for a vector descriptor; for a local one a folder, with values, frames, sizes and shapes.
-    ``OUT.parts`` holds parts until all are there, ``OUT.json`` tells what the values were made of: the descriptor,
-    and the images, files by path, size and time of the last change, others by content. The other arguments are those
-    of ``encode_to``; workers read the images themselves, under the same paths.
+    ``OUT.parts`` holds the parts until all are finished. ``OUT.json`` records what the values were made of: the
+    descriptor, and the images (files by path, size and modification time, others by content). The other arguments are
+    those of ``encode_to``. Workers read the images themselves, under the same paths.
+
+    Parameters
+    ----------
+    source
+        Anything that ``describe`` accepts.
+    descriptor
+        A vector or local descriptor.
+    out
+        A ``.npy`` file for a vector descriptor; for a local one, a folder for values, frames, sizes and shapes.
+    on_error
+        "raise", or "skip" images that cannot be described and list them in ``failures``.
+    part_images
+        Images of a part.
     """
     check_choice("on_error", on_error, ("raise", "skip"))
     check_integer("part_images", part_images, 1)
     descriptor._check_params()
     images = opened_images(source, on_error)
     if not len(images):
-        raise ValueError("the source holds no images; give at least one")
+        raise ValueError("source holds no images; expected at least one")
     target = Path(os.path.abspath(out))
     local = isinstance(descriptor, LocalDescriptor)
     if local:
-        outputs = {name: target / f"{name}.npy" for name in (*_OF_BAGS, IDS)}
+        outputs = {name: target / f"{name}.npy" for name in (*_BAG_ARRAYS, IDS)}
     elif target.suffix == ".npy":
         outputs = {"values": target, IDS: id_file(target)}
     else:
-        raise ValueError(f"out={os.fspath(out)!r} is not accepted; give the name of a .npy file")
+        raise ValueError(f"out={os.fspath(out)!r}: expected the name of a .npy file")
     n = len(images)
     job = Job(
         task=Describe(images, descriptor, on_error),
@@ -127,7 +139,7 @@ def describe_to(
 
 
 def _digest(images: ImageSet) -> str:
-    """What tells these images from others: of files not the content, which would take as long as describing them."""
+    """Return a digest of the images; of files without their content, which would take as long as describing them."""
     digest = hashlib.blake2b(digest_size=16)
     for i in range(len(images)):
         path = images.path(i)
@@ -140,20 +152,20 @@ def _digest(images: ImageSet) -> str:
                 state = f"{os.path.abspath(path)}\0{found.st_size} {found.st_mtime_ns}"
                 digest.update(os.fsencode(state))
         except (OSError, ValueError):
-            digest.update(b"no image")  # whoever describes it tells of it
+            digest.update(b"no image")  # describing it reports the error
         digest.update(b"\0")
     return digest.hexdigest()
 
 
 def _files(source: Any, images: ImageSet) -> list[Any]:
-    """The files of arrays that images are read from; no image is a ``.npy`` file, as outputs are."""
+    """Return the files of arrays that hold images. Image files need no check: they are not ``.npy`` files."""
     items = getattr(images, "items", None)
     mapped = [items.filename] if isinstance(items, np.memmap) and items.filename is not None else []
     return [*mapped, *([source] if isinstance(source, (str, os.PathLike)) else [])]
 
 
 def _first(images: ImageSet, descriptor: Any, on_error: str) -> tuple[int, int]:
-    """The first image that can be described, and how many values it gives."""
+    """Return the first image that can be described, and the number of its values."""
     failures: list[tuple[str, str]] = []
     for i in range(len(images)):
         try:
@@ -167,7 +179,7 @@ def _width(values: Any) -> int:
     return int((values.values if isinstance(values, Bags) else values).shape[1])
 
 
-def _but_first(found: Described) -> Described:
+def _without_first(found: Described) -> Described:
     values: Any = found.values
     kept = values.take(np.arange(1, len(values))) if isinstance(values, Bags) else values[1:]
     return replace(found, values=kept)
@@ -176,5 +188,5 @@ def _but_first(found: Described) -> Described:
 def _values(outputs: dict[str, Path], local: bool) -> Any:
     if not local:
         return read_npy(outputs["values"])
-    values, frames, sizes, shapes = (read_npy(outputs[name]) for name in _OF_BAGS)
+    values, frames, sizes, shapes = (read_npy(outputs[name]) for name in _BAG_ARRAYS)
     return Bags(values, np.concatenate([[0], np.cumsum(sizes)]), frames, shapes)

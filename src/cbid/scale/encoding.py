@@ -1,4 +1,4 @@
-"""Codes of more vectors than memory holds, streamed to a file; in this process or by the workers of a cluster."""
+"""Encode more vectors than memory holds to a file; in this process or on the workers of a cluster."""
 
 import os
 from dataclasses import dataclass, replace
@@ -11,23 +11,23 @@ from sklearn.utils.validation import check_is_fitted
 
 from cbid.checks import check_integer
 from cbid.coders.base import Coder
-from cbid.scale.memory import as_bytes, least_held
+from cbid.scale.memory import as_bytes, used_budget
 from cbid.scale.parts import IDS, Job, id_file, stored_ids
 from cbid.scale.running import n_threads, run
-from cbid.scale.sources import HeldRows, RowSource, open_rows
+from cbid.scale.sources import MemoryRows, RowSource, open_rows
 from cbid.storage import codes_io
 from cbid.storage.digests import coder_digest, digest_of
 from cbid.storage.tensorfile import Arrays
 
 __all__ = ["encode_to"]
 
-_ROWS = 1 << 16  # of a part, where memory does not ask for fewer
-_SLICE_BYTES = 3 * 64 * 2**20  # what a coder holds while it projects one slice
+_ROWS = 1 << 16  # rows of a part, if memory allows them
+_SLICE_BYTES = 3 * 64 * 2**20  # what a coder needs to project one slice
 
 
 @dataclass(frozen=True)
 class Encode:
-    """Codes, and ids, of a span of rows."""
+    """Codes and ids of a span of rows."""
 
     rows: RowSource
     coder: Coder
@@ -51,37 +51,36 @@ def encode_to(
     overwrite: bool = False,
     verbose: int = 0,
 ) -> NDArray[np.uint8]:
-    """Codes of all rows of a source in the ``.npy`` file ``out``; mapped from there.
+    """Encode all rows of a source to the ``.npy`` file ``out`` and return the codes, mapped from it.
 
-    The file appears whole. Until then parts are kept in ``OUT.parts``: a run that was killed, or whose cluster went
-    away, goes on from there when it is called again. ``OUT.json`` tells what the codes were made of. The bytes
-    are those of ``coder.encode`` with one thread, whoever computes them.
+    The file is written atomically. Until then ``OUT.parts`` holds finished parts, and a run that was killed or lost
+    its cluster continues from them. ``OUT.json`` records what the codes were made of. The bytes are those of
+    ``coder.encode`` with one thread, in this process and on a cluster.
 
     Parameters
     ----------
     source
-        An array (n, d), mapped or not, a ``.npy`` or ``.npz`` file of one, a parquet file, several, or a folder of
-        them. For a cluster, files that the workers see under the same path.
+        An array (n, d), mapped or not; a ``.npy`` or ``.npz`` file of one; one or several parquet files, or a folder
+        of them. For a cluster, files that the workers see under the same path.
     coder
         A fitted coder.
     out
-        The file to write, in a folder that the workers see too. Where the source has ids, they go to
-        ``OUT`` with ``.ids.npy`` for ``.npy``.
+        The file to write, in a folder that the workers see too. Ids of the source go to ``OUT`` with ``.ids.npy``
+        for ``.npy``.
     ids
-        (n,) whole numbers or text, in the place of any that the source has.
+        Integers or strings (n,), instead of those of the source.
     scheduler
         None for this process; the address of a Dask scheduler, or a ``distributed.Client``.
     n_jobs
-        Threads in this process, each with a part of its own.
+        Threads in this process, each with its own part.
     max_memory
-        For this process, or for each worker beside what it holds at the start.
+        The limit for this process, or for each worker in addition to what it uses at the start.
     part_rows
-        Rows of a part. None: 65,536, or as many as ``max_memory`` allows; a run that was stopped goes on with parts
-        of the size that it began with.
+        Rows of a part. None: 65,536, or as many as ``max_memory`` allows; a continued run keeps its parts.
     timeout
         Seconds to wait for the scheduler and its workers.
     overwrite
-        Whether to replace a result, or parts, of something else; the old result stays until the new one is there.
+        Whether to replace results or parts of another plan. The old result stays until the new one is complete.
     verbose
         1 shows progress.
     """
@@ -89,9 +88,9 @@ def encode_to(
     rows = open_rows(source, ids=ids)
     if rows.shape[1] != coder.n_features_in_:
         raise ValueError(f"source has vectors of {rows.shape[1]} values; coder was fitted to {coder.n_features_in_}")
-    if scheduler is not None and isinstance(rows, HeldRows):
+    if scheduler is not None and isinstance(rows, MemoryRows):
         raise ValueError(
-            "source is an array in the memory of this process, which the workers cannot read; save it as .npy, and "
+            "source is an array in the memory of this process, which the workers cannot read; save it as .npy and "
             "give the path or the mapped array"
         )
     if part_rows is not None:
@@ -99,7 +98,7 @@ def encode_to(
     budget = as_bytes(max_memory)
     target = Path(os.path.abspath(out))
     if target.suffix != ".npy":
-        raise ValueError(f"out={os.fspath(out)!r} is not accepted; give the name of a .npy file")
+        raise ValueError(f"out={os.fspath(out)!r}: expected the name of a .npy file")
     outputs = {"codes": target}
     plan = {"what": "codes", "coder": coder_digest(coder), "source": rows.identity()}
     if rows.ids is not None:
@@ -114,7 +113,7 @@ def encode_to(
         sources=rows.files(),
         ids_file=id_file(target) if rows.ids is None else None,
         fixed=part_rows is not None,
-    ).settled()
+    ).with_earlier_spans()
     if part_rows is None and not (job.spans and job.is_done(overwrite=overwrite)):
         size = _part_rows(rows, coder, budget, 1 if scheduler is not None else n_jobs)
         job = replace(job, spans=job.spans or rows.spans(size))
@@ -123,17 +122,18 @@ def encode_to(
 
 
 def _part_rows(rows: RowSource, coder: Coder, budget: int, n_jobs: int | None) -> int:
-    left = (budget - least_held()) // n_threads(n_jobs) - _SLICE_BYTES
-    # A vector, the same as the coder takes it, and its code.
+    """Return the number of rows of a part that the budget allows."""
+    left = (budget - used_budget()) // n_threads(n_jobs) - _SLICE_BYTES
+    # For each row: the vector, a float copy for the coder if it holds integers, and the code.
     allowed = left // (rows.row_bytes + 8 * rows.shape[1] * (rows.dtype.kind != "f") + coder.n_bits_ + 64)
     if allowed < 1:
-        raise ValueError(f"max_memory of {budget:,} bytes leaves nothing to encode with; give more")
-    cut = coder._slice_rows()  # at multiples of it a span has the codes that the whole array would give it
+        raise ValueError(f"max_memory={budget:,} bytes is too small to encode any row; give more")
+    cut = coder._slice_rows()  # a span that starts at a multiple of it has the codes of the whole array
     most = max(min(allowed, _ROWS) // cut * cut, min(allowed, cut))
     largest = max((stop - start for start, stop in rows.spans(most)), default=0)
     if largest > allowed:
         raise ValueError(
-            f"a row group of {largest} rows does not fit max_memory of {budget:,} bytes, which allows {allowed}; "
-            "give more, or write the parquet files with smaller row groups"
+            f"max_memory={budget:,} bytes allows parts of {allowed} rows; a row group of the source has {largest}. "
+            "Give more memory, or write the parquet files with smaller row groups"
         )
     return int(most)

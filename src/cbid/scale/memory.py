@@ -1,4 +1,4 @@
-"""Memory as an argument: what "2GB" means, what this process holds, what a call allocates."""
+"""Memory budgets: parse "2GB", measure the process, measure what a call allocates."""
 
 import gc
 import re
@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["allocated_by", "as_bytes", "held", "least_held"]
+__all__ = ["as_bytes", "peak_allocation", "process_bytes", "used_budget"]
 
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
-_STEP = 64 * 2**20  # what is held is counted in these, so that two runs of one program count alike
+_STEP = 64 * 2**20  # the size of the process is rounded to it, so that two runs of one program agree
 
 
 def as_bytes(max_memory: int | str, name: str = "max_memory") -> int:
-    """A number of bytes, or text such as "2GB" (10^9) or "1.5GiB" (2^30), as bytes.
+    """Convert a number of bytes, or text such as "2GB" (10^9) or "1.5GiB" (2^30), to bytes.
 
     >>> as_bytes("2GB"), as_bytes("1.5 MiB"), as_bytes(4096)
     (2000000000, 1572864, 4096)
@@ -30,12 +30,12 @@ def as_bytes(max_memory: int | str, name: str = "max_memory") -> int:
         if found and found[2] in _UNITS:
             size = int(float(found[1]) * _UNITS[found[2]])
     if size < 1:
-        raise ValueError(f'{name}={max_memory!r} is not accepted; give bytes, or text such as "2GB" or "512MiB"')
+        raise ValueError(f'{name}={max_memory!r}: expected a number of bytes, or text such as "2GB" or "512MiB"')
     return size
 
 
-def held() -> int:
-    """Bytes of memory that this process holds now; where the system does not tell, the most that it ever held."""
+def process_bytes() -> int:
+    """Return the bytes of memory that this process uses; without /proc, the most that it ever used."""
     try:
         with open("/proc/self/statm", "rb") as file:
             import resource
@@ -45,21 +45,20 @@ def held() -> int:
         pass
     try:
         import resource
-    except ImportError:  # neither Linux nor another Unix: a guess above what Python and its libraries take
+    except ImportError:  # not a Unix: an upper guess for Python and its libraries
         return 512 * 2**20
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-def least_held() -> int:
-    """What is held now, rounded up to 64 MiB and one more: the part of a budget that is spent already."""
-    return (held() // _STEP + 2) * _STEP
+def used_budget() -> int:
+    """Return the part of a memory budget that the process uses already, rounded up by 64 to 128 MiB."""
+    return (process_bytes() // _STEP + 2) * _STEP
 
 
-def allocated_by(call: Callable[[], Any]) -> int:
-    """The most bytes that a call holds at one time beyond those held before it.
+def peak_allocation(call: Callable[[], Any]) -> int:
+    """Return the most bytes that a call allocates at one time.
 
-    Counted by Python's own tracing, which numpy's arrays take part in: the same in every run, unlike the size of the
-    process.
+    Counted by tracemalloc, which sees numpy's arrays. Unlike the size of the process it is the same in every run.
     """
     running = tracemalloc.is_tracing()
     if not running:

@@ -1,6 +1,6 @@
-"""Rows of vectors that stay where they are: files that every process can open, read a span at a time.
+"""Sources of row vectors that are read a span at a time, from files that every process can open.
 
-A span is read by opening the file anew, so that a process holds that span and nothing of what it read before.
+Each read opens the file again, so that a process holds only the span that it reads.
 """
 
 import os
@@ -19,17 +19,21 @@ from cbid.data.sources import open_source
 from cbid.data.tables import ParquetTable, TableError, VectorTable
 from cbid.storage.digests import digest_of
 
-__all__ = ["FileRows", "HeldRows", "ParquetRows", "RowSource", "open_rows"]
+__all__ = ["FileRows", "MemoryRows", "ParquetRows", "RowSource", "open_rows"]
 
 Span = tuple[int, int]
 _LARGEST_ID = np.iinfo(np.int64).max
 
 
 class RowSource(metaclass=ABCMeta):
-    """Vectors (n, d), with ids and labels where there are some.
+    """Vectors (n, d), with optional ids and labels.
 
-    labels: (n,) int64, each the place of its class in ``classes``, -1 where none is given; or None.
-    ids: (n,) int64 or text, or None: then a row's number is its id.
+    Attributes
+    ----------
+    labels : (n,) int64 or None
+        Indices into ``classes``; -1 for a row without a label.
+    ids : (n,) int64 or text, or None
+        None: the id of a row is its number.
     """
 
     shape: tuple[int, int]
@@ -48,51 +52,54 @@ class RowSource(metaclass=ABCMeta):
 
     @abstractmethod
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        """The vectors of rows start..stop-1, in memory."""
+        """Return the vectors of rows start..stop-1, in memory."""
 
     @abstractmethod
     def identity(self) -> dict[str, Any]:
-        """What tells these rows from others without reading them, as JSON values."""
+        """Return what identifies these rows without reading them, as JSON values."""
 
     def spans(self, rows: int) -> list[Span]:
-        """All rows as consecutive spans of at most ``rows``."""
+        """Return all rows as consecutive spans of at most ``rows`` rows."""
         return [(start, min(start + rows, len(self))) for start in range(0, len(self), rows)]
 
     def take(self, rows: NDArray[np.integer], at_a_time: int) -> NDArray[Any]:
-        """The vectors of these rows (ascending), reading spans of at most ``at_a_time`` that hold some of them."""
+        """Return the vectors of these rows (ascending), reading at most ``at_a_time`` rows at once."""
         taken = np.empty((len(rows), self.shape[1]), self.dtype)
         for start, stop in self.spans(at_a_time):
             first, last = np.searchsorted(rows, (start, stop))
             if first < last:
-                taken[first:last] = self.read(start, stop)[rows[first:last] - start]
+                taken[first:last] = self._take(rows[first:last], start, stop)
         return taken
 
+    def _take(self, rows: NDArray[np.integer], start: int, stop: int) -> NDArray[Any]:
+        return self.read(start, stop)[rows - start]
+
     def ids_of(self, start: int, stop: int) -> NDArray[Any]:
-        """The ids of a span: int64, or text of one width for all spans."""
+        """Return the ids of a span: int64, or text of one width for all spans."""
         return np.arange(start, stop) if self.ids is None else self.ids[start:stop]
 
     def files(self) -> list[str]:
-        """The files that are read."""
+        """Return the files that are read."""
         return []
 
-    def give_ids(self, ids: NDArray[Any]) -> None:
-        """Take these ids in the place of any of its own."""
+    def set_ids(self, ids: NDArray[Any]) -> None:
+        """Replace the ids of the source."""
         self.ids = ids
 
     def without_labels(self) -> Self:
-        """The same vectors and ids, for those who have no use for labels."""
-        other = self.twin()
+        """Return the same vectors and ids without labels."""
+        other = self.copy()
         other.labels = other.classes = None
         return other
 
-    def twin(self) -> Self:
-        """The same rows, whose labels and ids can be set apart from these."""
+    def copy(self) -> Self:
+        """Return the same rows with labels and ids that can be replaced."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
         return other
 
 
-class HeldRows(RowSource):
+class MemoryRows(RowSource):
     """An array in the memory of this process."""
 
     def __init__(self, array: NDArray[Any]) -> None:
@@ -107,7 +114,7 @@ class HeldRows(RowSource):
 
 
 class FileRows(RowSource):
-    """An array in a file, such as ``.npy``: known by path, type and place."""
+    """An array in a file such as ``.npy``: path, offset, shape and type."""
 
     def __init__(
         self, path: str | os.PathLike[str], dtype: Any, shape: Sequence[int], offset: int, order: Any
@@ -117,7 +124,7 @@ class FileRows(RowSource):
 
     @classmethod
     def of(cls, array: NDArray[Any]) -> "FileRows | None":
-        """The file behind a mapped array or consecutive rows of one, or None where there is none."""
+        """Return the file of a mapped array, or of consecutive rows of one; None for other arrays."""
         _checked(array)
         root: Any = array
         mapped = None
@@ -135,13 +142,8 @@ class FileRows(RowSource):
     def read(self, start: int, stop: int) -> NDArray[Any]:
         return np.array(self._mapped()[start:stop])
 
-    def take(self, rows: NDArray[np.integer], at_a_time: int) -> NDArray[Any]:
-        taken = np.empty((len(rows), self.shape[1]), self.dtype)
-        for start, stop in self.spans(at_a_time):
-            first, last = np.searchsorted(rows, (start, stop))
-            if first < last:  # mapped for these alone: the pages around each count as held until they are let go
-                taken[first:last] = self._mapped()[rows[first:last]]
-        return taken
+    def _take(self, rows: NDArray[np.integer], start: int, stop: int) -> NDArray[Any]:
+        return self._mapped()[rows]  # a new mapping each time: touched pages count as memory until unmapped
 
     def identity(self) -> dict[str, Any]:
         found = os.stat(self.path)
@@ -162,14 +164,14 @@ class FileRows(RowSource):
 
 
 class ParquetRows(RowSource):
-    """The rows of several parquet files, in the order of their names as given; read by row groups."""
+    """The rows of several parquet files in the given order, read by row groups."""
 
     def __init__(self, paths: Sequence[str | os.PathLike[str]], **columns: str | None) -> None:
         self.paths = [os.path.abspath(path) for path in paths]
         if not self.paths:
-            raise TableError("there are no parquet files; give at least one")
+            raise TableError("source holds no parquet files; expected at least one")
         self._columns = columns
-        self._groups: list[tuple[int, int]] = []  # the file, and the place in it, of each row group
+        self._groups: list[tuple[int, int]] = []  # file and index in it of each row group
         sizes, ids, labels = [], [], []
         for number, path in enumerate(self.paths):
             table = ParquetTable(path, **columns)
@@ -177,14 +179,13 @@ class ParquetRows(RowSource):
                 self.dtype, width = table.dtype, table.shape[1]
             if table.shape[1] != width:
                 raise TableError(
-                    f"{path} has vectors of {table.shape[1]} values; {self.paths[0]} has {width}, and all must have "
-                    "as many"
+                    f"{path} has vectors of {table.shape[1]} values; expected {width} as in {self.paths[0]}"
                 )
             self._groups += [(number, group) for group in range(len(table.group_sizes))]
             sizes += table.group_sizes
             ids.append(table.ids)
             labels.append(None if table.labels is None else _as_given(table))
-        self._edges = np.concatenate([[0], np.cumsum(sizes)])  # the row that each group begins with
+        self._edges = np.concatenate([[0], np.cumsum(sizes)])  # the first row of each group
         self.shape = (int(self._edges[-1]), width)
         found = _joined(ids)
         self.ids = None if found is None else _as_ids(found)
@@ -194,7 +195,7 @@ class ParquetRows(RowSource):
             self.labels, self.classes = coded(given)
 
     def spans(self, rows: int) -> list[Span]:
-        """Whole row groups together, at most ``rows``; a larger group is a span of its own."""
+        """Return spans of whole row groups, at most ``rows`` rows each; a larger group is a span of its own."""
         spans: list[Span] = []
         for start, stop in zip(self._edges[:-1].tolist(), self._edges[1:].tolist()):
             if spans and stop - spans[-1][0] <= rows:
@@ -204,7 +205,7 @@ class ParquetRows(RowSource):
         return spans
 
     def read(self, start: int, stop: int) -> NDArray[Any]:
-        first, last = np.searchsorted(self._edges, start, "right") - 1, np.searchsorted(self._edges, stop, "left")
+        first, last = self._group_range(start, stop)
         values = np.empty((int(self._edges[last] - self._edges[first]), self.shape[1]), self.dtype)
         at = 0
         for file, group in self._groups[first:last]:
@@ -216,21 +217,26 @@ class ParquetRows(RowSource):
     def ids_of(self, start: int, stop: int) -> NDArray[Any]:
         if self._id_type is None or self.ids is not None:
             return super().ids_of(start, stop)
-        first, last = np.searchsorted(self._edges, start, "right") - 1, np.searchsorted(self._edges, stop, "left")
+        first, last = self._group_range(start, stop)
         files = sorted({file for file, _ in self._groups[first:last]})
         begin = self._edges[self._groups.index((files[0], 0))]
         ids = np.concatenate([_as_ids(np.asarray(self._table(file).ids)).astype(self._id_type) for file in files])
         return ids[start - begin : stop - begin]
 
+    def _group_range(self, start: int, stop: int) -> tuple[int, int]:
+        """The row groups that hold rows start..stop-1."""
+        first = np.searchsorted(self._edges, start, "right") - 1
+        return int(first), int(np.searchsorted(self._edges, stop, "left"))
+
     def files(self) -> list[str]:
         return self.paths
 
-    def give_ids(self, ids: NDArray[Any]) -> None:
-        super().give_ids(ids)
-        self._id_type = None  # those in the files are not asked for any more
+    def set_ids(self, ids: NDArray[Any]) -> None:
+        super().set_ids(ids)
+        self._id_type = None  # ignore those in the files
 
     def __getstate__(self) -> dict[str, Any]:
-        # Whoever gets a copy reads the ids of its spans from the files, where they are from there.
+        # A pickled copy reads ids that come from the files again, span by span.
         return self.__dict__ if self._id_type is None else {**self.__dict__, "ids": None}
 
     def _table(self, file: int) -> ParquetTable:
@@ -244,7 +250,7 @@ class ParquetRows(RowSource):
 
 @lru_cache(maxsize=1)
 def _open_table(path: str, columns: tuple[tuple[str, str | None], ...], size: int, changed: int) -> ParquetTable:
-    # The size and the time of the last change tell a file that was written anew from what it was.
+    # Size and modification time are part of the cache key: they change when the file is rewritten.
     return ParquetTable(path, **dict(columns))
 
 
@@ -255,30 +261,35 @@ def open_rows(
     *,
     name: str = "source",
 ) -> RowSource:
-    """Rows from an array, mapped or not; a file for ``open_source``; parquet files, or a folder of them.
+    """Open a source of row vectors.
 
-    ``labels``, ``ids``: (n,), in the place of any that the source has; labels also as a ``.npy`` file.
+    Parameters
+    ----------
+    source
+        An array (n, d), mapped or not; a file for ``cbid.data.open_source``; parquet files, or a folder of them.
+    labels, ids
+        (n,), instead of those of the source; labels also as a ``.npy`` file.
+    name
+        The name of the argument in error messages.
     """
     rows = _opened(source)
     if 0 in rows.shape:
-        raise ValueError(f"{name} has shape {rows.shape}; give at least one row, of at least one value")
+        raise ValueError(f"{name} has shape {rows.shape}; expected at least one row of at least one value")
     if isinstance(labels, (str, os.PathLike)):
         labels = read_npy(labels)
     for column, given in (("labels", labels), ("ids", ids)):
         if given is not None and np.shape(given) != (len(rows),):
-            raise ValueError(
-                f"{column} has shape {np.shape(given)}; the source has {len(rows)} rows, and each takes one"
-            )
+            raise ValueError(f"{column} has shape {np.shape(given)}; expected ({len(rows)},), one for each row")
     if labels is not None:
         rows.labels, rows.classes = coded(np.asarray(labels))
     if ids is not None:
-        rows.give_ids(_as_ids(np.asarray(ids)))
+        rows.set_ids(_as_ids(np.asarray(ids)))
     return rows
 
 
 def _opened(source: Any) -> RowSource:
     if isinstance(source, RowSource):
-        return source.twin()
+        return source.copy()
     if isinstance(source, (list, tuple)) and source and all(isinstance(s, (str, os.PathLike)) for s in source):
         return ParquetRows(source)
     if isinstance(source, (str, os.PathLike)):
@@ -291,35 +302,35 @@ def _opened(source: Any) -> RowSource:
         source = VectorTable(source)
     if not isinstance(source, VectorTable) or isinstance(source, ParquetTable):
         raise ValueError(
-            f"source={source!r:.80} holds no rows of vectors; give an array (n, d), mapped or not, a .npy or .npz "
-            "file of one, or parquet files"
+            f"source={source!r:.80}: expected an array (n, d), mapped or not, a .npy or .npz file of one, or parquet "
+            "files"
         )
     rows: RowSource | None = FileRows.of(source.vectors)
-    rows = HeldRows(source.vectors) if rows is None else rows
+    rows = MemoryRows(source.vectors) if rows is None else rows
     rows.labels, rows.classes = source.labels, source.classes
     rows.ids = None if source.ids is None else _as_ids(source.ids)
     return rows
 
 
 def _as_ids(ids: NDArray[Any]) -> NDArray[Any]:
-    """Whole numbers as int64, text as an array of text."""
+    """Return integers as int64, text as an array of strings."""
     if ids.dtype.kind in "iu":
         if len(ids) and ids.max() > _LARGEST_ID:
-            raise ValueError(f"ids holds {ids.max()}; give whole numbers of at most {_LARGEST_ID}, or text")
+            raise ValueError(f"ids holds {ids.max()}; expected integers of at most {_LARGEST_ID}, or text")
         return ids.astype(np.int64)
     if ids.dtype.kind == "U" or (ids.dtype == object and all(isinstance(v, str) for v in ids)):
         return ids.astype(np.str_)
-    raise ValueError(f"ids has type {ids.dtype}; give whole numbers or text, one for each row")
+    raise ValueError(f"ids has type {ids.dtype}; expected integers or text")
 
 
 def _checked(array: NDArray[Any]) -> tuple[tuple[int, int], np.dtype[Any]]:
     if array.ndim != 2 or array.dtype.kind not in "fiub":
-        raise ValueError(f"source has shape {array.shape} and type {array.dtype}; give numbers, (n, d)")
+        raise ValueError(f"source has shape {array.shape} and type {array.dtype}; expected numbers (n, d)")
     return (array.shape[0], array.shape[1]), array.dtype
 
 
 def _as_given(table: ParquetTable) -> NDArray[Any]:
-    """The labels of a table as they stand in it; None where there is none."""
+    """Return the labels of a table as they are in the file; None for a missing one."""
     assert table.labels is not None
     assert table.classes is not None
     if (table.labels >= 0).all():
@@ -335,5 +346,5 @@ def _joined(columns: list[NDArray[Any] | None]) -> NDArray[Any] | None:
     if not present:
         return None
     if len(present) < len(columns):
-        raise TableError("some of the parquet files have ids or labels and others have none; all must be alike")
+        raise TableError("some parquet files have ids or labels and others have none")
     return np.concatenate(present)
