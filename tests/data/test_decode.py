@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from cbid.data.decode import image_size
 from cbid.data.images import ImageError, read_image
 from tests.data.pictures import encoded, picture, png_of_claimed_size
 
@@ -173,6 +174,14 @@ def test_the_limit_is_told_from_the_header_and_is_ours_alone():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert read_image(encoded(wide, "PNG"), max_pixels=100_000_000).shape == (9_000, 10_000)
+
+
+def test_the_size_comes_from_the_header():
+    assert image_size(encoded(picture()[:5, :7], "PNG")) == (5, 7)
+    assert image_size(png_of_claimed_size(4000, 3000)) == (3000, 4000)
+    for wrong in (png_of_claimed_size(30_000, 30_000), b"", b"text", b"\x89PNG\r\n\x1a\n"):
+        with pytest.raises(ImageError):
+            image_size(wrong)
 
 
 def test_one_pixel_and_one_row():

@@ -33,6 +33,17 @@ def test_values_in_the_order_of_the_source(root, descriptor, n_jobs):
     assert described.failures == []
 
 
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_extra_results_of_each_decoded_image(root, n_jobs):
+    write_tree(root, {"b/98.pgm": b"no image", "b/99.pgm": pgm(9)})
+    described = describe(root, Means(), on_error="skip", n_jobs=n_jobs, extra=np.max)
+    assert described.extras == [9 if "99" in name else int(name[2:4]) for name in described.names]
+    assert len(described.values) == 51
+    assert describe(root, Means(), on_error="skip").extras == []
+    with pytest.raises(ValueError, match="extra and cache"):
+        describe(root, Means(), extra=np.max, cache=root / "cache")
+
+
 def test_sources_of_every_kind(root):
     images = ImageFolder(root)
     arrays = np.stack(list(images))

@@ -11,11 +11,13 @@ import time
 import numpy as np
 import pytest
 from PIL import Image
+from PIL.PngImagePlugin import PngImageFile
 
 from cbid.coders import CBID, ITQ
 from cbid.data import VectorTable
 from cbid.project import Project, ProjectError, ProjectWarning, intake, learning
 from cbid.project.table import ImageTable
+from tests.data.pictures import encoded
 from tests.data.toys import Means
 from tests.project.made import TINY, fitted, picture, write_images
 
@@ -59,6 +61,22 @@ def test_only_new_images_are_read(tmp_path):
         assert names.count("red/001.png") == 1
         assert grown.record(0).name == "blue/000.png"  # as before
     assert files(path) == ["coder", "evaluation", "images.sqlite", "index", "lock", "project.json", "vectors.f32"]
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_each_image_is_decoded_once(tmp_path, monkeypatch, n_jobs):
+    """One decode gives the vector and the thumbnail; a digest needs the bytes alone."""
+    decoded, load_end = [], PngImageFile.load_end
+    monkeypatch.setattr(PngImageFile, "load_end", lambda image: (decoded.append(image), load_end(image))[1])
+    images = write_images(tmp_path / "images")
+    with fitted(tmp_path / "p.cbid", images, n_bits=4, n_jobs=n_jobs) as project:
+        assert len(decoded) == len(project) == 24
+        assert project.thumbnail(0)
+    with Project.open(tmp_path / "p.cbid", write=True) as project:
+        project.add([encoded(picture("red", 901), "PNG"), str(images / "green" / "004.png")])
+        assert len(decoded) == 26
+        project.add_new([encoded(picture("red", 902), "PNG")])
+        assert len(decoded) == 27
 
 
 def test_nothing_changes_when_nothing_has_changed(copied, made):
@@ -370,6 +388,7 @@ def test_two_fits_at_once(copied, made):
 
 FIT = """
 import sys
+from tests.data.pictures import encoded
 from tests.data.toys import Means
 from tests.project.made import fitted
 images, path, log, pause = sys.argv[1:]

@@ -35,7 +35,7 @@ from cbid.learning.sigmoids import SIGMOIDS
 from cbid.progress import bit_progress
 from cbid.storage.state import params_to_json
 
-__all__ = ["LargeMarginCoder"]
+__all__ = ["LargeMarginCoder", "LearningInterrupted", "WarmStartError"]
 
 MOST_BITS = 65_536
 
@@ -48,6 +48,14 @@ _LEAST_RIDGE, _MOST_RIDGE = 1e-3, 0.03
 
 Array = NDArray[np.floating]
 RowMaker = Callable[[np.random.Generator, int], Rows]  # generator, threads -> rows
+
+
+class WarmStartError(ValueError):
+    """A warm start is impossible: the data or the settings changed since the last fit."""
+
+
+class LearningInterrupted(UserWarning):
+    """Learning was interrupted by Ctrl-C; the coder keeps the bits learned so far."""
 
 
 class LargeMarginCoder(Coder):
@@ -164,7 +172,8 @@ class LargeMarginCoder(Coder):
             except KeyboardInterrupt:
                 if not len(learned):
                     raise
-                warnings.warn(f"interrupted: the coder keeps the {len(learned)} bits learned so far", stacklevel=4)
+                message = f"interrupted: the coder keeps the {len(learned)} bits learned so far"
+                warnings.warn(message, LearningInterrupted, stacklevel=4)
             else:
                 self._tell_of_early_end(len(learned), nu)
         if not learned.path[-1].any():
@@ -188,10 +197,10 @@ class LargeMarginCoder(Coder):
 
     def _refuse_another(self, problem: dict[str, Any]) -> None:
         if self.n_bits < self.n_bits_:
-            raise ValueError(f"warm_start=True goes on from {self.n_bits_} bits; n_bits={self.n_bits} is fewer")
+            raise WarmStartError(f"warm_start=True goes on from {self.n_bits_} bits; n_bits={self.n_bits} is fewer")
         changed = [name for name, value in problem.items() if self.problem_.get(name) != value]
         if changed:
-            raise ValueError(
+            raise WarmStartError(
                 f"warm_start=True goes on with the same data and settings; changed since the last fit: "
                 f"{', '.join(changed)}"
             )

@@ -16,7 +16,16 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from PIL.ImageFile import ImageFile
 
-__all__ = ["FORMATS", "MAX_PIXELS", "ImageError", "decode_image", "read_bytes", "read_image", "reason_of"]
+__all__ = [
+    "FORMATS",
+    "MAX_PIXELS",
+    "ImageError",
+    "decode_image",
+    "image_size",
+    "read_bytes",
+    "read_image",
+    "reason_of",
+]
 
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 MAX_PIXELS = 50_000_000
@@ -88,9 +97,7 @@ def decode_image(
     for format in formats:
         check_choice("formats", format, FORMATS)
     try:
-        image = _open(data, formats)
-        if image.width * image.height > max_pixels:
-            raise ImageError(f"it has {image.width} x {image.height} pixels; at most {max_pixels} are read")
+        image = _open(data, formats, max_pixels)
         if longest is not None:
             shrink = min(1.0, longest / max(image.size))
             image.draft(None, (math.ceil(image.width * shrink), math.ceil(image.height * shrink)))
@@ -100,6 +107,20 @@ def decode_image(
         raise
     except Exception as error:  # Pillow raises nearly every kind, depending on where in the file the damage is
         raise ImageError(reason_of(error)) from error
+
+
+def image_size(data: bytes, *, max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
+    """Return height and width from the header of an image file, without decoding it.
+
+    Raises ``ImageError`` if the format is unknown, the header is damaged or the image has more than ``max_pixels``.
+    """
+    try:
+        image = _open(data, FORMATS, max_pixels)
+    except (ImageError, ImportError):
+        raise
+    except Exception as error:  # as in ``decode_image``
+        raise ImageError(reason_of(error)) from error
+    return image.height, image.width
 
 
 def reason_of(error: BaseException) -> str:
@@ -119,8 +140,8 @@ def read_bytes(path: str | os.PathLike[str], *, max_pixels: int = MAX_PIXELS) ->
         return file.read()
 
 
-def _open(data: bytes, formats: tuple[str, ...]) -> "ImageFile":
-    """The image with its header read.
+def _open(data: bytes, formats: tuple[str, ...], max_pixels: int) -> "ImageFile":
+    """The image with its header read and its size checked.
 
     Pillow's own ``open`` warns of large images, or refuses them, by a global limit; its format classes do not.
     """
@@ -152,6 +173,8 @@ def _open(data: bytes, formats: tuple[str, ...]) -> "ImageFile":
             image = image_file(io.BytesIO(data))
             if "progressive" in image.info and data.count(b"\xff\xda") > _MAX_SCANS:
                 raise ImageError(f"it is a progressive JPEG of more than {_MAX_SCANS} scans")
+            if image.width * image.height > max_pixels:
+                raise ImageError(f"it has {image.width} x {image.height} pixels; at most {max_pixels} are read")
             return image
     raise ImageError(f"it is none of {', '.join(formats)}")
 

@@ -55,6 +55,7 @@ class Described:
     rows: (n,) the places of these images in the source.
     names, labels, classes: theirs, as in ``ImageSet``.
     failures: (name, reason) of each image that was left out, in the source's order.
+    extras: the results of ``extra``, one for each row of ``values``; empty without it.
     """
 
     values: NDArray[np.float32] | Bags
@@ -63,6 +64,7 @@ class Described:
     labels: NDArray[np.int64] | None
     classes: NDArray[Any] | None
     failures: Problems = field(default_factory=list)
+    extras: list[Any] = field(default_factory=list)
 
 
 class NothingDescribed(ImageError):
@@ -85,6 +87,7 @@ def describe(
     n_jobs: int | None = None,
     cache: "str | os.PathLike[str] | DescriptorCache | None" = None,
     out: str | os.PathLike[str] | None = None,
+    extra: Callable[[NDArray[Any]], Any] | None = None,
     verbose: int = 0,
 ) -> Described:
     """Values of every image of a source.
@@ -105,6 +108,9 @@ def describe(
     out
         For values larger than memory. A vector descriptor writes this ``.npy`` file, a local one these ``.npy`` files
         in this folder; ``values`` is mapped from there.
+    extra
+        A function of the decoded image, called in the worker that decodes it, for what else is needed of each image
+        (a thumbnail). Its results are in ``extras``. It must be picklable and cannot be combined with ``cache``.
     verbose
         1 shows progress.
 
@@ -118,6 +124,8 @@ def describe(
     """
     check_choice("on_error", on_error, ("raise", "skip"))
     check_n_jobs(n_jobs)
+    if extra is not None and cache is not None:
+        raise ValueError("extra and cache cannot be combined: images in the cache are not decoded")
     descriptor._check_params()
     images = opened_images(source, on_error)
     if not len(images):
@@ -127,16 +135,19 @@ def describe(
         shelf = (cache if isinstance(cache, DescriptorCache) else DescriptorCache(cache)).shelf(descriptor)
     failures: Problems = []
     rows: list[int] = []
+    extras: list[Any] = []
 
     def kept() -> Iterator[Value]:
         width: int | None = None
         with image_progress(len(images), type(descriptor).__name__, shown=bool(verbose)) as progress:
-            for i, (value, error) in enumerate(_outcomes(images, descriptor, shelf, n_jobs)):
+            for i, (value, more, error) in enumerate(_outcomes(images, descriptor, shelf, extra, n_jobs)):
                 progress(1)
                 if value is not None:
                     width = width_of(value) if width is None else width
                     if width_of(value) == width:
                         rows.append(i)
+                        if extra is not None:
+                            extras.append(more)
                         yield value
                         continue
                     error = ImageError(
@@ -158,7 +169,8 @@ def describe(
         raise NothingDescribed(failures)
     taken = images if len(rows) == len(images) else images.take(rows)
     everything = [*images.problems, *failures]
-    return Described(values, np.array(rows, np.int64), taken.names, taken.labels, taken.classes, everything)
+    places = np.array(rows, np.int64)
+    return Described(values, places, taken.names, taken.labels, taken.classes, everything, extras)
 
 
 def opened_images(source: Any, on_error: str) -> ImageSet:
@@ -172,11 +184,14 @@ def opened_images(source: Any, on_error: str) -> ImageSet:
     return as_image_set(source)
 
 
-Outcome = tuple[Value | None, ImageError | None]  # one of them
+Outcome = tuple[Value | None, Any, ImageError | None]  # value and extra, or error
+_Extra = Callable[[NDArray[Any]], Any]
 _Together = Callable[[list[NDArray[Any]]], list[Value]]
 
 
-def _outcomes(images: ImageSet, descriptor: _Describes, shelf: Shelf | None, n_jobs: int | None) -> Iterator[Outcome]:
+def _outcomes(
+    images: ImageSet, descriptor: _Describes, shelf: Shelf | None, extra: _Extra | None, n_jobs: int | None
+) -> Iterator[Outcome]:
     """What came of each image, in order."""
     n_workers = min(effective_n_jobs(n_jobs), len(images))
     unit = 1
@@ -189,7 +204,7 @@ def _outcomes(images: ImageSet, descriptor: _Describes, shelf: Shelf | None, n_j
             rows = range(start, start + size)
             found = [None if shelf is None else _stored(shelf, images, i) for i in rows]
             missing = [i for i, value in zip(rows, found) if value is None]
-            yield found, (descriptor, images.take(missing), shelf is not None) if missing else None
+            yield found, (descriptor, images.take(missing), shelf is not None, extra) if missing else None
             start += size
 
     for found, described in ordered_map(_describe_unit, tasks(), n_workers, threads=descriptor._threads):
@@ -199,12 +214,12 @@ def _outcomes(images: ImageSet, descriptor: _Describes, shelf: Shelf | None, n_j
         fresh = iter(outcomes)
         for stored in found:
             if stored is not None:
-                yield stored, None
+                yield stored, None, None
                 continue
-            digest, value, error = next(fresh)
+            digest, value, more, error = next(fresh)
             if shelf is not None and value is not None:
                 shelf.put(digest, value)
-            yield value, error
+            yield value, more, error
 
 
 def _stored(shelf: Shelf, images: ImageSet, i: int) -> Value | None:
@@ -215,17 +230,17 @@ def _stored(shelf: Shelf, images: ImageSet, i: int) -> Value | None:
 
 
 def _describe_unit(
-    descriptor: _Describes, images: ImageSet, with_digest: bool
-) -> tuple[list[tuple[bytes, Value | None, ImageError | None]], float]:
-    """Digest (of what was described, not of what the file was before), values, and error of each image; seconds."""
+    descriptor: _Describes, images: ImageSet, with_digest: bool, extra: _Extra | None = None
+) -> tuple[list[tuple[bytes, Value | None, Any, ImageError | None]], float]:
+    """Digest (of what was decoded, not of an earlier file), value, extra and error of each image; seconds."""
     start = time.perf_counter()
     together = _together(descriptor)
     most = 0 if together is None else _TOGETHER_BYTES
-    outcomes: list[tuple[bytes, Value | None, ImageError | None]] = []
+    outcomes: list[tuple[bytes, Value | None, Any, ImageError | None]] = []
     waiting: list[Any] = []
     held = 0
     for i in range(len(images)):
-        waiting.append(_tried(_decoded, images, i, with_digest))
+        waiting.append(_tried(_decoded, images, i, with_digest, extra))
         held += 0 if isinstance(waiting[-1], ImageError) else waiting[-1][1].nbytes
         if held > most or i == len(images) - 1:
             outcomes += _described(descriptor, together, waiting)
@@ -235,19 +250,24 @@ def _describe_unit(
 
 def _described(
     descriptor: _Describes, together: _Together | None, decoded: list[Any]
-) -> list[tuple[bytes, Value | None, ImageError | None]]:
+) -> list[tuple[bytes, Value | None, Any, ImageError | None]]:
     """The outcomes of images as ``_decoded`` gave them, or of errors instead."""
     values = iter(_values(descriptor, together, [found[1] for found in decoded if not isinstance(found, ImageError)]))
-    outcomes: list[tuple[bytes, Value | None, ImageError | None]] = []
+    outcomes: list[tuple[bytes, Value | None, Any, ImageError | None]] = []
     for found in decoded:
         value = found if isinstance(found, ImageError) else next(values)
-        outcomes.append((b"", None, value) if isinstance(value, ImageError) else (found[0], value, None))
+        if isinstance(value, ImageError):
+            outcomes.append((b"", None, None, value))
+        else:
+            outcomes.append((found[0], value, found[2], None))
     return outcomes
 
 
-def _decoded(images: ImageSet, i: int, with_digest: bool) -> tuple[bytes, NDArray[Any]]:
+def _decoded(images: ImageSet, i: int, with_digest: bool, extra: _Extra | None) -> tuple[bytes, NDArray[Any], Any]:
+    """The digest, the decoded image, and what ``extra`` makes of it."""
     item = images.load(i)
-    return content_digest(item) if with_digest else b"", images.decode(item)
+    image = images.decode(item)
+    return content_digest(item) if with_digest else b"", image, None if extra is None else extra(image)
 
 
 def _values(descriptor: _Describes, together: _Together | None, images: list[NDArray[Any]]) -> list[Any]:

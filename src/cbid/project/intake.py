@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from joblib import effective_n_jobs
 from numpy.typing import NDArray
 
 from cbid.data.decode import ImageError, reason_of
@@ -15,8 +14,7 @@ from cbid.data.image_sets import ImageSet, Problems, content_digest
 from cbid.data.names import printable
 from cbid.data.tables import VectorTable
 from cbid.descriptors import Descriptor
-from cbid.descriptors.describing import describe
-from cbid.descriptors.parallel import ordered_map
+from cbid.descriptors.describing import NothingDescribed, describe
 from cbid.progress import image_progress
 from cbid.project.table import ImageRow, ImageTable
 from cbid.project.thumbnails import thumbnail
@@ -157,52 +155,15 @@ def described_batches(
     for start in range(0, len(places), _BATCH):
         part = places[start : start + _BATCH]
         images = source.take(part)
+        extra = thumbnail if thumbnails else None
         try:
-            found = describe(images, descriptor, on_error="skip", n_jobs=n_jobs)
-        except ImageError:
-            failures = [(images.names[i], _why(images, descriptor, i)) for i in range(len(images))]
-            yield len(part), Batch([], np.empty((0, 0), np.float32), [], failures)
+            found = describe(images, descriptor, on_error="skip", n_jobs=n_jobs, extra=extra)
+        except NothingDescribed as error:
+            yield len(part), Batch([], np.empty((0, 0), np.float32), [], error.failures)
             continue
-        if not thumbnails:
-            taken = [part[row] for row in found.rows]
-            yield len(part), Batch(taken, np.asarray(found.values), [None] * len(taken), list(found.failures))
-            continue
-        failures, good = list(found.failures), []
-        pictures: list[bytes | None] = []
-        for row, picture, error in _thumbnails(images, found.rows.tolist(), n_jobs):
-            if error is None:
-                good.append(row)
-                pictures.append(picture)
-            else:
-                failures.append((images.names[row], error))
-        values = np.asarray(found.values)[np.isin(found.rows, good)]
-        yield len(part), Batch([part[row] for row in good], values, pictures, failures)
-
-
-def _why(images: ImageSet, descriptor: Descriptor, i: int) -> str:
-    """Why an image of a batch of which none could be described cannot be."""
-    try:
-        descriptor.describe(images.read(i))
-    except (ValueError, OSError) as error:
-        return reason_of(error).removeprefix(f"{printable(images.names[i])}: ")
-    return "it could not be read"
-
-
-def _thumbnails(
-    images: ImageSet, rows: list[int], n_jobs: int | None
-) -> Iterator[tuple[int, bytes | None, str | None]]:
-    """Row, thumbnail and error of each of these images."""
-
-    def make(row: int) -> tuple[bytes | None, str | None]:
-        try:
-            return thumbnail(images.load(row)), None
-        except (ValueError, OSError) as error:
-            return None, reason_of(error)
-
-    tasks = ((row, (row,)) for row in rows)
-    for row, made in ordered_map(make, tasks, effective_n_jobs(n_jobs), threads=True):
-        assert made is not None
-        yield row, *made
+        good = [part[row] for row in found.rows]
+        pictures = found.extras if thumbnails else [None] * len(good)
+        yield len(part), Batch(good, np.asarray(found.values), pictures, found.failures)
 
 
 def _vector_batches(table: VectorTable, places: list[int]) -> Iterator[tuple[int, Batch]]:

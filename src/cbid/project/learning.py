@@ -14,7 +14,7 @@ from sklearn.utils import get_tags
 from cbid import coders
 from cbid.checks import check_integer
 from cbid.coders import CBID, ITQ, Coder, PatchCBID
-from cbid.coders.large_margin import MOST_BITS
+from cbid.coders.large_margin import MOST_BITS, LearningInterrupted, WarmStartError
 from cbid.data.image_sets import Problems
 from cbid.data.names import printable
 from cbid.descriptors import Descriptor, ONNXEmbedding
@@ -150,10 +150,8 @@ def _learn_on(coder: CBID, X: NDArray[np.float32], y: NDArray[np.str_] | None, c
     if saved is not None:
         try:
             return _with_checkpoints(saved, X, y, checkpoint)
-        except ValueError as error:
-            if "warm_start" not in str(error):
-                raise
-            # It was learned from other images: to begin anew is all that can be done.
+        except WarmStartError:
+            pass  # the checkpoint belongs to other images: start from the beginning
     return _with_checkpoints(coder, X, y, checkpoint)
 
 
@@ -184,11 +182,9 @@ def _with_checkpoints(coder: CBID, X: Any, y: Any, checkpoint: Path) -> CBID:
     try:
         with warnings.catch_warnings():
             # Ctrl-C ends learning with the bits there are; a project is whole or not at all, and goes on later.
-            warnings.filterwarnings("error", message="interrupted: the coder keeps")
+            warnings.simplefilter("error", LearningInterrupted)
             coder.fit(X, y)
-    except UserWarning as interrupted:
-        if "interrupted" not in str(interrupted):
-            raise
+    except LearningInterrupted:
         if latest is not None:
             latest.save(checkpoint)
         raise KeyboardInterrupt from None

@@ -1,12 +1,10 @@
-"""Small pictures to show."""
+"""Thumbnails of images."""
 
 import io
-from collections.abc import Sequence
 from typing import Any
 
 from numpy.typing import NDArray
 
-from cbid.data.decode import decode_image
 from cbid.data.images import resize_longest, to_uint8
 
 __all__ = ["LONGEST", "thumbnail"]
@@ -15,11 +13,10 @@ LONGEST = 192  # pixels of the longer side
 _QUALITY = 85
 
 
-def thumbnail(item: bytes | NDArray[Any] | Sequence[Any]) -> bytes:
-    """A JPEG of an image (its file's bytes, or an array), its longer side at most 192 pixels."""
+def thumbnail(image: NDArray[Any]) -> bytes:
+    """Return a JPEG of a decoded image; its longer side has at most 192 pixels."""
     from PIL import Image
 
-    image = decode_image(item, longest=LONGEST) if isinstance(item, bytes) else item
     small = resize_longest(to_uint8(image), LONGEST)
     buffer = io.BytesIO()
     Image.fromarray(small).save(buffer, "JPEG", quality=_QUALITY)

@@ -1,12 +1,11 @@
 """The stored images: look, add, remove."""
 
-import threading
 from typing import Annotated
 
 from fastapi import APIRouter, File, Form, Path, Query, Request, Response, UploadFile
 
 from cbid.data import ImageError
-from cbid.data.decode import decode_image
+from cbid.data.decode import image_size
 from cbid.web.models import LARGEST_ID, Added, Image, Images, Label, Removed
 from cbid.web.problems import documented, refuse
 from cbid.web.routes import library_of
@@ -72,11 +71,7 @@ async def add(
         raise refuse(413, f"{len(images)} images came; at most {settings.max_files} are taken at once")
     contents = [await file.read() for file in images]
     names = [_name(file.filename) for file in images]
-    given_up = threading.Event()
-    try:
-        await library.imaging.run(_check_all, contents, names, settings.max_pixels, given_up)
-    finally:
-        given_up.set()
+    await library.imaging.run(_check_sizes, contents, names, settings.max_pixels)
     ids = await library.add(contents, [label] * len(contents), names)
     project = library.project
     records = await library.searching.run(library.records, ids)
@@ -97,16 +92,14 @@ def _name(given: str | None) -> str:
     return "".join(c for c in last if c.isprintable())[:_LONGEST_NAME] or "image"
 
 
-def _check_all(contents: list[bytes], names: list[str], max_pixels: int, given_up: threading.Event) -> None:
-    """All of them can be read, and are not too much together; nothing more is read once nobody waits for it."""
+def _check_sizes(contents: list[bytes], names: list[str], max_pixels: int) -> None:
+    """Reject files that are too large or no images, by their headers alone; adding them decodes them, once."""
     pixels = 0
     for data, name in zip(contents, names):
-        if given_up.is_set():
-            return
         if pixels > _IMAGES_AT_A_TIME * max_pixels:
             raise refuse(413, f"the images have more than {_IMAGES_AT_A_TIME * max_pixels:,} pixels together")
         try:
-            image = decode_image(data, max_pixels=max_pixels)
+            height, width = image_size(data, max_pixels=max_pixels)
         except ImageError as error:
             raise ImageError(f"{name}: {error}") from error
-        pixels += image.shape[0] * image.shape[1]
+        pixels += height * width
