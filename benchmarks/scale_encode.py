@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.steps import Steps
 from cbid.coders import ITQ
 from cbid.scale import encode_to
-from cbid.storage import codes_io
+from cbid.storage import code_files
 
 WIDTH, N_BITS, BLOCK = 512, 128, 50_000
 
@@ -66,7 +66,7 @@ def timed(act) -> float:
 def numpy_two_threads(source: Path, coder: ITQ, out: Path) -> dict:
     """Read from the mapped file, encoded at once, saved: what one writes without this library's streams."""
     with threadpool_limits(2, user_api="blas"):
-        seconds = timed(lambda: codes_io.save(removed(out), coder.encode(np.load(source, mmap_mode="r"))))
+        seconds = timed(lambda: code_files.save(removed(out), coder.encode(np.load(source, mmap_mode="r"))))
     return {"seconds": seconds, "sha256": digest(out)}
 
 

@@ -136,7 +136,7 @@ def test_damage_is_noticed(saved):
 
 def test_a_coder_is_no_classifier(tmp_path):
     CODER.save(tmp_path / "coder")
-    with pytest.raises(ModelFileError, match="no cbid NBNN classifier"):
+    with pytest.raises(ModelFileError, match="not a cbid NBNN classifier"):
         NBNNClassifier.load(tmp_path / "coder")
 
 

@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 import cbid.coders.base
 from cbid import CodeIndex, load
 from cbid.coders import ModelFileError
-from cbid.storage.modelfile import read_model, write_model
+from cbid.storage.models import read_model, write_model
 from tests.coders.every import EVERY, make
 
 every_coder = pytest.mark.parametrize("cls", EVERY, ids=lambda cls: cls.__name__)

@@ -203,7 +203,7 @@ def test_a_file_whose_parts_do_not_fit_is_refused(images, tmp_path):
         bad = copy.copy(coder)
         setattr(bad, name, value)
         bad.save(tmp_path / "m")
-        with pytest.raises(ModelFileError, match="no complete PatchCBID"):
+        with pytest.raises(ModelFileError, match="complete PatchCBID"):
             load(tmp_path / "m")
 
 

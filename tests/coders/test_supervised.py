@@ -5,7 +5,7 @@ import pytest
 
 from cbid import coders, load
 from cbid.coders import ModelFileError
-from cbid.storage import modelfile
+from cbid.storage import models
 from tests.coders.blobs import blobs
 
 SMALL = {
@@ -93,15 +93,15 @@ def test_model_files_come_back_whole_and_forged_ones_do_not(make, tmp_path):
     assert type(again) is type(coder)
     assert again.get_params() == coder.get_params()
     np.testing.assert_array_equal(again.encode(X), coder.encode(X))
-    kind, state, arrays = modelfile.read_model(tmp_path / "m")
+    kind, state, arrays = models.read_model(tmp_path / "m")
     for name, array in arrays.items():
         shorter = array[:0] if name == "objective_" else array[:-1]  # of some it may have any length
         for forged in (shorter, array.astype(np.complex64), np.zeros((0, 3)), array[..., None]):
-            modelfile.write_model(tmp_path / "forged", kind, state, {**arrays, name: forged})
+            models.write_model(tmp_path / "forged", kind, state, {**arrays, name: forged})
             with pytest.raises(ModelFileError):
                 load(tmp_path / "forged")
     for wrong in ({"n_bits_": 10**9}, {"n_bits_": 0}, {"n_features_in_": 4}, {"transform": 1}):
-        modelfile.write_model(tmp_path / "forged", kind, {**state, "fitted": {**state["fitted"], **wrong}}, arrays)
+        models.write_model(tmp_path / "forged", kind, {**state, "fitted": {**state["fitted"], **wrong}}, arrays)
         with pytest.raises(ModelFileError):
             load(tmp_path / "forged")
 

@@ -62,7 +62,7 @@ def test_nothing_could_be_searched(model, folder, capsys):
 def test_no_detector(tmp_path, folder, capsys):
     (tmp_path / "text").write_text("a text that is no detector at all")
     assert run(["detect", str(tmp_path / "text"), str(folder)]) == 1
-    assert "is no whole detector file" in capsys.readouterr().err
+    assert "is not a detector file" in capsys.readouterr().err
     assert run(["detect", str(tmp_path / "nothing"), str(folder)]) == 1
 
 

@@ -222,7 +222,7 @@ def test_export(here, capsys, tmp_path, to):
     elif to == "pgvector":
         assert out.read_text().splitlines()[3] == "3\t" + "".join(map(str, np.unpackbits(codes[3])))
     elif to == "parquet":
-        from cbid.storage.codes_io import load_parquet
+        from cbid.storage.code_files import load_parquet
 
         np.testing.assert_array_equal(load_parquet(out)[0], codes)
     elif to == "faiss":

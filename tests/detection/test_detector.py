@@ -5,7 +5,7 @@ from cbid.coders import CBID, ITQ, ModelFileError
 from cbid.data import ImageError
 from cbid.detection import CBIDVerifier, SlidingWindowDetector, detect_all, evaluate
 from cbid.detection.scan import Windows
-from cbid.storage.tensorfile import FileKind
+from cbid.storage.tensors import FileKind
 from tests.detection.planted import SETTINGS, detector, scenes, training
 
 
@@ -113,14 +113,14 @@ def test_files_that_are_no_detectors(tmp_path):
     content, arrays = kind.read(path)
 
     path.write_bytes(path.read_bytes()[:-1] + b"x")
-    with pytest.raises(ModelFileError, match="altered or damaged"):
+    with pytest.raises(ModelFileError, match="damaged"):
         SlidingWindowDetector.load(path)
     for change, told in [
         ({"params": content["params"] | {"step": 0}}, "step=0 is not accepted"),
         ({"params": content["params"] | {"window": [64, 64]}}, r"shape \(324,\); its window has 1764 values"),
         ({"params": {}, "verifier": None}, r"shape \(324,\); its window has 3780 values"),
-        ({"verifier": content["verifier"] | {"kind": "os"}}, "kind 'os', which this cbid does not have"),
-        ({"verifier": 3}, "holds no complete detector"),
+        ({"verifier": content["verifier"] | {"kind": "os"}}, "kind 'os'"),
+        ({"verifier": 3}, "complete detector"),
     ]:
         kind.write(path, content | change, arrays)
         with pytest.raises(ModelFileError, match=told):

@@ -10,7 +10,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from cbid.coders import ModelFileError
 from cbid.pooling import HIKClassifier, load
 from cbid.pooling.hik import histogram_intersection
-from cbid.storage.modelfile import read_model, write_model
+from cbid.storage.models import read_model, write_model
 
 
 def by_definition(X, Y):
@@ -76,7 +76,7 @@ def test_model_files(digits, tmp_path):
     kind, state, arrays = read_model(tmp_path / "m")
     for name in arrays:
         write_model(tmp_path / "m", kind, state, {**arrays, name: arrays[name][1:]})
-        with pytest.raises(ModelFileError, match="no complete HIKClassifier"):
+        with pytest.raises(ModelFileError, match="complete HIKClassifier"):
             load(tmp_path / "m")
 
 

@@ -15,8 +15,8 @@ from cbid.scale import encode_to
 from cbid.scale.encoding import Encode
 from cbid.scale.parts import compute_part
 from cbid.scale.sources import MemoryRows, open_rows
-from cbid.storage import codes_io
-from cbid.storage.files import whole_file
+from cbid.storage import code_files
+from cbid.storage.atomic import whole_file
 from tests.scale.test_sources import write_parquet
 
 
@@ -30,7 +30,7 @@ def npy(tmp_path, vectors):
 def test_the_file_is_the_one_that_encode_would_give(npy, vectors, coder, tmp_path, n_jobs):
     codes = encode_to(npy, coder, tmp_path / "codes.npy", part_rows=64, n_jobs=n_jobs)
     np.testing.assert_array_equal(codes, coder.encode(vectors[0]))
-    codes_io.save(tmp_path / "at_once.npy", coder.encode(vectors[0]))
+    code_files.save(tmp_path / "at_once.npy", coder.encode(vectors[0]))
     assert (tmp_path / "codes.npy").read_bytes() == (tmp_path / "at_once.npy").read_bytes()
     assert sorted(p.name for p in tmp_path.iterdir()) == ["at_once.npy", "codes.npy", "codes.npy.json", "x.npy"]
 
@@ -71,7 +71,7 @@ def test_a_killed_run_continues(npy, vectors, coder, tmp_path, monkeypatch):
 def test_a_damaged_part_is_recomputed(npy, vectors, coder, tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr("cbid.scale.parts.Job.join", lambda self: [])
-        patch.setattr("cbid.storage.codes_io.load", lambda path: None)
+        patch.setattr("cbid.storage.code_files.load", lambda path: None)
         encode_to(npy, coder, tmp_path / "codes.npy", part_rows=100)
     part = tmp_path / "codes.npy.parts" / "part-000003.safetensors"
     content = bytearray(part.read_bytes())

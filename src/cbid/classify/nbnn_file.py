@@ -12,10 +12,15 @@ import cbid.coders
 from cbid.classify.patch_rows import PatchRows, is_fitted
 from cbid.classify.patch_store import PatchStore
 from cbid.coders.base import Coder
-from cbid.storage.modelfile import ModelFileError
-from cbid.storage.saved import restore_from
-from cbid.storage.state import classes_from_json, classes_to_json, params_to_json
-from cbid.storage.tensorfile import Arrays, FileKind
+from cbid.storage.models import (
+    ModelFileError,
+    classes_from_json,
+    classes_to_json,
+    model_parts,
+    params_to_json,
+    restore_from,
+)
+from cbid.storage.tensors import Arrays, FileKind
 
 if TYPE_CHECKING:
     from cbid.classify.nbnn import NBNNClassifier
@@ -48,7 +53,7 @@ def save_nbnn(model: "NBNNClassifier", path: str | os.PathLike[str]) -> None:
         coder = rows.coder.estimator if isinstance(rows.coder, FrozenEstimator) else rows.coder
         if not isinstance(coder, Coder):
             raise ValueError(f"coder is a {type(coder).__name__}; only coders of cbid can be saved")
-        state, of_coder = coder._parts_to_save()
+        state, of_coder = model_parts(coder)
         arrays |= {f"coder.{name}": array for name, array in of_coder.items()}
         content["coder"] = {"kind": type(coder).__name__, "state": state, "was_fitted": is_fitted(model.coder)}
     if model.descriptor is not None:

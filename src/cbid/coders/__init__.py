@@ -30,7 +30,7 @@ from cbid.coders.rivals import (
     SphericalHashing,
     SplineRegressionHashing,
 )
-from cbid.storage.modelfile import ModelFileError
+from cbid.storage.models import ModelFileError
 
 __all__ = [
     "CBID",

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cbid import codes
 from cbid.states import unchanged_on_error
-from cbid.storage.saved import Saved, load_from
+from cbid.storage.models import Saved, load_from
 
 __all__ = ["Coder", "load"]
 

@@ -1,6 +1,5 @@
 """What the image-level and the patch-level coder share: from rows to bits, weights and a fitted coder."""
 
-import hashlib
 import warnings
 from collections.abc import Callable
 from typing import Any, Self
@@ -33,7 +32,8 @@ from cbid.learning.ridge import RidgeMap
 from cbid.learning.rows import Rows
 from cbid.learning.sigmoids import SIGMOIDS
 from cbid.progress import bit_progress
-from cbid.storage.state import params_to_json
+from cbid.storage.digests import new_digest
+from cbid.storage.models import params_to_json
 
 __all__ = ["LargeMarginCoder", "LearningInterrupted", "WarmStartError"]
 
@@ -189,7 +189,7 @@ class LargeMarginCoder(Coder):
     def _problem(self, X: Array, told: NDArray[np.integer]) -> dict[str, Any]:
         """What bits and weights depend on, apart from their number: settings by name, data by a digest."""
         settings = {name: value for name, value in params_to_json(self).items() if name in self._OF_THE_PROBLEM}
-        digest = hashlib.blake2b(digest_size=16)
+        digest = new_digest()
         for array in (X, told):
             digest.update(f"{array.dtype} {array.shape}".encode())
             digest.update(np.ascontiguousarray(array).data)

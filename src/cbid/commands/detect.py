@@ -15,7 +15,7 @@ from cbid.data.names import printable
 from cbid.detection import Detections, SlidingWindowDetector
 from cbid.detection.drawing import draw_detections, write_picture
 from cbid.detection.many import detect_all
-from cbid.storage.files import whole_file
+from cbid.storage.atomic import whole_file
 
 __all__ = ["detect"]
 

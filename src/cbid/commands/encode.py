@@ -59,7 +59,7 @@ def encode(
     """
     from cbid.codes import prefix
     from cbid.project import Project
-    from cbid.storage import codes_io
+    from cbid.storage import code_files
 
     if out is not None and out.suffix not in (".npy", ".parquet"):
         raise ValueError(f"--out={out} is not accepted; give a name that ends in .npy or .parquet")
@@ -93,9 +93,9 @@ def encode(
         if out is not None:
             together = np.concatenate(parts)
             if out.suffix == ".npy":
-                codes_io.save(out, together)
+                code_files.save(out, together)
             else:
-                codes_io.save_parquet(out, together, length)
+                code_files.save_parquet(out, together, length)
             if not quiet and not as_json:
                 echo(f"{out}: {len(together):,} codes of {length} bits")
         if as_json:

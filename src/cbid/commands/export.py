@@ -18,9 +18,9 @@ def _checked_kind(to: str | None) -> str | None:
 
 
 def _kinds() -> list[str]:
-    from cbid.storage import codes_io
+    from cbid.storage import code_files
 
-    return ["npy", "parquet", *codes_io.EXPORTS]
+    return ["npy", "parquet", *code_files.EXPORTS]
 
 
 def export(
@@ -50,8 +50,8 @@ def export(
     """
     from cbid.codes import prefix
     from cbid.project import Project
-    from cbid.storage import codes_io
-    from cbid.storage.files import whole_file
+    from cbid.storage import code_files
+    from cbid.storage.atomic import whole_file
 
     kind = to if to is not None else _SUFFIXES.get(out.suffix)
     if kind is None:
@@ -62,11 +62,11 @@ def export(
         ids = opened.ids
         codes = prefix(opened.index.reconstruct(ids), length)
         if kind == "npy":
-            codes_io.save(out, codes)
+            code_files.save(out, codes)
         elif kind == "parquet":
-            codes_io.save_parquet(out, codes, length, ids)
+            code_files.save_parquet(out, codes, length, ids)
         else:
-            codes_io.export(out, codes, length, kind, ids)
+            code_files.export(out, codes, length, kind, ids)
         if names is not None:
             with (
                 whole_file(names) as temporary,

@@ -86,7 +86,7 @@ def index(
 def _send(project: Any, to: str, overwrite: bool, recall: float, timeout: float, shown: bool) -> dict[str, Any]:
     """Send the codes, then keep the least number of candidates with which a sample of them finds enough."""
     from cbid.search.milvus import MilvusStore, index_to
-    from cbid.storage.digests import coder_digest
+    from cbid.storage.models import model_digest
 
     check_real("recall", recall, 0, 1 + 1e-9, open_below=True)
     if not len(project):
@@ -95,7 +95,7 @@ def _send(project: Any, to: str, overwrite: bool, recall: float, timeout: float,
         project.index,
         to,
         weights=project.weights(project.n_bits),
-        made_by=coder_digest(project.coder),
+        made_by=model_digest(project.coder),
         overwrite=overwrite,
         timeout=timeout,
         verbose=int(shown),

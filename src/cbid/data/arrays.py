@@ -5,12 +5,12 @@ import struct
 import zipfile
 import zlib
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.storage.files import DAMAGED_NPY
+from cbid.storage.npy import DAMAGED_NPY, map_array, map_npy, read_header
 
 __all__ = ["ArrayFileError", "read_npy", "read_npz"]
 
@@ -26,12 +26,9 @@ def read_npy(path: str | os.PathLike[str]) -> NDArray[Any]:
     """The array of a ``.npy`` file, mapped: nothing is read yet."""
     path = Path(path)
     try:
-        with open(path, "rb") as file:
-            shape, order, dtype = _header(file, path.stat().st_size)
-            start = file.tell()
+        return map_npy(path)
     except DAMAGED_NPY as error:
-        raise ArrayFileError(f"{path} is no .npy file of numbers: {error}") from error
-    return _mapped(path, start, shape, order, dtype)
+        raise ArrayFileError(f"{path} is not a .npy file of numbers or text: {error}") from error
 
 
 def read_npz(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
@@ -48,34 +45,11 @@ def read_npz(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
 
 def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
     with archive.open(info) as file:
-        shape, order, dtype = _header(file, info.file_size)
+        header = read_header(file, info.file_size)
         if info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & 1:
-            return _mapped(path, _data_start(path, info) + file.tell(), shape, order, dtype)
+            return map_array(path, _data_start(path, info) + file.tell(), header)
         # Read to the end, so that the checksum of the archive is compared.
-        return np.frombuffer(bytearray(file.read()), dtype).reshape(shape, order=order)
-
-
-def _header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], Literal["C", "F"], np.dtype[Any]]:
-    """Shape, order and type of an array in a file of so many bytes, which must be those that the header claims."""
-    version = np.lib.format.read_magic(file)
-    if version not in ((1, 0), (2, 0)):
-        raise ValueError(f"version {version} of the .npy format is not known")
-    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-    shape, fortran, dtype = read(file)
-    if dtype.hasobject:
-        raise ValueError("an array of Python objects is not read: it could run any code")
-    claimed, following = int(np.prod(shape, dtype=object)) * dtype.itemsize, size - file.tell()
-    if claimed != following:
-        raise ValueError(f"its header claims {claimed} bytes, {following} follow")
-    return shape, "F" if fortran else "C", dtype
-
-
-def _mapped(
-    path: Path, start: int, shape: tuple[int, ...], order: Literal["C", "F"], dtype: np.dtype[Any]
-) -> NDArray[Any]:
-    if 0 in shape:
-        return np.empty(shape, dtype)
-    return np.asarray(np.memmap(path, dtype, "r", start, shape, order))
+        return np.frombuffer(bytearray(file.read()), header.dtype).reshape(header.shape, order=header.order)
 
 
 def _data_start(path: Path, info: zipfile.ZipInfo) -> int:

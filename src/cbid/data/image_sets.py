@@ -1,6 +1,5 @@
 """Images that are read one at a time, with their names and labels, whatever they come from."""
 
-import hashlib
 import os
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -13,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from cbid.data.decode import MAX_PIXELS, ImageError, decode_image, read_bytes, reason_of
 from cbid.data.images import check_image
 from cbid.data.names import Names, printable, row_numbers
+from cbid.storage.digests import new_digest
 
 __all__ = ["ImageFiles", "ImageItems", "ImageSet", "as_image_set", "content_digest"]
 
@@ -163,7 +163,7 @@ def as_image_set(X: Any) -> ImageSet:
 def content_digest(item: bytes | Image) -> bytes:
     """16 bytes of BLAKE2b over a file's bytes, or over an array's values, type and shape."""
     # The number is raised when the same bytes come to be read as other pixels.
-    digest = hashlib.blake2b(digest_size=16, person=b"cbid image 1")
+    digest = new_digest(person=b"cbid image 1")
     if isinstance(item, bytes):
         digest.update(item)
     else:

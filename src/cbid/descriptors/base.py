@@ -1,6 +1,5 @@
 """What every descriptor is: a stateless scikit-learn transformer from images to float32 values."""
 
-import hashlib
 import json
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterable
@@ -14,6 +13,7 @@ from sklearn.utils import Tags
 from cbid.bags import Bags
 from cbid.data.image_sets import as_image_set
 from cbid.descriptors.describing import describe
+from cbid.storage.digests import digest_text
 
 __all__ = ["Descriptor", "LocalDescriptor"]
 
@@ -48,7 +48,7 @@ class _Describer(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
     def fingerprint(self) -> str:
         """A digest of ``settings``: equal only for equal values."""
         text = json.dumps(self.settings(), sort_keys=True, default=np.generic.item)  # numpy's numbers as Python's
-        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        return digest_text(text)
 
     def _describe_all(self, X: Iterable[Any]) -> Any:
         n_jobs, verbose = getattr(self, "n_jobs", None), getattr(self, "verbose", 0)

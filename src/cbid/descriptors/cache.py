@@ -2,11 +2,10 @@
 
 A cache is a folder with one folder (a shelf) for each fingerprint of a descriptor. A shelf holds chunks: safetensors
 files with the values of up to 256 images and the digests of their contents, each written whole and with a checksum
-(``cbid.storage.tensorfile``). There is no other index to get out of step: a file exists or not, so a kill loses the
+(``cbid.storage.tensors``). There is no other index to get out of step: a file exists or not, so a kill loses the
 chunk that was not written yet, and any number of processes may read and write at once.
 """
 
-import hashlib
 import json
 import os
 import time
@@ -19,8 +18,9 @@ from numpy.typing import NDArray
 
 from cbid.bags import Bags
 from cbid.descriptors.gather import Value, width_of
-from cbid.storage.files import whole_file
-from cbid.storage.tensorfile import Arrays, FileKind
+from cbid.storage.atomic import whole_file
+from cbid.storage.digests import digest_text
+from cbid.storage.tensors import Arrays, FileKind
 
 __all__ = ["CacheWarning", "DescriptorCache", "Shelf"]
 
@@ -132,7 +132,7 @@ class Shelf:
         else:
             arrays["values"] = np.stack(values, dtype=np.float32)  # type: ignore[arg-type]
         # The same images give the same name: whoever else computed them has written the same.
-        name = hashlib.blake2b(b"".join(keys), digest_size=16).hexdigest()
+        name = digest_text(b"".join(keys))
         _CHUNK.write(self._folder / f"{name}.safetensors", {"shelf": self._folder.name}, arrays)
         self._pending, self._pending_bytes = {}, 0
 

@@ -1,6 +1,5 @@
 """Deep embeddings: what a network in an ONNX file makes of an image."""
 
-import hashlib
 import mmap
 import os
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from cbid.descriptors._preprocessing import Preprocessing
 from cbid.descriptors.base import Descriptor, Image
+from cbid.storage.digests import digest_bytes, new_digest
 
 __all__ = ["ONNXEmbedding"]
 
@@ -143,13 +143,13 @@ def _state(model: Any) -> tuple[str, int, int]:
 @lru_cache(maxsize=16)
 def _digest(path: str, size: int, time: int) -> str:
     """A digest of a model's content, with that of the files beside it that it names as holding its weights."""
-    digest = hashlib.blake2b(digest_size=16)
+    digest = new_digest()
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         digest.update(content)
         beside = sorted(p for p in Path(path).parent.iterdir() if p.is_file() and p != Path(path))
         named = [p for p in beside if content.find(os.fsencode(p.name)) >= 0]
     for weights in named:
-        digest.update(hashlib.blake2b(weights.read_bytes(), digest_size=16).digest())
+        digest.update(digest_bytes(weights.read_bytes()))
     return digest.hexdigest()
 
 

@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cbid.bags import Bags
-from cbid.storage.files import whole_file
+from cbid.storage.atomic import whole_file
+from cbid.storage.npy import GrowingArray, map_npy
 
 __all__ = ["Value", "gather", "width_of"]
 
@@ -50,11 +51,11 @@ def _bags(bags: Iterator[Bag]) -> Bags:
 
 def _vectors_on_disk(vectors: Iterator[NDArray[np.float32]], path: Path, width: int) -> NDArray[np.float32]:
     with whole_file(path) as temporary, open(temporary, "wb") as file:
-        rows = _GrowingArray(file, width)
+        rows = GrowingArray(file, "<f4", (width,))
         for vector in vectors:
             rows.append(vector[None])
         rows.finish()
-    return _mapped(path)
+    return map_npy(path)
 
 
 def _bags_on_disk(bags: Iterator[Bag], folder: Path, width: int) -> Bags:
@@ -66,7 +67,7 @@ def _bags_on_disk(bags: Iterator[Bag], folder: Path, width: int) -> Bags:
             for name in ("values", "frames", "offsets", "shapes")
         }
         with open(temporary["values"], "wb") as value_file, open(temporary["frames"], "wb") as frame_file:
-            values, frames = _GrowingArray(value_file, width), _GrowingArray(frame_file, 3)
+            values, frames = GrowingArray(value_file, "<f4", (width,)), GrowingArray(frame_file, "<f4", (3,))
             for bag, frame, shape in bags:
                 values.append(bag)
                 frames.append(frame)
@@ -77,35 +78,4 @@ def _bags_on_disk(bags: Iterator[Bag], folder: Path, width: int) -> Bags:
         for name, array in (("offsets", np.cumsum(sizes, dtype=np.int64)), ("shapes", np.array(shapes, np.int64))):
             with open(temporary[name], "wb") as file:
                 np.save(file, array)
-    return Bags(*(_mapped(folder / f"{name}.npy") for name in ("values", "offsets", "frames", "shapes")))
-
-
-def _mapped(path: Path) -> NDArray[Any]:
-    return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-
-
-class _GrowingArray:
-    """A float32 ``.npy`` file whose number of rows is known at the end.
-
-    numpy pads the header so that the number of rows can grow in place.
-    """
-
-    def __init__(self, file: IO[bytes], width: int) -> None:
-        self._file, self._width, self._rows = file, width, 0
-        self._write_header()
-        self._start = file.tell()
-
-    def append(self, rows: NDArray[np.float32]) -> None:
-        self._file.write(np.ascontiguousarray(rows, dtype=np.float32).data)
-        self._rows += len(rows)
-
-    def finish(self) -> None:
-        self._file.seek(0)
-        self._write_header()
-        if self._file.tell() != self._start:
-            raise RuntimeError("the header of a .npy file has grown with its rows")
-        self._file.seek(0, os.SEEK_END)
-
-    def _write_header(self) -> None:
-        header = {"descr": "<f4", "fortran_order": False, "shape": (self._rows, self._width)}
-        np.lib.format.write_array_header_1_0(self._file, header)
+    return Bags(*(map_npy(folder / f"{name}.npy") for name in ("values", "offsets", "frames", "shapes")))

@@ -10,10 +10,8 @@ from sklearn.utils.validation import check_is_fitted
 import cbid.coders
 from cbid.coders.base import Coder
 from cbid.detection.verifier import CBIDVerifier
-from cbid.storage.modelfile import ModelFileError
-from cbid.storage.saved import restore_from
-from cbid.storage.state import params_from_json, params_to_json
-from cbid.storage.tensorfile import Arrays, FileKind
+from cbid.storage.models import ModelFileError, model_parts, params_from_json, params_to_json, restore_from
+from cbid.storage.tensors import Arrays, FileKind
 
 if TYPE_CHECKING:
     from cbid.detection.detector import SlidingWindowDetector
@@ -38,7 +36,7 @@ def save_detector(detector: "SlidingWindowDetector", path: str | os.PathLike[str
     }
     verifier = detector.verifier_
     if verifier is not None:
-        state, of_coder = verifier.coder_._parts_to_save()
+        state, of_coder = model_parts(verifier.coder_)
         arrays |= {_CODER + name: array for name, array in of_coder.items()}
         arrays["verifier"] = verifier.coef_
         content["verifier"] = {

@@ -14,7 +14,7 @@ from cbid.descriptors.sizes import resize
 from cbid.detection.boxes import Annotation, Boxes, Detections, check_boxes
 from cbid.detection.evaluate import REFERENCE_FPPI, DetectionCurve, FalsePositive
 from cbid.detection.matching import HIT, IGNORED, match
-from cbid.storage.files import whole_file
+from cbid.storage.atomic import whole_file
 
 __all__ = [
     "crop",

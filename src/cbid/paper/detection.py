@@ -3,7 +3,6 @@
 import json
 import os
 from collections.abc import Iterator, Sequence
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,8 @@ from cbid.paper.base import Cell, Claim, Context, Experiment, Judgement, Results
 from cbid.paper.drawing import new_figure
 from cbid.paper.page import Page, spread
 from cbid.paper.sets import CATALOGUE, DataAbsent, open_set
-from cbid.storage.files import whole_file
+from cbid.storage.atomic import whole_file
+from cbid.storage.digests import digest_text
 
 ANNOTATED = ("inria_person", "tud_brussels")
 BASELINE = "HOG + SVM"
@@ -114,7 +114,7 @@ def work_folder(settings: Settings, seed: int, context: Context) -> Path:
     """Where the work of a seed is kept: a folder of its own for each set, place of its files, and revision."""
     name = settings["set"]
     place = str(CATALOGUE[name].find(context.root).resolve())
-    origin = blake2b(json.dumps([name, place, EXPERIMENT.revision]).encode(), digest_size=4).hexdigest()
+    origin = digest_text(json.dumps([name, place, EXPERIMENT.revision]), size=4)
     sizes = "-".join(str(settings[size] or "all") for size in SIZES)
     work = context.cache / "detection" / f"{sizes}-{origin}" / f"seed{seed}"
     work.mkdir(parents=True, exist_ok=True)

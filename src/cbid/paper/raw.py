@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from cbid.paper.base import Result, Results, Row, Settings, key_of
-from cbid.storage.files import flush
+from cbid.storage.atomic import flush
 
 __all__ = ["RawResults"]
 

@@ -14,7 +14,7 @@ from cbid.paper.base import Claim, Experiment, Judgement, Results
 from cbid.paper.machine import describe_machine
 from cbid.paper.page import Note, Plot, Table
 from cbid.paper.sets import CATALOGUE
-from cbid.storage.files import whole_file
+from cbid.storage.atomic import whole_file
 
 __all__ = ["Section", "verdict_of", "write_report"]
 

@@ -20,7 +20,7 @@ from cbid.bag_checks import check_bags
 from cbid.bags import Bags
 from cbid.checks import check_integer
 from cbid.pooling.pyramid import cell_weights, cells_of, check_pyramid, pool
-from cbid.storage.saved import Saved, load_from
+from cbid.storage.models import Saved, load_from
 from cbid.threads import faiss_threads
 
 __all__ = ["NORMS", "Pooling", "Rows", "fixed_codes", "k_means", "load", "nearest_words"]

@@ -17,7 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cbid.checks import check_choice, check_integer, check_real
-from cbid.storage.saved import Saved
+from cbid.storage.models import Saved
 
 __all__ = ["Classemes", "MetaClass"]
 

@@ -6,7 +6,7 @@ from typing import Any
 from cbid import descriptors
 from cbid.descriptors import CENTRIST, GIST, HOG, Descriptor, ONNXEmbedding, PyramidHOG, RawPixels
 from cbid.project.errors import ProjectError
-from cbid.storage.state import params_from_json, params_to_json
+from cbid.storage.models import params_from_json, params_to_json
 
 __all__ = ["DESCRIPTORS", "ONNX", "descriptor_from_json", "descriptor_to_json", "make_descriptor"]
 

@@ -40,7 +40,7 @@ from cbid.project.prefixes import lengths_of, weights_of
 from cbid.project.table import PENDING, ImageRow, ImageTable
 from cbid.project.vectors import check_rows, map_vectors
 from cbid.search import CodeIndex
-from cbid.storage.files import whole_file
+from cbid.storage.atomic import whole_file
 from cbid.storage.lock import WriterLock
 
 __all__ = ["fit", "open_images"]

@@ -19,7 +19,7 @@ from cbid.data.image_sets import Problems
 from cbid.data.names import printable
 from cbid.descriptors import Descriptor, ONNXEmbedding
 from cbid.project.errors import ProjectWarning
-from cbid.storage.state import params_to_json
+from cbid.storage.models import params_to_json
 
 __all__ = ["CODERS", "check_settings", "choose_coder", "coder_settings", "is_supervised", "learn", "tell_left_out"]
 

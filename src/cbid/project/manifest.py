@@ -9,7 +9,7 @@ from typing import Any
 
 from cbid.data.names import printable
 from cbid.project.errors import ProjectError
-from cbid.storage.files import whole_file
+from cbid.storage.atomic import whole_file
 
 __all__ = ["IMAGES", "LEARNING", "LOCK", "MANIFEST", "STARTED", "VECTORS", "Manifest", "is_ours", "new_name"]
 

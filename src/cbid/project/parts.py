@@ -1,10 +1,11 @@
 """Which images are learned from and which are held out."""
 
-import hashlib
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+
+from cbid.storage.digests import digest_bytes
 
 __all__ = ["ADDED", "HELD_OUT", "TRAIN", "split"]
 
@@ -41,5 +42,4 @@ def split(
 
 
 def _draw(name: str, seed: int) -> int:
-    digest = hashlib.blake2b(f"{seed}\n{name}".encode(errors="surrogateescape"), digest_size=8)
-    return int.from_bytes(digest.digest(), "little")
+    return int.from_bytes(digest_bytes(f"{seed}\n{name}".encode(errors="surrogateescape"), size=8), "little")

@@ -93,9 +93,9 @@ class Searchable(Opened):
         if self._store is None:
             return state.index
         if state.digest is None:
-            from cbid.storage.digests import coder_digest
+            from cbid.storage.models import model_digest
 
-            state.digest = coder_digest(state.coder)
+            state.digest = model_digest(state.coder)
         if self._store.made_by != state.digest:
             raise ProjectError(
                 f"{self._store.address} holds codes of another fit than {self.path}; send them again: cbid index --to"

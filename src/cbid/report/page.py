@@ -11,7 +11,7 @@ from cbid.data.names import printable
 from cbid.report.gallery import choose_examples, gallery_html
 from cbid.report.html import page, table
 from cbid.report.plots import accuracy_plot, confusion_plot
-from cbid.storage.files import whole_file
+from cbid.storage.atomic import whole_file
 
 if TYPE_CHECKING:
     from cbid.project import Project

@@ -1,6 +1,5 @@
 """Describe more images than one process can handle, in parts; here or on the workers of a cluster."""
 
-import hashlib
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +18,8 @@ from cbid.descriptors.base import LocalDescriptor
 from cbid.descriptors.describing import Described, NothingDescribed, describe, opened_images
 from cbid.scale.parts import IDS, Job, id_file
 from cbid.scale.running import run
-from cbid.storage.tensorfile import Arrays
+from cbid.storage.digests import new_digest
+from cbid.storage.tensors import Arrays
 
 __all__ = ["describe_to"]
 
@@ -140,7 +140,7 @@ def describe_to(
 
 def _digest(images: ImageSet) -> str:
     """Return a digest of the images; of files without their content, which would take as long as describing them."""
-    digest = hashlib.blake2b(digest_size=16)
+    digest = new_digest()
     for i in range(len(images)):
         path = images.path(i)
         digest.update(images.names.raw(i) + b"\0")

@@ -15,9 +15,10 @@ from cbid.scale.memory import as_bytes, used_budget
 from cbid.scale.parts import IDS, Job, id_file, stored_ids
 from cbid.scale.running import n_threads, run
 from cbid.scale.sources import MemoryRows, RowSource, open_rows
-from cbid.storage import codes_io
-from cbid.storage.digests import coder_digest, digest_of
-from cbid.storage.tensorfile import Arrays
+from cbid.storage import code_files
+from cbid.storage.digests import digest_of
+from cbid.storage.models import model_digest
+from cbid.storage.tensors import Arrays
 
 __all__ = ["encode_to"]
 
@@ -100,7 +101,7 @@ def encode_to(
     if target.suffix != ".npy":
         raise ValueError(f"out={os.fspath(out)!r}: expected the name of a .npy file")
     outputs = {"codes": target}
-    plan = {"what": "codes", "coder": coder_digest(coder), "source": rows.identity()}
+    plan = {"what": "codes", "coder": model_digest(coder), "source": rows.identity()}
     if rows.ids is not None:
         outputs[IDS] = id_file(target)
         plan[IDS] = digest_of(stored_ids(rows.ids))
@@ -118,7 +119,7 @@ def encode_to(
         size = _part_rows(rows, coder, budget, 1 if scheduler is not None else n_jobs)
         job = replace(job, spans=job.spans or rows.spans(size))
     run(job, scheduler=scheduler, n_jobs=n_jobs, timeout=timeout, overwrite=overwrite, verbose=verbose)
-    return codes_io.load(target)
+    return code_files.load(target)
 
 
 def _part_rows(rows: RowSource, coder: Coder, budget: int, n_jobs: int | None) -> int:

@@ -5,7 +5,6 @@ written atomically, with a checksum and the digest of the plan, and is not recom
 all parts exist they are joined into ``.npy`` files, and a record beside the result holds the plan.
 """
 
-import hashlib
 import json
 import os
 import threading
@@ -18,8 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.storage.files import whole_file
-from cbid.storage.tensorfile import Arrays, FileKind
+from cbid.storage.atomic import whole_file
+from cbid.storage.digests import digest_text
+from cbid.storage.npy import GrowingArray
+from cbid.storage.tensors import Arrays, FileKind
 
 __all__ = ["IDS", "Job", "PartError", "compute_part", "id_file", "stored_ids"]
 
@@ -77,7 +78,7 @@ class Job:
     @property
     def digest(self) -> str:
         """The digest of the plan, stored in every part."""
-        return hashlib.blake2b(_text(self._full_plan()).encode(), digest_size=16).hexdigest()
+        return digest_text(_text(self._full_plan()))
 
     def with_earlier_spans(self) -> "Job":
         """Return the job with the spans of an earlier run of the same plan, unless the caller chose the spans."""
@@ -300,29 +301,17 @@ def _text(values: Any) -> str:
 
 
 def _join(path: Path, pieces: Iterable[Any]) -> None:
-    """Concatenate arrays into one ``.npy`` file, with one of them in memory at a time; None is skipped."""
-    with whole_file(path) as temporary, open(temporary, "w+b") as file:
-        dtype, row, n, start = None, None, 0, 0
+    """Write arrays to one ``.npy`` file, one of them in memory at a time; None is skipped."""
+    with whole_file(path) as temporary, open(temporary, "wb") as file:
+        joined: GrowingArray | None = None
         for piece in pieces:
             if piece is None:
                 continue
-            if dtype is None:
-                dtype, row = piece.dtype, piece.shape[1:]
-                start = _header(file, dtype, (0, *row))
-            if piece.dtype != dtype or piece.shape[1:] != row:
-                raise ValueError(
-                    f"{path.name}: a part has rows of {piece.dtype} {piece.shape[1:]}, the first of {dtype} {row}"
-                )
-            file.write(np.ascontiguousarray(piece).data)
-            n += len(piece)
-        assert dtype is not None
-        assert row is not None
-        file.seek(0)
-        if _header(file, dtype, (n, *row)) != start:  # numpy pads the header for larger numbers of rows
-            raise RuntimeError("the header of the .npy file has grown with the number of rows")
-
-
-def _header(file: Any, dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:
-    descr = np.lib.format.dtype_to_descr(dtype)
-    np.lib.format.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": shape})
-    return int(file.tell())
+            if joined is None:
+                joined = GrowingArray(file, piece.dtype, piece.shape[1:])
+            try:
+                joined.append(piece)
+            except ValueError as error:
+                raise ValueError(f"{path.name}: a part differs from the first: {error}") from error
+        assert joined is not None
+        joined.finish()

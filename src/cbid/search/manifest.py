@@ -1,6 +1,5 @@
 """The manifest: one small JSON file that says which files make up the committed state of an index."""
 
-import hashlib
 import json
 import re
 from dataclasses import asdict, dataclass, field
@@ -9,6 +8,7 @@ from typing import Any
 
 from cbid.search.errors import IndexCorruptError
 from cbid.search.files import FileRecord, replace_text
+from cbid.storage.digests import digest_text
 from cbid.storage.lock import LOCK_NAME
 
 __all__ = ["MANIFEST_NAME", "Manifest", "SegmentRecord", "is_ours"]
@@ -113,4 +113,4 @@ class Manifest:
 
 def _stamp(content: dict[str, Any]) -> str:
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.blake2b(canonical.encode(), digest_size=16).hexdigest()
+    return digest_text(canonical)

@@ -22,7 +22,7 @@ from cbid.search.ivf import Cells
 from cbid.search.manifest import MANIFEST_NAME, Manifest, SegmentRecord, is_ours
 from cbid.search.segments import Segment
 from cbid.search.vocabulary import Vocabulary
-from cbid.storage.files import flush
+from cbid.storage.atomic import flush
 from cbid.storage.lock import LOCK_NAME, WriterLock
 
 __all__ = ["State", "Store"]

@@ -8,7 +8,7 @@ import pytest
 from cbid.cli import run
 from cbid.project import Project
 from cbid.search.milvus import MilvusError, MilvusStore, Sent, index_to
-from cbid.storage.digests import coder_digest
+from cbid.storage.models import model_digest
 from tests.project.made import write_images
 from tests.search.milvus.conftest import same
 from tests.web.conftest import client_of
@@ -106,7 +106,7 @@ def test_the_program_sends_a_project(sent, images, capsys):
     assert run(["index", "-p", path, "--to", sent]) == 0
     assert "0 added, 0 changed, 0 removed, 30 same; searches take 10 candidates" in capsys.readouterr().out
     with Project.open(path) as project, MilvusStore.open(sent) as store:
-        assert store.made_by == coder_digest(project.coder)
+        assert store.made_by == model_digest(project.coder)
         assert store.candidates == {10: 10}
         np.testing.assert_array_equal(store.weights, project.weights(16))
         query = project.code(3)

@@ -5,13 +5,14 @@ the protocol and the number of the repeat), which is as good as random, is the s
 version of every library, and does not change for one image when another is added.
 """
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+from cbid.storage.digests import digest_bytes
 
 if TYPE_CHECKING:
     from cbid.data.image_sets import ImageSet
@@ -55,7 +56,7 @@ class Protocol:
 
 def shuffled(rows: Rows, names: Sequence[str], key: str) -> Rows:
     """The rows in the order of a hash of key and name."""
-    digests = [hashlib.blake2b(f"{key}/{names[i]}".encode(), digest_size=8).digest() for i in rows.tolist()]
+    digests = [digest_bytes(f"{key}/{names[i]}".encode(), size=8) for i in rows.tolist()]
     return rows[np.argsort(np.array(digests, dtype="S8").view(">u8"), kind="stable")] if len(rows) else rows
 
 

@@ -1,9 +1,9 @@
-"""Arrays in checked files, shared by models and caches. The ways to harm them: tests/coders/test_modelfile.py."""
+"""Arrays in checked files, shared by models and caches. The ways to harm them: tests/storage/test_models.py."""
 
 import numpy as np
 import pytest
 
-from cbid.storage.tensorfile import FileKind
+from cbid.storage.tensors import FileKind
 
 
 class ToyError(ValueError):
@@ -30,9 +30,9 @@ def test_another_kind_or_version_is_told(tmp_path):
     other = FileKind(format="doll", version=3, noun="doll", error=ToyError)
     later = FileKind(format="toy", version=4, noun="toy", error=ToyError)
     for read in (other.read, lambda path: other.peek(path, "a")):
-        with pytest.raises(ToyError, match="is no cbid doll"):
+        with pytest.raises(ToyError, match="not a cbid doll"):
             read(tmp_path / "t")
-    with pytest.raises(ToyError, match="has version '3' of the format; this cbid reads version 4"):
+    with pytest.raises(ToyError, match="version '3'"):
         later.read(tmp_path / "t")
 
 
@@ -41,6 +41,6 @@ def test_a_changed_value_is_found_by_reading_but_not_by_looking_at_another(tmp_p
     data = bytearray((tmp_path / "t").read_bytes())
     data[data.index(ARRAYS["a"].tobytes())] ^= 1
     (tmp_path / "t").write_bytes(data)
-    with pytest.raises(ToyError, match="altered or damaged"):
+    with pytest.raises(ToyError, match="damaged"):
         TOY.read(tmp_path / "t")
     assert TOY.peek(tmp_path / "t", "one") == 2.5

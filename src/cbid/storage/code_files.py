@@ -1,8 +1,4 @@
-"""Files of packed codes, and exports to what other stores read.
-
-A file appears whole or not at all: it is written under a temporary name in the same directory, flushed to the
-disk and renamed.
-"""
+"""Files of packed codes, and exports to other stores. Every file is written atomically."""
 
 import os
 from collections.abc import Callable
@@ -13,7 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cbid.codes import check_codes, check_n_bits, n_bytes
-from cbid.storage.files import DAMAGED_NPY, whole_file
+from cbid.storage.atomic import whole_file
+from cbid.storage.npy import DAMAGED_NPY, map_npy
 
 __all__ = ["EXPORTS", "export", "load", "load_parquet", "save", "save_parquet"]
 
@@ -21,30 +18,29 @@ PathLike = str | os.PathLike[str]
 Codes = NDArray[np.uint8]
 Ids = NDArray[np.int64]
 
-_ROWS = 1 << 16  # codes turned to text or table rows at a time
+_ROWS = 1 << 16  # rows converted at a time
 
 
 def save(path: PathLike, codes: Codes) -> None:
-    """Codes (n, bytes) to a ``.npy`` file of exactly that name."""
+    """Write codes (n, bytes) to a ``.npy`` file; no suffix is added to the name."""
     codes = np.ascontiguousarray(check_codes(codes))
     with whole_file(path) as temporary, temporary.open("wb") as file:
         np.save(file, codes, allow_pickle=False)
 
 
 def load(path: PathLike, *, mmap: bool = True) -> Codes:
-    """Codes of a ``.npy`` file: a read-only memory map, or in memory with ``mmap=False``."""
+    """Return the codes of a ``.npy`` file: a read-only memory map, or an array with ``mmap=False``."""
     try:
-        # Mapped in either case, which compares the header with the size; numpy cannot map an array without elements.
-        array = np.load(path, mmap_mode=None if _is_empty(path) else "r", allow_pickle=False)
+        array = map_npy(path)
     except DAMAGED_NPY as error:
-        raise ValueError(f"{os.fspath(path)} is no .npy file of codes: {error}") from error
+        raise ValueError(f"{os.fspath(path)} is not a .npy file of codes: {error}") from error
     return check_codes(array if mmap else np.array(array), name=f"the array in {os.fspath(path)}")
 
 
 def save_parquet(path: PathLike, codes: Codes, n_bits: int, ids: ArrayLike | None = None) -> None:
-    """Codes to a parquet table: ``id`` (int64, by default the row number) and ``code`` (fixed-size binary).
+    """Write codes to a parquet table with columns ``id`` and ``code``.
 
-    The number of bits is kept in the table's metadata.
+    Ids are int64, by default the row number; codes are fixed-size binary. The metadata holds the number of bits.
     """
     arrow, parquet = _pyarrow()
     n_bits = check_n_bits(n_bits)
@@ -64,27 +60,27 @@ def save_parquet(path: PathLike, codes: Codes, n_bits: int, ids: ArrayLike | Non
 
 
 def load_parquet(path: PathLike) -> tuple[Codes, Ids, int]:
-    """Codes (n, bytes), ids (n,) and the number of bits of a table that `save_parquet` wrote."""
+    """Return codes (n, bytes), ids (n,) and the number of bits of a table written by `save_parquet`."""
     arrow, parquet = _pyarrow()
     table = parquet.read_table(path)
     n_bits_text = (table.schema.metadata or {}).get(b"cbid.n_bits")
     if n_bits_text is None or {"id", "code"} - set(table.column_names):
         raise ValueError(
-            f"{os.fspath(path)} has columns {table.column_names} and "
-            f"{'no' if n_bits_text is None else 'a'} number of bits; a table of codes has columns id and "
-            "code, and cbid.n_bits in its metadata"
+            f"{os.fspath(path)} is not a table of codes: it has columns {table.column_names} and cbid.n_bits="
+            f"{None if n_bits_text is None else n_bits_text.decode(errors='replace')!r}; "
+            "expected columns id and code, and cbid.n_bits in the metadata"
         )
     if not n_bits_text.isdigit() or not int(n_bits_text):
         raise ValueError(
-            f"{os.fspath(path)} has {n_bits_text.decode(errors='replace')!r} for cbid.n_bits in its metadata; an "
-            "integer of at least 1 is accepted"
+            f"{os.fspath(path)} has cbid.n_bits={n_bits_text.decode(errors='replace')!r} in its metadata: "
+            "expected an integer of at least 1"
         )
     n_bits = int(n_bits_text)
     column = table.column("code").combine_chunks()
     if column.type != arrow.binary(n_bytes(n_bits)) or column.null_count:
         raise ValueError(
-            f"{os.fspath(path)} has a column code of {column.type} with {column.null_count} nulls; "
-            f"codes of {n_bits} bits are fixed-size binary of {n_bytes(n_bits)} bytes"
+            f"the column code of {os.fspath(path)} has type {column.type} and {column.null_count} nulls: "
+            f"expected fixed-size binary of {n_bytes(n_bits)} bytes without nulls"
         )
     width = n_bytes(n_bits)
     data = np.frombuffer(column.buffers()[1], np.uint8)[column.offset * width :]
@@ -97,27 +93,35 @@ def _parquet_ids(arrow: Any, column: Any, path: PathLike) -> Ids:
     name = f"the column id of {os.fspath(path)}"
     if not arrow.types.is_integer(column.type) or column.null_count:
         raise ValueError(
-            f"{name} is of {column.type} with {column.null_count} nulls; integers, no null, are accepted"
+            f"{name} has type {column.type} and {column.null_count} nulls: expected integers without nulls"
         )
     return _check_ids(column.to_numpy(), len(column), name)
 
 
 def export(path: PathLike, codes: Codes, n_bits: int, to: str, ids: ArrayLike | None = None) -> None:
-    """Codes to a file that another store reads; ``to`` is one of
+    """Write codes to a file that another store reads.
 
-    - ``"faiss"``: a binary index for ``faiss.read_index_binary``, `IndexBinaryFlat`, within an
-      `IndexBinaryIDMap2` when ids are given. Its width is the padded one; padding bits are zero and add
-      nothing to a distance;
-    - ``"usearch"``: an index of ``b1`` vectors under Hamming for ``usearch.index.Index.restore``; the key of
-      a code is its id, or its row number;
-    - ``"pgvector"``: text of 0 and 1, bit 0 first, one code per line, as PostgreSQL's type ``bit(n_bits)``
-      takes;
-    - ``"hex"``: two hexadecimal digits per byte, one code per line.
-
-    With ids the lines of text are ``id<tab>code``, the format of PostgreSQL's COPY.
+    Parameters
+    ----------
+    path : path
+        The file to write.
+    codes : array (n, bytes) of uint8
+        Packed codes.
+    n_bits : int
+        Number of bits of a code.
+    to : {"faiss", "usearch", "pgvector", "hex"}
+        ``"faiss"``: a binary index for ``faiss.read_index_binary``: `IndexBinaryFlat`, wrapped in
+        `IndexBinaryIDMap2` if ids are given. Its width is a multiple of 8; padding bits are zero and do not
+        change distances.
+        ``"usearch"``: an index of ``b1`` vectors with Hamming distance for ``usearch.index.Index.restore``; keys
+        are the ids, or row numbers.
+        ``"pgvector"``: one line of 0 and 1 per code, bit 0 first, for PostgreSQL's type ``bit(n_bits)``.
+        ``"hex"``: one line of hexadecimal digits per code.
+    ids : array (n,) of int64, optional
+        With ids, lines of text are ``id<tab>code``, the format of PostgreSQL's COPY.
     """
     if to not in EXPORTS:
-        raise ValueError(f"to is {to!r}; accepted: {', '.join(map(repr, EXPORTS))}")
+        raise ValueError(f"to={to!r}: expected one of {', '.join(map(repr, EXPORTS))}")
     n_bits = check_n_bits(n_bits)
     codes = np.ascontiguousarray(check_codes(codes, n_bits))
     chosen = None if ids is None else _check_ids(ids, len(codes))
@@ -145,7 +149,7 @@ def _export_usearch(path: Path, codes: Codes, n_bits: int, ids: Ids | None) -> N
         raise ImportError("export to usearch needs the extra 'stores': pip install 'cbid[stores]'") from error
     keys = np.arange(len(codes)) if ids is None else ids
     if np.any(keys < 0):
-        raise ValueError(f"ids has negative entries (least: {keys.min()}); keys of usearch are not negative")
+        raise ValueError(f"ids holds {keys.min()}: expected no negative integer (usearch keys are unsigned)")
     index = Index(ndim=n_bits, metric="hamming", dtype="b1")
     if len(codes):
         index.add(keys.astype(np.uint64), codes)
@@ -183,23 +187,14 @@ EXPORTS: dict[str, Callable[[Path, Codes, int, Ids | None], None]] = {
 }
 
 
-def _is_empty(path: PathLike) -> bool:
-    with open(path, "rb") as file:
-        version = np.lib.format.read_magic(file)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        return 0 in read(file)[0]
-
-
 def _check_ids(ids: ArrayLike, n: int, name: str = "ids") -> Ids:
     array = np.asarray(ids)
     if array.dtype.kind not in "iu" or array.shape != (n,):
-        raise ValueError(
-            f"{name} has shape {array.shape} and dtype {array.dtype}; integers of shape ({n},) are accepted"
-        )
+        raise ValueError(f"{name} has shape {array.shape} and dtype {array.dtype}: expected integers of shape ({n},)")
     if n and int(array.max()) > np.iinfo(np.int64).max:
-        raise ValueError(f"{name} holds {int(array.max())}; integers within 64 signed bits are accepted")
+        raise ValueError(f"{name} holds {int(array.max())}: expected integers of at most 64 signed bits")
     if len(np.unique(array)) < n:
-        raise ValueError(f"{name} has duplicates; each code has an id of its own")
+        raise ValueError(f"{name} has duplicates: expected a different id for each code")
     return array.astype(np.int64, copy=False)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cbid import codes
-from cbid.storage import codes_io
+from cbid.storage import code_files
 
 
 @pytest.fixture(params=[1, 13, 64, 100])
@@ -26,33 +26,33 @@ IDS = np.random.default_rng(1).permutation(10**12 // 7 * np.arange(1, 301)) + 5
 
 
 def test_npy_is_memory_mapped(tmp_path, stored):
-    codes_io.save(tmp_path / "codes.npy", stored)
-    mapped = codes_io.load(tmp_path / "codes.npy")
+    code_files.save(tmp_path / "codes.npy", stored)
+    mapped = code_files.load(tmp_path / "codes.npy")
     assert isinstance(mapped.base, np.memmap) or isinstance(mapped, np.memmap)
     assert not mapped.flags.writeable
     np.testing.assert_array_equal(mapped, stored)
-    np.testing.assert_array_equal(codes_io.load(tmp_path / "codes.npy", mmap=False), stored)
+    np.testing.assert_array_equal(code_files.load(tmp_path / "codes.npy", mmap=False), stored)
     np.testing.assert_array_equal(np.load(tmp_path / "codes.npy"), stored)
 
 
 def test_no_codes_at_all(tmp_path):
     none = np.empty((0, 3), np.uint8)
-    codes_io.save(tmp_path / "none.npy", none)
-    assert codes_io.load(tmp_path / "none.npy").shape == (0, 3)
-    codes_io.save_parquet(tmp_path / "none.parquet", none, 20)
-    read, ids, n_bits = codes_io.load_parquet(tmp_path / "none.parquet")
+    code_files.save(tmp_path / "none.npy", none)
+    assert code_files.load(tmp_path / "none.npy").shape == (0, 3)
+    code_files.save_parquet(tmp_path / "none.parquet", none, 20)
+    read, ids, n_bits = code_files.load_parquet(tmp_path / "none.parquet")
     assert read.shape == (0, 3)
     assert len(ids) == 0
     assert n_bits == 20
-    for to in codes_io.EXPORTS:
-        codes_io.export(tmp_path / to, none, 20, to)
+    for to in code_files.EXPORTS:
+        code_files.export(tmp_path / to, none, 20, to)
 
 
 @pytest.mark.parametrize("ids", [None, IDS])
 def test_parquet_keeps_ids_and_bits(tmp_path, stored, n_bits, ids, monkeypatch):
-    monkeypatch.setattr(codes_io, "_ROWS", 128)  # several row groups
-    codes_io.save_parquet(tmp_path / "codes.parquet", stored, n_bits, ids)
-    read, read_ids, read_bits = codes_io.load_parquet(tmp_path / "codes.parquet")
+    monkeypatch.setattr(code_files, "_ROWS", 128)  # several row groups
+    code_files.save_parquet(tmp_path / "codes.parquet", stored, n_bits, ids)
+    read, read_ids, read_bits = code_files.load_parquet(tmp_path / "codes.parquet")
     np.testing.assert_array_equal(read, stored)
     np.testing.assert_array_equal(read_ids, np.arange(300) if ids is None else ids)
     assert read_bits == n_bits
@@ -60,7 +60,7 @@ def test_parquet_keeps_ids_and_bits(tmp_path, stored, n_bits, ids, monkeypatch):
 
 @pytest.mark.parametrize("ids", [None, IDS])
 def test_faiss_finds_the_same_distances(tmp_path, stored, n_bits, ids):
-    codes_io.export(tmp_path / "codes.faiss", stored, n_bits, "faiss", ids)
+    code_files.export(tmp_path / "codes.faiss", stored, n_bits, "faiss", ids)
     index = faiss.read_index_binary(str(tmp_path / "codes.faiss"))
     assert isinstance(index, faiss.IndexBinaryFlat if ids is None else faiss.IndexBinaryIDMap2)
     distances, found = index.search(stored[:5], 4)
@@ -74,7 +74,7 @@ def test_faiss_finds_the_same_distances(tmp_path, stored, n_bits, ids):
 @pytest.mark.parametrize("ids", [None, IDS])
 def test_usearch_finds_the_same_distances(tmp_path, stored, n_bits, ids):
     usearch = pytest.importorskip("usearch.index")
-    codes_io.export(tmp_path / "codes.usearch", stored, n_bits, "usearch", ids)
+    code_files.export(tmp_path / "codes.usearch", stored, n_bits, "usearch", ids)
     index = usearch.Index.restore(str(tmp_path / "codes.usearch"))
     matches = index.search(stored[:5], 4, exact=True)
     keys = np.arange(300) if ids is None else ids
@@ -88,7 +88,7 @@ def test_usearch_finds_the_same_distances(tmp_path, stored, n_bits, ids):
 @pytest.mark.parametrize("ids", [None, IDS])
 def test_text_is_bit_0_first(tmp_path, stored, n_bits, ids):
     for to in ("pgvector", "hex"):
-        codes_io.export(tmp_path / to, stored, n_bits, to, ids)
+        code_files.export(tmp_path / to, stored, n_bits, to, ids)
     bit_lines = (tmp_path / "pgvector").read_text().splitlines()
     hex_lines = (tmp_path / "hex").read_text().splitlines()
     if ids is not None:
@@ -101,14 +101,14 @@ def test_text_is_bit_0_first(tmp_path, stored, n_bits, ids):
 
 
 def test_text_by_hand(tmp_path):
-    codes_io.export(tmp_path / "bits", codes.pack([1, 0, 0, 1, 0, 0, 0, 0, 0, 1]), 10, "pgvector", [42])
+    code_files.export(tmp_path / "bits", codes.pack([1, 0, 0, 1, 0, 0, 0, 0, 0, 1]), 10, "pgvector", [42])
     assert (tmp_path / "bits").read_text() == "42\t1001000001\n"
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "codes.npy"
     old = np.zeros((3, 2), np.uint8)
-    codes_io.save(path, old)
+    code_files.save(path, old)
 
     def fail(*args, **kwargs):
         raise OSError(28, "No space left on device")
@@ -117,13 +117,13 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(os, broken, fail)
             with pytest.raises(OSError, match="No space"):
-                codes_io.save(path, np.ones((9, 2), np.uint8))
+                code_files.save(path, np.ones((9, 2), np.uint8))
         assert os.listdir(tmp_path) == ["codes.npy"]
-        np.testing.assert_array_equal(codes_io.load(path), old)
+        np.testing.assert_array_equal(code_files.load(path), old)
 
 
 def test_files_have_the_usual_mode(tmp_path):
-    codes_io.save(tmp_path / "codes.npy", np.zeros((3, 2), np.uint8))
+    code_files.save(tmp_path / "codes.npy", np.zeros((3, 2), np.uint8))
     (tmp_path / "other").touch()
     assert (tmp_path / "codes.npy").stat().st_mode == (tmp_path / "other").stat().st_mode
 
@@ -138,7 +138,7 @@ def test_a_missing_extra_is_named(tmp_path, monkeypatch, module, extra):
         return real_import(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    write = codes_io.save_parquet if module == "pyarrow" else partial(codes_io.export, to="usearch")
+    write = code_files.save_parquet if module == "pyarrow" else partial(code_files.export, to="usearch")
     with pytest.raises(ImportError, match=rf"cbid\[{extra}\]"):
         write(tmp_path / "x", np.zeros((3, 2), np.uint8), 16)
     assert os.listdir(tmp_path) == []
@@ -147,19 +147,19 @@ def test_a_missing_extra_is_named(tmp_path, monkeypatch, module, extra):
 def test_errors_leave_nothing_behind(tmp_path):
     stored = np.zeros((3, 2), np.uint8)
     path = tmp_path / "x"
-    with pytest.raises(ValueError, match="to is 'milvus'; accepted: 'faiss'"):
-        codes_io.export(path, stored, 16, "milvus")
+    with pytest.raises(ValueError, match="to='milvus'"):
+        code_files.export(path, stored, 16, "milvus")
     with pytest.raises(ValueError, match=r"ids has shape \(2,\)"):
-        codes_io.export(path, stored, 16, "hex", [1, 2])
+        code_files.export(path, stored, 16, "hex", [1, 2])
     with pytest.raises(ValueError, match="duplicates"):
-        codes_io.export(path, stored, 16, "hex", [1, 2, 2])
+        code_files.export(path, stored, 16, "hex", [1, 2, 2])
     with pytest.raises(ValueError, match="negative"):
-        codes_io.export(path, stored, 16, "usearch", [-1, 2, 3])
+        code_files.export(path, stored, 16, "usearch", [-1, 2, 3])
     with pytest.raises(ValueError, match="is 2 bytes wide; codes of 24 bits take 3"):
-        codes_io.save_parquet(path, stored, 24)
+        code_files.save_parquet(path, stored, 24)
     np.save(tmp_path / "floats.npy", np.zeros((3, 2)))
     with pytest.raises(TypeError, match=r"floats.npy has dtype float64"):
-        codes_io.load(tmp_path / "floats.npy")
+        code_files.load(tmp_path / "floats.npy")
     assert os.listdir(tmp_path) == ["floats.npy"]
 
 
@@ -167,20 +167,20 @@ def test_a_foreign_table_is_refused(tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
     parquet.write_table(pyarrow.table({"id": [1], "code": [b"ab"]}), tmp_path / "other.parquet")
-    with pytest.raises(ValueError, match="no number of bits"):
-        codes_io.load_parquet(tmp_path / "other.parquet")
+    with pytest.raises(ValueError, match="n_bits=None"):
+        code_files.load_parquet(tmp_path / "other.parquet")
 
 
 @pytest.mark.parametrize("byte", range(96))
 def test_a_damaged_header_names_the_file(tmp_path, byte):
     path = tmp_path / "codes.npy"
-    codes_io.save(path, np.arange(12, dtype=np.uint8).reshape(3, 4))
+    code_files.save(path, np.arange(12, dtype=np.uint8).reshape(3, 4))
     content = path.read_bytes()
     for change in (0x55, 0x41, 0x01, 0x80):
         path.write_bytes(content[:byte] + bytes([content[byte] ^ change]) + content[byte + 1 :])
         for mmap in (True, False):
             try:
-                codes_io.load(path, mmap=mmap)  # a space more or less is nothing
+                code_files.load(path, mmap=mmap)  # a space more or less is nothing
             except (ValueError, TypeError) as error:
                 assert "codes.npy" in str(error)  # noqa: PT017
 
@@ -188,20 +188,20 @@ def test_a_damaged_header_names_the_file(tmp_path, byte):
 def test_ids_that_do_not_fit_are_refused(tmp_path):
     two = np.zeros((2, 1), np.uint8)
     ids = np.array([1, 2**63], dtype=np.uint64)
-    with pytest.raises(ValueError, match="ids holds 9223372036854775808; integers within 64 signed bits"):
-        codes_io.save_parquet(tmp_path / "codes.parquet", two, 8, ids)
-    for to in codes_io.EXPORTS:
+    with pytest.raises(ValueError, match="ids holds 9223372036854775808"):
+        code_files.save_parquet(tmp_path / "codes.parquet", two, 8, ids)
+    for to in code_files.EXPORTS:
         with pytest.raises(ValueError, match="ids holds 9223372036854775808"):
-            codes_io.export(tmp_path / to, two, 8, to, ids)
+            code_files.export(tmp_path / to, two, 8, to, ids)
     assert not os.listdir(tmp_path)
 
 
 @pytest.mark.parametrize(
     ("ids", "kind", "message"),
     [
-        ([1, None], "int64", "the column id of .*codes.parquet is of int64 with 1 nulls; integers"),
-        ([1.5, 2.0], "double", "codes.parquet is of double"),
-        (["a", "b"], "string", "codes.parquet is of string"),
+        ([1, None], "int64", "the column id of .*codes.parquet has type int64 and 1 nulls"),
+        ([1.5, 2.0], "double", "codes.parquet has type double"),
+        (["a", "b"], "string", "codes.parquet has type string"),
         ([7, 7], "int32", "the column id of .*codes.parquet has duplicates"),
         ([7, 2**63], "uint64", "the column id of .*codes.parquet holds 9223372036854775808"),
     ],
@@ -213,7 +213,7 @@ def test_tables_with_other_ids_are_refused(tmp_path, ids, kind, message):
     table = pyarrow.table(columns, ["id", "code"])
     parquet.write_table(table.replace_schema_metadata({"cbid.n_bits": "8"}), tmp_path / "codes.parquet")
     with pytest.raises(ValueError, match=message):
-        codes_io.load_parquet(tmp_path / "codes.parquet")
+        code_files.load_parquet(tmp_path / "codes.parquet")
 
 
 @pytest.mark.parametrize("n_bits", ["abc", "0", "-8", "8.0", ""])
@@ -222,5 +222,5 @@ def test_tables_with_another_number_of_bits_are_refused(tmp_path, n_bits):
     parquet = pytest.importorskip("pyarrow.parquet")
     table = pyarrow.table([[1], pyarrow.array([b"a"], pyarrow.binary(1))], ["id", "code"])
     parquet.write_table(table.replace_schema_metadata({"cbid.n_bits": n_bits}), tmp_path / "codes.parquet")
-    with pytest.raises(ValueError, match=rf"codes.parquet has '{n_bits}' for cbid.n_bits"):
-        codes_io.load_parquet(tmp_path / "codes.parquet")
+    with pytest.raises(ValueError, match=rf"codes.parquet has cbid.n_bits='{n_bits}'"):
+        code_files.load_parquet(tmp_path / "codes.parquet")

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from cbid.storage.files import whole_file
+from cbid.storage.atomic import whole_file
 
 
 @pytest.mark.parametrize("name", ["missing/codes.npy", "folder", "file/codes.npy"])

@@ -1,7 +1,7 @@
-"""Arrays with a JSON content in one safetensors file, written whole and with a checksum.
+"""Arrays and JSON values in one safetensors file with a checksum, written atomically.
 
-Nothing in the file is executed or unpickled. Sizes are checked against the file before anything is allocated from
-the header, and a checksum over content and arrays tells of any change.
+Nothing in the file is executed or unpickled. Sizes in the header are compared with the size of the file before
+anything is allocated, and a checksum over JSON and arrays detects any change.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
-from cbid.storage.files import whole_file
+from cbid.storage.atomic import whole_file
 
 __all__ = ["Arrays", "FileKind"]
 
@@ -31,7 +31,17 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True)
 class FileKind:
-    """One kind of file: its format and version in the header, the word for it, the error for what is none."""
+    """A kind of file.
+
+    Parameters
+    ----------
+    format, version : str, int
+        Written into the header and required when reading.
+    noun : str
+        The word for such a file in error messages.
+    error : type
+        Raised for a file that is not of this kind or is damaged.
+    """
 
     format: str
     version: int
@@ -39,7 +49,7 @@ class FileKind:
     error: type[ValueError]
 
     def write(self, path: str | os.PathLike[str], content: Any, arrays: Arrays) -> None:
-        """Write a file; ``content`` is anything JSON can hold."""
+        """Write a file of JSON values and arrays; an existing file is replaced atomically."""
         arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
         text = json.dumps(content, sort_keys=True)
         metadata = {
@@ -52,7 +62,7 @@ class FileKind:
             temporary.write_bytes(save_tensors(arrays, metadata=metadata))
 
     def read(self, path: str | os.PathLike[str]) -> tuple[Any, Arrays]:
-        """Content and arrays of a file, checked."""
+        """Return JSON content and arrays of a file after checking its checksum."""
         path = Path(path)
         metadata = self._checked_header(path)
         try:
@@ -60,14 +70,14 @@ class FileKind:
         except (SafetensorError, ValueError, KeyError, TypeError) as error:
             raise self.error(f"{path} is damaged: {error}") from error
         if _digest(metadata["content"], arrays) != metadata["sha256"]:
-            raise self.error(f"{path} was altered or damaged: its checksum does not match its content")
+            raise self.error(f"{path} is damaged or was modified: its checksum does not match its content")
         try:
             return json.loads(metadata["content"]), arrays
         except (ValueError, RecursionError) as error:
-            raise self.error(f"{path} is damaged: its content is not that of a {self.noun}") from error
+            raise self.error(f"{path} is damaged: its content is not a {self.noun}") from error
 
     def peek(self, path: str | os.PathLike[str], name: str) -> NDArray[Any]:
-        """One array alone, its sizes checked but not its checksum, which would need all the others."""
+        """Return one array without reading the others: sizes are checked, the checksum is not."""
         self._checked_header(Path(path))
         try:
             with safe_open(path, framework="numpy") as file:
@@ -76,9 +86,9 @@ class FileKind:
             raise self.error(f"{path} is damaged: {error}") from error
 
     def restore(self, path: str | os.PathLike[str], make: Callable[[Any, Arrays, str], Made]) -> Made:
-        """What ``make`` builds of content, arrays and the file's name; what it stumbles over is this kind's error.
+        """Return ``make(content, arrays, name of the file)``; its errors are raised as this kind's error.
 
-        Numbers that are not finite are refused before.
+        Values that are not finite are rejected first.
         """
         content, arrays = self.read(path)
         source = os.fspath(path)
@@ -90,44 +100,48 @@ class FileKind:
         except self.error:
             raise
         except (KeyError, TypeError, AttributeError, ValueError, OverflowError, RecursionError) as error:
-            raise self.error(f"{source} holds no complete {self.noun}: {error}") from error
+            raise self.error(f"{source} does not hold a complete {self.noun}: {error}") from error
 
     def _checked_header(self, path: Path) -> dict[str, str]:
-        """The header's text, after its sizes have been held against the size of the file."""
+        """Return the metadata of the header after comparing the sizes in it with the size of the file."""
         size = path.stat().st_size
         with open(path, "rb") as file:
             prefix = file.read(8)
             if len(prefix) < 8:
-                raise self.error(f"{path} is no {self.noun} file: {size} bytes are too few")
+                raise self.error(f"{path} is not a {self.noun} file: it has only {size} bytes")
             (length,) = struct.unpack("<Q", prefix)
             if length > min(size - 8, _LARGEST_HEADER):
                 raise self.error(
-                    f"{path} is no whole {self.noun} file: its header claims {length} bytes of a file of {size}"
+                    f"{path} is not a {self.noun} file or is truncated: "
+                    f"the header claims {length} bytes, the file has {size}"
                 )
             try:
                 header = json.loads(file.read(length))
             except (ValueError, RecursionError) as error:
-                raise self.error(f"{path} is no {self.noun} file: its header is not JSON") from error
+                raise self.error(f"{path} is not a {self.noun} file: its header is not JSON") from error
         metadata = header.get("__metadata__") if isinstance(header, dict) else None
         if not isinstance(metadata, dict) or metadata.get("format") != self.format:
-            raise self.error(f"{path} is no cbid {self.noun} (a safetensors file whose format is {self.format!r})")
+            raise self.error(
+                f"{path} is not a cbid {self.noun}: expected a safetensors file with format {self.format!r}"
+            )
         if metadata.get("version") != str(self.version):
             raise self.error(
-                f"{path} has version {metadata.get('version')!r} of the format; "
-                f"this cbid reads version {self.version}"
+                f"{path} has format version {metadata.get('version')!r}: expected {self.version}; "
+                "a newer release of cbid may read it"
             )
         if not all(isinstance(metadata.get(name), str) for name in ("content", "sha256")):
-            raise self.error(f"{path} is damaged: its header lacks the content or its checksum")
+            raise self.error(f"{path} is damaged: content or checksum is missing in its header")
         ends = [0]
         for name, tensor in header.items():
             if name != "__metadata__":
                 try:
                     ends.append(int(tensor["data_offsets"][1]))
                 except (TypeError, KeyError, IndexError, ValueError, OverflowError) as error:
-                    raise self.error(f"{path} is damaged: array {name!r} has no proper place") from error
+                    raise self.error(f"{path} is damaged: array {name!r} has no valid offsets") from error
         if max(ends) != size - 8 - length:
             raise self.error(
-                f"{path} is truncated or has trailing bytes: arrays end at byte {max(ends)} of {size - 8 - length}"
+                f"{path} is truncated or has trailing bytes: "
+                f"arrays end at byte {max(ends)}, the data at {size - 8 - length}"
             )
         return metadata
 

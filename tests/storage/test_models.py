@@ -156,25 +156,25 @@ def test_foreign_files_are_told_from_models(tmp_path):
         with pytest.raises(ModelFileError, match="model"):
             load(tmp_path / name)
     save_file({"x": np.zeros(3)}, tmp_path / "other.safetensors")
-    with pytest.raises(ModelFileError, match="no cbid model"):
+    with pytest.raises(ModelFileError, match="not a cbid model"):
         load(tmp_path / "other.safetensors")
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "missing")
 
 
 def test_an_unknown_kind_or_a_newer_version_is_named(path, monkeypatch, coder):
-    from cbid.storage import modelfile
+    from cbid.storage import models
 
-    modelfile.write_model(path, "FutureCoder", {}, {})
+    models.write_model(path, "FutureCoder", {}, {})
     with pytest.raises(ModelFileError, match="FutureCoder"):
         load(path)
-    modelfile.write_model(path, "CBID", {"params": {}, "fitted": {}}, {"coef_": np.array([np.nan])})
+    models.write_model(path, "CBID", {"params": {}, "fitted": {}}, {"coef_": np.array([np.nan])})
     with pytest.raises(ModelFileError, match="not finite"):
         load(path)
-    modelfile.write_model(path, "CBID", {"params": {"no_such": 1}, "fitted": {}}, {})
-    with pytest.raises(ModelFileError, match="no complete CBID"):
+    models.write_model(path, "CBID", {"params": {"no_such": 1}, "fitted": {}}, {})
+    with pytest.raises(ModelFileError, match="complete CBID"):
         load(path)
-    monkeypatch.setattr(modelfile, "MODEL", dataclasses.replace(modelfile.MODEL, version=2))
+    monkeypatch.setattr(models, "MODEL", dataclasses.replace(models.MODEL, version=2))
     coder.save(path)
     monkeypatch.undo()
     with pytest.raises(ModelFileError, match="version '2'"):
@@ -211,12 +211,12 @@ HOSTILE = [
 @pytest.mark.parametrize("change", HOSTILE, ids=str)
 def test_a_forged_file_with_a_right_checksum_is_refused(path, change):
     """The checksum tells of damage, not of malice: whoever writes a file can write its checksum, too."""
-    from cbid.storage import modelfile
+    from cbid.storage import models
 
-    kind, state, arrays = modelfile.read_model(path)
+    kind, state, arrays = models.read_model(path)
     state["fitted"].update(change.get("fitted", {}))
     state.update({name: value for name, value in change.items() if name == "classes"})
-    modelfile.write_model(path, kind, state, {**arrays, **change.get("arrays", {})})
+    models.write_model(path, kind, state, {**arrays, **change.get("arrays", {})})
     with pytest.raises(ModelFileError):
         load(path)
 
