@@ -5,6 +5,8 @@ of byte 0); the last byte is padded with zeros. Functions on codes take (n, ceil
 code as a 1-D array.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -204,7 +206,7 @@ def _tiles(n_rows: int, n_columns: int, bytes_per_pair: int) -> list[tuple[slice
     ]
 
 
-def _drop_axes(distances: NDArray, a: NDArray[np.uint8], b: NDArray[np.uint8]) -> NDArray:
+def _drop_axes(distances: NDArray[Any], a: NDArray[np.uint8], b: NDArray[np.uint8]) -> NDArray[Any]:
     if a.ndim == 1:
         distances = distances[0]
     return distances[..., 0] if b.ndim == 1 else distances

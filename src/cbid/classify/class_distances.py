@@ -5,7 +5,7 @@ An image sums them over its patches.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ __all__ = ["ByClass", "ByPartition", "ClassDistances", "Local", "sum_by_image"]
 class ClassDistances(Protocol):
     nbytes: int  # beside the rows
 
-    def __call__(self, rows: NDArray, n_threads: int) -> Floats: ...
+    def __call__(self, rows: NDArray[Any], n_threads: int) -> Floats: ...
 
 
 class ByClass:
@@ -29,7 +29,7 @@ class ByClass:
         self._structures = structures
         self.nbytes = sum(structure.nbytes for structure in structures)
 
-    def __call__(self, rows: NDArray, n_threads: int) -> Floats:
+    def __call__(self, rows: NDArray[Any], n_threads: int) -> Floats:
         return np.stack([s.query(rows, 1, n_threads)[0][:, 0] for s in self._structures], axis=1)
 
 
@@ -56,7 +56,7 @@ class Local:
         self._k = min(k, len(classes) - 1)
         self.nbytes = structure.nbytes
 
-    def __call__(self, rows: NDArray, n_threads: int) -> Floats:
+    def __call__(self, rows: NDArray[Any], n_threads: int) -> Floats:
         distances, positions = self._structure.query(rows, self._k + 1, n_threads)
         found = positions >= 0
         beyond = np.where(found, distances, 0).max(axis=1)

@@ -61,7 +61,7 @@ class ArgmaxCode(SupervisedMixin, Coder):
         self.n_bits_ = self.codewords_.shape[1]
         return self
 
-    def predict(self, X: ArrayLike) -> NDArray:
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The classifier's answer, which the code of a sample stands for."""
         numbers = [self._numbers(part) for part in self._parts(X)]
         return self.classes_[np.concatenate(numbers)]
