@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.results import FOLDER
 from cbid.detection import evaluate
-from cbid.detection.svm import fit_svm
+from cbid.detection.verifier import fit_svm
 from cbid.paper import detection
 from cbid.paper.base import Context
 

@@ -24,8 +24,7 @@ from cbid import CBID
 from cbid.coders import ITQ, LSH, SDH
 from cbid.detection import Annotation, CBIDVerifier, Detections, SlidingWindowDetector
 from cbid.detection.boxes import with_aspect
-from cbid.detection.evaluate import REFERENCE_FPPI
-from cbid.detection.matching import HIT, match
+from cbid.detection.evaluate import HIT, REFERENCE_FPPI, match
 from cbid.paper.detection import training_images
 
 WORK = Path(tempfile.gettempdir()) / "cbid-detector"

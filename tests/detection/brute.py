@@ -1,4 +1,4 @@
-"""Independent, slow implementations of what detection computes fast."""
+"""Independent slow implementations of detection's computations."""
 
 import numpy as np
 
@@ -19,7 +19,7 @@ def inside(a, b):
 
 
 def counts_at(found, truth, threshold, overlap):
-    """Hits and false positives among the detections of at least that score, matched anew for that threshold."""
+    """Hits and false positives among the detections of at least that score, matched again for that threshold."""
     hits = false = 0
     for detections, annotation in zip(found, truth):
         kept = [(s, k) for k, s in enumerate(detections.scores) if s >= threshold]
@@ -40,7 +40,7 @@ def counts_at(found, truth, threshold, overlap):
 
 
 def suppressed(boxes, scores, overlap, measure):
-    """Places that stay: the best of all that are left, again and again."""
+    """Indices that suppression keeps: repeatedly the best of the rest."""
     left, kept = list(range(len(boxes))), []
     while left:
         best = max(left, key=lambda i: (scores[i], -i))

@@ -1,4 +1,4 @@
-"""Rings planted into noise: objects that a detector of small windows learns in a moment."""
+"""Rings in noise: objects that a detector of small windows learns quickly."""
 
 from functools import cache
 

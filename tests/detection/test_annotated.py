@@ -42,27 +42,27 @@ def annotation(**changes):
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
-        ("{", "boxes.json is no JSON"),
-        ("[" * 100_000, "boxes.json is no JSON"),
-        ("[]", "not in COCO's form"),
-        ({"images": []}, "not in COCO's form"),
+        ("{", "boxes.json is not JSON"),
+        ("[" * 100_000, "boxes.json is not JSON"),
+        ("[]", "COCO"),
+        ({"images": []}, "COCO"),
         (coco(annotations=[]), "has no box in any photograph"),
-        (coco(annotations=[annotation(image_id=3)]), "annotation 5 is of no image, 3"),
-        (coco(annotations=[annotation(bbox=[1, 2, 3])]), "not in COCO's form"),
-        (coco(annotations=[annotation(bbox=[1, 2, 3, "x"])]), "not in COCO's form"),
-        (coco(annotations=[annotation(bbox=[1, 2, 0, 4])]), r"a.pgm: the box .* has no area"),
-        (coco(annotations=[annotation(bbox=[30, 2, 3, 4])]), r"a.pgm: the box .* is outside the image of 20 x 10"),
+        (coco(annotations=[annotation(image_id=3)]), "annotation 5 .*3"),
+        (coco(annotations=[annotation(bbox=[1, 2, 3])]), "COCO"),
+        (coco(annotations=[annotation(bbox=[1, 2, 3, "x"])]), "COCO"),
+        (coco(annotations=[annotation(bbox=[1, 2, 0, 4])]), r"a.pgm: box .* has no area"),
+        (coco(annotations=[annotation(bbox=[30, 2, 3, 4])]), r"a.pgm: box .* is outside the image of 20 x 10"),
     ],
 )
-def test_damaged_annotations(tmp_path, content, told):
-    with pytest.raises(AnnotationError, match=told):
+def test_damaged_annotations(tmp_path, content, message):
+    with pytest.raises(AnnotationError, match=message):
         read_coco(written(tmp_path, content), tmp_path, category=1)
 
 
 def test_a_category_that_is_not_there(tmp_path):
-    with pytest.raises(AnnotationError, match="category='cat' is not there; choose one of 'person', 'dog'"):
+    with pytest.raises(AnnotationError, match=r"category='cat'.*'person', 'dog'"):
         read_coco(written(tmp_path, coco()), tmp_path, category="cat")
 
 

@@ -74,7 +74,7 @@ def test_a_coder_is_learned_from_some_windows_and_the_svm_from_all():
         chosen = CBIDVerifier(max_windows=most).sample(y)
         assert (int(y[chosen].sum()), int(np.sum(y[chosen] == 0))) == expected
         assert np.all(np.diff(chosen) > 0)
-    with pytest.raises(ValueError, match="give 1 for objects and 0"):
+    with pytest.raises(ValueError, match=r"y holds \[1, 2\]"):
         CBIDVerifier().fit(np.zeros((4, 3)), [1, 2, 1, 2])
 
 
@@ -106,7 +106,7 @@ def test_a_saved_detector_is_the_same(tmp_path, verified):
         np.testing.assert_array_equal(ours.scores, theirs.scores)
 
 
-def test_files_that_are_no_detectors(tmp_path):
+def test_damaged_files_are_rejected(tmp_path):
     path = tmp_path / "rings.detector"
     detector(True).save(path)
     kind = FileKind("cbid-detector", 1, "detector", ModelFileError)
@@ -115,30 +115,30 @@ def test_files_that_are_no_detectors(tmp_path):
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(ModelFileError, match="damaged"):
         SlidingWindowDetector.load(path)
-    for change, told in [
-        ({"params": content["params"] | {"step": 0}}, "step=0 is not accepted"),
-        ({"params": content["params"] | {"window": [64, 64]}}, r"shape \(324,\); its window has 1764 values"),
-        ({"params": {}, "verifier": None}, r"shape \(324,\); its window has 3780 values"),
-        ({"verifier": content["verifier"] | {"kind": "os"}}, "kind 'os'"),
+    for change, message in [
+        ({"params": content["params"] | {"step": 0}}, "step=0"),
+        ({"params": content["params"] | {"window": [64, 64]}}, r"shape \(324,\).*1764"),
+        ({"params": {}, "verifier": None}, r"shape \(324,\).*3780"),
+        ({"verifier": content["verifier"] | {"kind": "os"}}, "'os'"),
         ({"verifier": 3}, "complete detector"),
     ]:
         kind.write(path, content | change, arrays)
-        with pytest.raises(ModelFileError, match=told):
+        with pytest.raises(ModelFileError, match=message):
             SlidingWindowDetector.load(path)
-    for change, told in [
-        ({"coef": np.full(324, np.nan)}, "'coef' holds values that are not finite"),
-        ({"verifier": np.zeros(7)}, r"shape \(7,\); its codes have 128 bits"),
+    for change, message in [
+        ({"coef": np.full(324, np.nan)}, "'coef'"),
+        ({"verifier": np.zeros(7)}, r"shape \(7,\).*128 bits"),
     ]:
         kind.write(path, content, arrays | change)
-        with pytest.raises(ModelFileError, match=told):
+        with pytest.raises(ModelFileError, match=message):
             SlidingWindowDetector.load(path)
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
-        ({"window": (33, 32)}, "give multiples of cell=8"),
-        ({"border": 16}, "border=16 is not accepted; give an integer from 0 to 15"),
+        ({"window": (33, 32)}, r"window=\(33, 32\)"),
+        ({"border": 16}, "border=16"),
         ({"step": 0}, "step=0"),
         ({"scales_per_octave": 0}, "scales_per_octave=0"),
         ({"upsample": 0}, "upsample=0"),
@@ -147,20 +147,20 @@ def test_files_that_are_no_detectors(tmp_path):
         ({"n_jitter": -1}, "n_jitter=-1"),
         ({"threshold": "low"}, "threshold='low'"),
         ({"measure": "union"}, "measure='union'"),
-        ({"verifier": 5}, "verifier=5 is not accepted; give a CBIDVerifier"),
-        ({"verifier": CBIDVerifier(C=0)}, "C=0 is not accepted"),
-        ({"verifier": CBIDVerifier(coder=3)}, "coder=3 is not accepted"),
-        ({"verifier": CBIDVerifier(weight=2)}, "weight=2 is not accepted"),
+        ({"verifier": 5}, "verifier=5"),
+        ({"verifier": CBIDVerifier(C=0)}, "C=0"),
+        ({"verifier": CBIDVerifier(coder=3)}, "coder=3"),
+        ({"verifier": CBIDVerifier(weight=2)}, "weight=2"),
     ],
 )
-def test_wrong_settings(settings, told):
-    with pytest.raises(ValueError, match=told):
+def test_wrong_settings(settings, message):
+    with pytest.raises(ValueError, match=message):
         SlidingWindowDetector(**{**SETTINGS, **settings}).fit(*training())
 
 
-def test_nothing_to_learn_from(tmp_path):
+def test_empty_or_bad_training_data(tmp_path):
     positives, negatives = training()
-    with pytest.raises(ValueError, match="positives is empty; at least one picture is needed"):
+    with pytest.raises(ValueError, match="positives is empty"):
         SlidingWindowDetector(**SETTINGS).fit([], negatives)
     with pytest.raises(ValueError, match="negatives is empty"):
         SlidingWindowDetector(**SETTINGS).fit(positives, [])

@@ -4,10 +4,10 @@ import pytest
 from cbid.data import read_image
 from cbid.detection import Annotation, Detections, evaluate
 from cbid.detection.drawing import (
-    FOUND,
-    MISSED,
-    NEITHER,
-    WRONG,
+    FALSE_COLOR,
+    HIT_COLOR,
+    IGNORED_COLOR,
+    MISSED_COLOR,
     crop,
     draw_boxes,
     draw_curves,
@@ -33,11 +33,11 @@ def test_what_was_found_missed_and_wrong_by_colour():
     truth = Annotation(np.array([[5, 5, 15, 15], [60, 5, 75, 15], [5, 40, 75, 58.0]]), np.array([0, 0, 1], bool))
     found = Detections(np.array([[5, 5, 15, 15], [30, 5, 40, 15], [20, 45, 25, 50.0]]), np.array([3, 2, 1.0]))
     drawn = draw_detections(BLACK, found, truth)
-    assert tuple(drawn[5, 10]) == FOUND
-    assert tuple(drawn[5, 35]) == WRONG
-    assert tuple(drawn[5, 65]) == MISSED
-    assert tuple(drawn[40, 40]) == tuple(drawn[45, 22]) == NEITHER
-    assert tuple(draw_detections(BLACK, found)[5, 35]) == FOUND
+    assert tuple(drawn[5, 10]) == HIT_COLOR
+    assert tuple(drawn[5, 35]) == FALSE_COLOR
+    assert tuple(drawn[5, 65]) == MISSED_COLOR
+    assert tuple(drawn[40, 40]) == tuple(drawn[45, 22]) == IGNORED_COLOR
+    assert tuple(draw_detections(BLACK, found)[5, 35]) == HIT_COLOR
 
 
 def test_the_worst_false_positives_side_by_side():

@@ -1,4 +1,4 @@
-"""The dense scan gives every window the vector and the score that it has alone."""
+"""The dense scan gives each window the vector and the score of the window described alone."""
 
 import math
 
@@ -32,16 +32,17 @@ def one_by_one(scanner, image):
     return np.array(boxes), np.array(values)
 
 
-@pytest.mark.parametrize("step", [4, 8, 12, 5])
+@pytest.mark.parametrize("step", [4, 12, 5])
 @pytest.mark.parametrize("name", LAYOUTS)
-def test_all_windows_as_if_each_were_alone(name, step):
-    image = (color() + gray())[step % 4][:140, :110]
+def test_all_windows_equal_windows_described_alone(name, step):
+    height, width = LAYOUTS[name].window
+    image = (color() + gray())[step % 4][: height + 12, : width + 46]
     scanner = Scanner(LAYOUTS[name], step=step, scales_per_octave=3, border=7)
     boxes, values = one_by_one(scanner, image)
     weights = np.random.default_rng(0).standard_normal(values.shape[1]) / 10
     found = scanner.scan(image, weights, 0.5, -np.inf)
     assert len(found) == len(values) == scanner.n_windows(image.shape)
-    # By their places, which no two windows share.
+    # Sorted by position, which is unique.
     ours, theirs = (np.lexsort(np.round(b, 6).T) for b in (found.boxes, boxes))
     np.testing.assert_allclose(found.boxes[ours], boxes[theirs], atol=1e-9)
     np.testing.assert_allclose(found.features[ours], values[theirs], atol=1e-5)
@@ -70,7 +71,7 @@ def test_sizes_are_equal_ratios_apart():
 
 def test_a_photograph_smaller_than_the_window():
     scanner = Scanner(WindowLayout(), border=16)
-    with pytest.raises(ValueError, match=r"the image has 95 x 200 pixels; at least 96 x 32 \(height x width\)"):
+    with pytest.raises(ValueError, match=r"95 x 200 pixels.*96 x 32"):
         scanner.scan(np.zeros((95, 200), np.uint8), np.zeros(3780), 0.0, 0.0)
     assert scanner.n_windows((96, 32)) == 1
     assert Scanner(WindowLayout(), border=16, upsample=2.0).n_windows((48, 16)) == 1

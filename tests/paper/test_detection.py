@@ -35,7 +35,7 @@ def test_the_layout_of_inria(tmp_path):
 
 def test_a_box_outside_its_photograph_is_told_when_it_is_read(tmp_path):
     test = open_annotated("inria_person", inria(tmp_path, [[5000, 0, 5002, 2]]))
-    with pytest.raises(AnnotationError, match=r"x\.pgm: the box .* is outside the image"):
+    with pytest.raises(AnnotationError, match=r"x\.pgm: box .* is outside the image"):
         list(test)
 
 

@@ -13,8 +13,8 @@ from cbid.data import ImageFolder, ImageSet, open_source
 from cbid.data.decode import reason_of
 from cbid.data.names import printable
 from cbid.detection import Detections, SlidingWindowDetector
+from cbid.detection.detector import detect_all
 from cbid.detection.drawing import draw_detections, write_picture
-from cbid.detection.many import detect_all
 from cbid.storage.atomic import whole_file
 
 __all__ = ["detect"]

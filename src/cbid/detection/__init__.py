@@ -1,14 +1,12 @@
-"""Objects in photographs: a sliding window, verification by codes, and the usual evaluation."""
+"""Detect objects in photographs: a sliding window, verification by codes, evaluation."""
 
 from importlib import import_module
 from typing import Any
 
 from cbid.detection.annotated import AnnotatedImages, AnnotationError, read_coco
-from cbid.detection.boxes import Annotation, Detections
-from cbid.detection.detector import SlidingWindowDetector
+from cbid.detection.boxes import Annotation, Detections, suppress
+from cbid.detection.detector import SlidingWindowDetector, detect_all
 from cbid.detection.evaluate import DetectionCurve, evaluate
-from cbid.detection.many import detect_all
-from cbid.detection.suppression import suppress
 from cbid.detection.verifier import CBIDVerifier
 
 __all__ = [

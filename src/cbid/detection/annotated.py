@@ -20,12 +20,12 @@ __all__ = ["AnnotatedImages", "AnnotationError", "read_coco"]
 
 
 class AnnotationError(ValueError):
-    """Annotations that cannot be used; the message names the file or the photograph, and the reason."""
+    """Invalid annotations; the message names the file or the photograph, and the reason."""
 
 
 @dataclass(frozen=True)
 class AnnotatedImages:
-    """Photographs (an ``ImageSet``), the annotation of each, and (name, reason) of what was left out."""
+    """Photographs (an ``ImageSet``), the annotation of each, and (name, reason) of the skipped ones."""
 
     images: ImageSet
     annotations: list[Annotation]
@@ -45,12 +45,12 @@ class AnnotatedImages:
         return len(self.images)
 
     def __iter__(self) -> Iterator[tuple[NDArray[Any], Annotation]]:
-        """Each photograph with its annotation; an ``AnnotationError`` if a box is outside of it."""
+        """Yield each photograph with its annotation; raise an ``AnnotationError`` for a box outside of it."""
         for i, annotation in enumerate(self.annotations):
             yield self.read(i), annotation
 
     def read(self, i: int) -> NDArray[Any]:
-        """Photograph i, held against its boxes."""
+        """Return photograph i, after checking its boxes against its size."""
         image: NDArray[Any] = self.images.read(i)
         try:
             check_boxes(self.annotations[i].boxes, image.shape)
@@ -66,30 +66,30 @@ def read_coco(
     category: str | int | None = None,
     on_error: str = "raise",
 ) -> AnnotatedImages:
-    """Annotations in COCO's JSON: lists "images" (id, file_name, height, width) and "annotations" (image_id, bbox).
+    """Read COCO's JSON: lists "images" (id, file_name, height, width) and "annotations" (image_id, bbox).
 
     Parameters
     ----------
     images
-        The folder that file names are below.
+        The folder of the image files.
     category
-        Name or id of the category that counts; None takes all. Boxes with "iscrowd" or "ignore" are ignored regions.
+        Name or id of the category; None uses all. Boxes with "iscrowd" or "ignore" become ignored regions.
     on_error
-        "raise" for a box that has no area or is outside its photograph, or "skip" the photograph and list it in
-        ``problems``.
+        What to do with a box that has no area or is outside its photograph: "raise", or "skip" the photograph and
+        list it in ``problems``.
     """
     check_choice("on_error", on_error, ("raise", "skip"))
     try:
         content = json.loads(Path(path).read_bytes())
     except (ValueError, RecursionError) as error:
-        raise AnnotationError(f"{printable(path)} is no JSON: {error}") from error
+        raise AnnotationError(f"{printable(path)} is not JSON: {error}") from error
     try:
         wanted = _category(content, category)
         of_image: dict[Any, list[Any]] = {entry["id"]: [] for entry in content["images"]}
         for entry in content["annotations"]:
             if entry["image_id"] not in of_image:
                 raise AnnotationError(
-                    f"{printable(path)}: annotation {entry.get('id')} is of no image, {entry['image_id']!r}"
+                    f"{printable(path)}: annotation {entry.get('id')} has an unknown image_id, {entry['image_id']!r}"
                 )
             if wanted is None or entry["category_id"] == wanted:
                 of_image[entry["image_id"]].append(entry)
@@ -107,7 +107,7 @@ def read_coco(
     except AnnotationError:
         raise
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise AnnotationError(f"{printable(path)} is not in COCO's form ({error!r})") from error
+        raise AnnotationError(f"{printable(path)} is not in COCO's format ({error!r})") from error
     return AnnotatedImages(ImageFiles(images, names), _with_objects(annotations, os.fspath(path)), problems)
 
 
@@ -116,12 +116,12 @@ def _category(content: dict[str, Any], category: str | int | None) -> Any:
         return category
     known = {entry["name"]: entry["id"] for entry in content["categories"]}
     if category not in known:
-        raise AnnotationError(f"category={category!r} is not there; choose one of {', '.join(map(repr, known))}")
+        raise AnnotationError(f"category={category!r}: expected one of {', '.join(map(repr, known))}")
     return known[category]
 
 
 def _from_coco(image: dict[str, Any], entries: list[dict[str, Any]]) -> Annotation:
-    """One photograph; COCO's boxes are left, top, width, height."""
+    """Return the annotation of one photograph; COCO's boxes are left, top, width, height."""
     boxes = np.array([entry["bbox"] for entry in entries], float).reshape(-1, 4)
     boxes[:, 2:] += boxes[:, :2]
     ignore = np.array([bool(entry.get("iscrowd")) or bool(entry.get("ignore")) for entry in entries], bool)

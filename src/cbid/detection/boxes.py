@@ -1,21 +1,34 @@
-"""Boxes (n, 4) of floats: left, top, right, bottom, in pixels, where right - left is the width."""
+"""Boxes (n, 4) of floats: left, top, right, bottom in pixels, where right - left is the width."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
+import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cbid.checks import check_real
+from cbid.checks import check_choice, check_real
 
-__all__ = ["Annotation", "Boxes", "Detections", "areas", "check_boxes", "intersections", "overlaps", "with_aspect"]
+__all__ = [
+    "MEASURES",
+    "Annotation",
+    "Boxes",
+    "Detections",
+    "areas",
+    "check_boxes",
+    "intersections",
+    "overlaps",
+    "suppress",
+    "with_aspect",
+]
 
 Boxes = NDArray[np.float64]
+MEASURES = ("iou", "smaller")
 
 
 @dataclass(frozen=True)
 class Detections:
-    """What a detector found in one photograph: boxes (n, 4) and scores (n,), the best first."""
+    """The detections in one photograph: boxes (n, 4) and scores (n,), best first."""
 
     boxes: Boxes
     scores: NDArray[np.float64]
@@ -26,9 +39,9 @@ class Detections:
 
 @dataclass(frozen=True)
 class Annotation:
-    """The objects of one photograph: boxes (n, 4), and which of them are to be ignored, (n,) of bool.
+    """The objects of one photograph: boxes (n, 4) and flags (n,) of the ignored ones.
 
-    Who finds an ignored object is neither praised nor blamed: regions with crowds, objects that are too small.
+    A detection of an ignored object (a crowd, a very small object) counts neither as a hit nor as a false positive.
     """
 
     boxes: Boxes
@@ -38,56 +51,56 @@ class Annotation:
         boxes = check_boxes(self.boxes)
         ignore = np.zeros(len(boxes), bool) if len(self.ignore) == 0 else np.asarray(self.ignore, bool)
         if ignore.shape != (len(boxes),):
-            raise ValueError(f"ignore has shape {ignore.shape}; one value for each of {len(boxes)} boxes is needed")
+            raise ValueError(f"ignore has shape {ignore.shape}; expected ({len(boxes)},), one for each box")
         object.__setattr__(self, "boxes", boxes)
         object.__setattr__(self, "ignore", ignore)
 
 
 def check_boxes(boxes: ArrayLike, shape: tuple[int, ...] | None = None) -> Boxes:
-    """Boxes as (n, 4) of float64; a ValueError for one of no area, or wholly outside an image of ``shape`` (h, w)."""
+    """Return boxes as float64 (n, 4); reject boxes without area or outside an image of ``shape`` (h, w)."""
     found: Boxes = np.asarray(boxes, dtype=np.float64)
     if found.size == 0:
         found = found.reshape(0, 4)
     if found.ndim != 2 or found.shape[1] != 4:
-        raise ValueError(f"boxes have shape {found.shape}; (n, 4) is needed: left, top, right, bottom")
+        raise ValueError(f"boxes has shape {found.shape}; expected (n, 4): left, top, right, bottom")
     if not np.isfinite(found).all():
-        raise ValueError("boxes hold values that are not finite")
+        raise ValueError("boxes holds NaN or infinity")
     wrong = (found[:, 2:] <= found[:, :2]).any(axis=1)
     if wrong.any():
-        raise ValueError(f"the box {found[wrong][0].tolist()} has no area; give left, top, right, bottom")
+        raise ValueError(f"box {found[wrong][0].tolist()} has no area; expected left, top, right, bottom")
     if shape is not None:
         height, width = shape[:2]
         wrong = (found[:, 0] >= width) | (found[:, 1] >= height) | (found[:, 2:] <= 0).any(axis=1)
         if wrong.any():
-            raise ValueError(f"the box {found[wrong][0].tolist()} is outside the image of {width} x {height} pixels")
+            raise ValueError(f"box {found[wrong][0].tolist()} is outside the image of {width} x {height} pixels")
     return found
 
 
 def areas(boxes: Boxes) -> NDArray[np.float64]:
-    """(n,)"""
-    sides = boxes[:, 2:] - boxes[:, :2]
-    return np.asarray(sides[:, 0] * sides[:, 1])
+    """Return the areas (n,) of boxes."""
+    size = boxes[:, 2:] - boxes[:, :2]
+    return np.asarray(size[:, 0] * size[:, 1])
 
 
 def intersections(a: Boxes, b: Boxes) -> NDArray[np.float64]:
-    """Areas (n, m) that each of n boxes shares with each of m."""
+    """Return the shared areas (n, m) of n boxes with m boxes."""
     low = np.maximum(a[:, None, :2], b[None, :, :2])
     high = np.minimum(a[:, None, 2:], b[None, :, 2:])
-    sides = np.clip(high - low, 0, None)
-    return np.asarray(sides[:, :, 0] * sides[:, :, 1])
+    size = np.clip(high - low, 0, None)
+    return np.asarray(size[:, :, 0] * size[:, :, 1])
 
 
 def overlaps(a: Boxes, b: Boxes) -> NDArray[np.float64]:
-    """Intersection over union (n, m)."""
+    """Return intersection over union (n, m)."""
     shared = intersections(a, b)
     return shared / (areas(a)[:, None] + areas(b)[None] - shared)
 
 
 def with_aspect(boxes: Boxes, aspect: Any) -> Boxes:
-    """Boxes of the same centre and height whose width is ``aspect`` times the height; None leaves them alone.
+    """Return boxes of the same centre and height whose width is ``aspect`` times the height; None changes nothing.
 
-    The Caltech evaluation does so (0.41) with annotations and detections: how wide a pedestrian is depends on the
-    phase of the step, and says nothing of how well he was found.
+    The Caltech evaluation does so (0.41) for annotations and detections: the width of a pedestrian depends on the
+    phase of the step.
     """
     if aspect is None:
         return boxes
@@ -95,3 +108,47 @@ def with_aspect(boxes: Boxes, aspect: Any) -> Boxes:
     centre = (boxes[:, 0] + boxes[:, 2]) / 2
     half = (boxes[:, 3] - boxes[:, 1]) * (aspect / 2)
     return np.column_stack([centre - half, boxes[:, 1], centre + half, boxes[:, 3]])
+
+
+def suppress(
+    boxes: ArrayLike, scores: ArrayLike, *, overlap: float = 0.65, measure: str = "smaller"
+) -> NDArray[np.int64]:
+    """Return the indices of the boxes that non-maximum suppression keeps, by falling score; ties in their order.
+
+    The best box is kept and removes all boxes that overlap it by more than ``overlap``; then the best of the rest,
+    and so on. ``measure`` is the divisor of the shared area: the union ("iou") or the smaller box ("smaller", which
+    also removes a box on a part of an object).
+    """
+    check_real("overlap", overlap, 0, 1.001)
+    check_choice("measure", measure, MEASURES)
+    checked, values = check_boxes(boxes), np.asarray(scores, np.float64)
+    if values.shape != (len(checked),):
+        raise ValueError(f"scores has shape {values.shape}; expected ({len(checked)},), one for each box")
+    order = np.argsort(-values, kind="stable")
+    kept = _greedy(np.ascontiguousarray(checked[order]), float(overlap), measure == "smaller")
+    return order[kept]
+
+
+@numba.njit(nogil=True, cache=True)
+def _greedy(boxes, overlap, smaller):  # type: ignore[no-untyped-def]
+    kept = np.empty(len(boxes), np.int64)
+    n = 0
+    for i in range(len(boxes)):
+        left, top, right, bottom = boxes[i]
+        area = (right - left) * (bottom - top)
+        stays = True
+        for k in range(n):
+            other = boxes[kept[k]]
+            width = min(right, other[2]) - max(left, other[0])
+            height = min(bottom, other[3]) - max(top, other[1])
+            if width > 0 and height > 0:
+                shared = width * height
+                area_k = (other[2] - other[0]) * (other[3] - other[1])
+                whole = min(area, area_k) if smaller else area + area_k - shared
+                if shared > overlap * whole:
+                    stays = False
+                    break
+        if stays:
+            kept[n] = i
+            n += 1
+    return kept[:n]

@@ -1,7 +1,8 @@
-"""The sliding-window detector of Dalal and Triggs (2005): HOG, a linear SVM, hard negatives; and a verifier."""
+"""The sliding-window detector of Dalal and Triggs (2005): HOG, a linear SVM, hard negatives; and verification."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
 from typing import Any, Self
 
 import numpy as np
@@ -16,60 +17,58 @@ from cbid.checks import check_choice, check_integer, check_real
 from cbid.data.image_sets import as_image_set
 from cbid.data.images import check_image
 from cbid.descriptors.parallel import ordered_map
-from cbid.detection.boxes import Boxes, Detections
-from cbid.detection.jitter import jittered_windows
-from cbid.detection.layout import WindowLayout
+from cbid.detection.boxes import MEASURES, Boxes, Detections, suppress
+from cbid.detection.layout import WindowLayout, jittered_windows
 from cbid.detection.mining import NegativeWindows
 from cbid.detection.scan import Grid, Scanner, Windows
-from cbid.detection.suppression import MEASURES, suppress
-from cbid.detection.svm import fit_svm
-from cbid.detection.verifier import CBIDVerifier
+from cbid.detection.verifier import CBIDVerifier, fit_svm
+from cbid.progress import image_progress
 
-__all__ = ["SlidingWindowDetector"]
+__all__ = ["SlidingWindowDetector", "detect_all"]
 
 Floats = NDArray[np.float32]
 
 
 class SlidingWindowDetector(BaseEstimator):
-    """Finds objects of one kind in photographs. The defaults are those of pedestrians.
+    """Detect objects of one kind in photographs. The defaults are for pedestrians.
 
     Parameters
     ----------
     window : (height, width)
         In pixels, multiples of ``cell``.
     border : int
-        Pixels of the window around the object, on every side. Boxes that are returned are those of the object, and
-        windows may reach as far out of the photograph.
+        Pixels of the window around the object, on every side. Returned boxes are those of the object; windows may
+        extend that far beyond the photograph.
     cell, block, orientations, signed, voting, norm, sqrt
         As in ``HOG``; 3,780 values by default.
     step : int
         Pixels between windows, at every scale.
     scales_per_octave : int
-        Sizes from one to its double.
+        Scales from one size to its double.
     upsample : float
-        How much photographs are enlarged before they are scanned; for objects smaller than in the window.
+        Factor by which photographs are enlarged before the scan, for objects smaller than the window.
     C : float
         Weight of the losses in the SVM.
     n_random : int
-        Windows drawn from each negative photograph at first.
+        Windows drawn from each negative photograph for the first SVM.
     n_rounds : int
-        How often the negative photographs are scanned for windows that the detector takes for objects.
+        Rounds of hard-negative mining: scans of the negative photographs for false positives.
     n_hard : int
-        How many of them each photograph gives in a round, the worst ones.
+        Most hard windows of a photograph in each round, highest scores first.
     n_jitter : int
-        Copies of each object, moved and resized by up to one step of the scan, that the verifier learns from besides:
-        it will see objects where a scan meets them, not where they were annotated.
+        Copies of each object, shifted and resized by up to one step of the scan, for the verifier, which sees
+        objects as a scan finds them.
     threshold : float
-        Least score of the SVM for a window to be looked at, in mining and in detection; -1 is the far margin.
+        Least SVM score of a window, in mining and in detection; -1 is the margin of the negatives.
     n_candidates : int
-        Most windows of a photograph that suppression starts from, the best ones.
+        Most windows of a photograph before suppression, best scores first.
     overlap : float
     measure : {"smaller", "iou"}
-        Of two windows that share more than ``overlap`` the better one stays (``suppress``).
+        Of two windows that overlap by more than ``overlap``, the better one is kept (``suppress``).
     verifier : CBIDVerifier or None
-        Scores what suppression leaves anew; ``fit`` learns a copy of it.
+        Rescores the windows that suppression keeps; ``fit`` fits a copy.
     n_jobs : int or None
-        Threads, each with a photograph.
+        Threads, one photograph each.
     verbose : int
         1 shows progress.
     random_state : int, RandomState or None
@@ -77,7 +76,7 @@ class SlidingWindowDetector(BaseEstimator):
     Attributes
     ----------
     coef_, intercept_ : (d,), float
-        Of the SVM on HOG vectors.
+        The SVM on HOG vectors.
     verifier_ : CBIDVerifier or None
     n_mined_ : list of int
         Hard windows found in each round.
@@ -139,7 +138,7 @@ class SlidingWindowDetector(BaseEstimator):
         self.random_state = random_state
 
     def check_params(self) -> None:
-        """A ValueError names the first setting that is not accepted."""
+        """Raise a ValueError for the first invalid setting."""
         self.layout().check()
         check_integer("border", self.border, 0, (min(self.window) - 1) // 2)
         check_integer("step", self.step, 1)
@@ -156,58 +155,49 @@ class SlidingWindowDetector(BaseEstimator):
         check_choice("measure", self.measure, MEASURES)
         if self.verifier is not None:
             if not isinstance(self.verifier, CBIDVerifier):
-                raise ValueError(f"verifier={self.verifier!r} is not accepted; give a CBIDVerifier, or None")
+                raise ValueError(f"verifier={self.verifier!r}: expected a CBIDVerifier, or None")
             self.verifier.check_params()
 
     def layout(self) -> WindowLayout:
-        """The window and what is computed in it."""
-        return WindowLayout(
-            self.window,
-            self.cell,
-            self.block,
-            self.orientations,
-            self.signed,
-            self.voting,
-            self.norm,
-            self.sqrt,
-        )
+        """Return the layout of the window."""
+        return WindowLayout(**{field.name: getattr(self, field.name) for field in fields(WindowLayout)})
 
     def scanner(self) -> Scanner:
-        """How windows are slid."""
+        """Return the scanner of photographs."""
         return Scanner(self.layout(), self.step, self.scales_per_octave, self.upsample, self.border)
 
     def fit(self, positives: Any, negatives: Any) -> Self:
-        """Learn from pictures of objects and from photographs without any.
+        """Fit on pictures of objects and on photographs without any.
 
         Parameters
         ----------
         positives
-            Pictures of the window, the object ``border`` pixels inside, best with a few pixels more all around
-            (``WindowLayout.describe``); arrays, paths or an ``ImageSet``.
+            Pictures of the window with the object ``border`` pixels inside, preferably with a few more pixels on all
+            sides (``WindowLayout.describe``); arrays, paths or an ``ImageSet``.
         negatives
-            Whole photographs, likewise.
+            Whole photographs; arrays, paths or an ``ImageSet``.
         """
         X, y = self.fit_svm(positives, negatives)
         self.verifier_ = None if self.verifier is None else clone(self.verifier).fit(X, y)
         return self
 
     def fit_svm(self, positives: Any, negatives: Any) -> tuple[Floats, NDArray[np.int64]]:
-        """The first step alone; returns what a verifier is learned from.
+        """Fit only the SVM, the first step of ``fit``; return the training data of a verifier.
 
-        These are the HOG vectors (n, d) of all windows that were used, random and hard ones, and of ``n_jitter``
-        copies of each object; with labels (n,): 1 for objects, 0 for others.
+        These are the HOG vectors (n, d) of all objects with ``n_jitter`` copies of each and of all random and hard
+        windows, and labels (n,): 1 for objects, 0 for others.
         """
         self.check_params()
         objects, photographs = as_image_set(positives), as_image_set(negatives)
         for name, given in (("positives", objects), ("negatives", photographs)):
             if len(given) == 0:
-                raise ValueError(f"{name} is empty; at least one picture is needed")
+                raise ValueError(f"{name} is empty; expected at least one picture")
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         n_jobs = effective_n_jobs(self.n_jobs)
         layout = self.layout()
 
         def describe(i: int) -> Floats:
-            """Object i as it is, then its copies."""
+            """Return object i, then its copies."""
             image, rng = objects[i], np.random.default_rng([seed, i])
             octaves = 1 / self.scales_per_octave
             copies = jittered_windows(layout, image, self.n_jitter, rng, shift=self.step, octaves=octaves)
@@ -235,32 +225,30 @@ class SlidingWindowDetector(BaseEstimator):
         return fit_svm(X, y, C=self.C, random_state=check_random_state(self.random_state).randint(2**31 - 1))
 
     def candidates(self, image: NDArray[Any]) -> Windows:
-        """What the SVM proposes, after suppression, by falling score; with HOG vectors, and boxes of the objects."""
+        """Return the windows of the SVM after suppression, best first, with HOG vectors and boxes of the objects."""
         check_is_fitted(self, "coef_")
         image = check_image(image)
         return self.candidates_in(self.scanner().pyramid(image), image.shape)
 
     def candidates_in(self, pyramid: Iterable[Grid], shape: tuple[int, ...]) -> Windows:
-        """The same from what ``scanner().pyramid`` gave of a photograph of this shape; detectors may share it."""
+        """Return the candidates from the ``scanner().pyramid`` of a photograph of this shape."""
         scanner = self.scanner()
         found = scanner.scan_pyramid(pyramid, shape, self.coef_, self.intercept_, self.threshold, self.n_candidates)
-        windows = Windows(self._objects(found.boxes), found.scores, found.features)
+        windows = Windows(self._without_border(found.boxes), found.scores, found.features)
         return windows.take(suppress(windows.boxes, windows.scores, overlap=self.overlap, measure=self.measure))
 
     def detect(self, image: NDArray[Any]) -> Detections:
-        """The objects in a photograph, (h, w) or (h, w, 3), uint8 or floats in 0..1; the best first."""
+        """Return the objects in a photograph, (h, w) or (h, w, 3), uint8 or floats in 0..1; best first."""
         windows = self.candidates(image)
         return windows.detections() if self.verifier_ is None else self.verifier_.verify(windows)
 
-    def _objects(self, boxes: Boxes) -> Boxes:
-        """Windows without their border."""
+    def _without_border(self, boxes: Boxes) -> Boxes:
         height, width = self.window
-        sides = boxes[:, 2:] - boxes[:, :2]
-        inset = sides * (self.border / np.array([width, height]))
+        inset = (boxes[:, 2:] - boxes[:, :2]) * (self.border / np.array([width, height]))
         return np.hstack([boxes[:, :2] + inset, boxes[:, 2:] - inset])
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the whole detector, verifier and coder included, to one safetensors file."""
+        """Write the detector, with verifier and coder, to one safetensors file."""
         from cbid.detection.detector_file import save_detector
 
         save_detector(self, path)
@@ -271,3 +259,29 @@ class SlidingWindowDetector(BaseEstimator):
         from cbid.detection.detector_file import load_detector
 
         return load_detector(cls, path)
+
+
+def detect_all(
+    detector: SlidingWindowDetector, images: Any, *, n_jobs: int | None = None, verbose: int = 0
+) -> Iterator[tuple[int, Detections | ValueError | OSError]]:
+    """Yield (i, detections in image i) for all images: arrays, paths or an ``ImageSet``; in parallel, in order.
+
+    For an image that cannot be read or is smaller than the window the error is yielded instead of detections.
+    """
+    photographs = as_image_set(images)
+
+    def search(i: int) -> Detections | ValueError | OSError:
+        try:
+            return detector.detect(photographs.read(i))
+        except (ValueError, OSError) as error:
+            return error
+
+    tasks = ((i, (i,)) for i in range(len(photographs)))
+    with (
+        threadpool_limits(1, user_api="blas"),
+        image_progress(len(photographs), "photographs", shown=bool(verbose)) as advance,
+    ):
+        for i, found in ordered_map(search, tasks, effective_n_jobs(n_jobs), threads=True):
+            advance(1)
+            if found is not None:
+                yield i, found

@@ -1,4 +1,4 @@
-"""Files of detectors: settings and SVM, and with a verifier its codes and its own SVM. Nothing is pickled."""
+"""Files of detectors: settings and SVM; with a verifier its coder and SVM. No pickle."""
 
 import os
 from functools import partial
@@ -36,8 +36,8 @@ def save_detector(detector: "SlidingWindowDetector", path: str | os.PathLike[str
     }
     verifier = detector.verifier_
     if verifier is not None:
-        state, of_coder = model_parts(verifier.coder_)
-        arrays |= {_CODER + name: array for name, array in of_coder.items()}
+        state, coder_arrays = model_parts(verifier.coder_)
+        arrays |= {_CODER + name: array for name, array in coder_arrays.items()}
         arrays["verifier"] = verifier.coef_
         content["verifier"] = {
             "params": _params(verifier, "coder"),
@@ -63,23 +63,23 @@ def _restore(cls: type[Model], content: dict[str, Any], arrays: Arrays, source: 
     detector.verifier_ = fitted
     d = detector.layout().n_features
     if detector.coef_.shape != (d,):
-        raise ValueError(f"its SVM has shape {detector.coef_.shape}; its window has {d} values")
+        raise ValueError(f"the SVM has shape {detector.coef_.shape}; expected ({d},) for its window")
     if fitted is not None and fitted.coder_.n_features_in_ != d:
-        raise ValueError(f"its coder takes {fitted.coder_.n_features_in_} values; its window has {d}")
+        raise ValueError(f"the coder expects {fitted.coder_.n_features_in_} values; the window has {d}")
     return detector
 
 
 def _verifier(saved: dict[str, Any], arrays: Arrays, source: str) -> CBIDVerifier:
-    of_coder = {name[len(_CODER) :]: array for name, array in arrays.items() if name.startswith(_CODER)}
-    coder: Coder = restore_from(cbid.coders, Coder, saved["kind"], saved["state"], of_coder, source)
+    coder_arrays = {name[len(_CODER) :]: array for name, array in arrays.items() if name.startswith(_CODER)}
+    coder: Coder = restore_from(cbid.coders, Coder, saved["kind"], saved["state"], coder_arrays, source)
     verifier = CBIDVerifier(**params_from_json(saved["params"]), coder=clone(coder) if saved["coder_given"] else None)
     verifier.check_params()
     verifier.coder_ = coder
     verifier.coef_, verifier.intercept_ = arrays["verifier"], float(saved["intercept"])
     if verifier.coef_.shape != (coder.n_bits_,):
-        raise ValueError(f"its verifier has shape {verifier.coef_.shape}; its codes have {coder.n_bits_} bits")
+        raise ValueError(f"the verifier has shape {verifier.coef_.shape}; its codes have {coder.n_bits_} bits")
     return verifier
 
 
-def _params(estimator: Any, besides: str) -> dict[str, Any]:
-    return {name: value for name, value in params_to_json(estimator).items() if name != besides}
+def _params(estimator: Any, without: str) -> dict[str, Any]:
+    return {name: value for name, value in params_to_json(estimator).items() if name != without}

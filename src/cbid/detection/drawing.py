@@ -1,4 +1,4 @@
-"""Pictures: boxes on photographs, the worst false positives side by side, curves."""
+"""Draw boxes on photographs, sheets of false positives, and curves."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -12,8 +12,7 @@ from cbid.data.images import as_rgb, to_uint8
 from cbid.data.opencv import opencv
 from cbid.descriptors.sizes import resize
 from cbid.detection.boxes import Annotation, Boxes, Detections, check_boxes
-from cbid.detection.evaluate import REFERENCE_FPPI, DetectionCurve, FalsePositive
-from cbid.detection.matching import HIT, IGNORED, match
+from cbid.detection.evaluate import HIT, IGNORED, REFERENCE_FPPI, DetectionCurve, FalsePositive, match
 from cbid.storage.atomic import whole_file
 
 __all__ = [
@@ -29,12 +28,12 @@ __all__ = [
 Image = NDArray[np.uint8]
 Color = tuple[int, int, int]
 
-FOUND, WRONG, MISSED, NEITHER = (0, 158, 115), (213, 94, 0), (240, 228, 66), (150, 150, 150)
+HIT_COLOR, FALSE_COLOR, MISSED_COLOR, IGNORED_COLOR = (0, 158, 115), (213, 94, 0), (240, 228, 66), (150, 150, 150)
 _STYLES = ("-", "--", ":", "-.")
 
 
-def draw_boxes(image: NDArray[Any], boxes: Boxes, color: Color = FOUND, *, thickness: int = 2) -> Image:
-    """A copy of the photograph (RGB, uint8) with the boxes drawn."""
+def draw_boxes(image: NDArray[Any], boxes: Boxes, color: Color = HIT_COLOR, *, thickness: int = 2) -> Image:
+    """Return a copy of the photograph (RGB, uint8) with the boxes drawn."""
     cv2 = opencv()
     drawn = np.ascontiguousarray(as_rgb(to_uint8(image))).copy()
     for left, top, right, bottom in np.rint(check_boxes(boxes)).astype(int).tolist():
@@ -45,26 +44,26 @@ def draw_boxes(image: NDArray[Any], boxes: Boxes, color: Color = FOUND, *, thick
 def draw_detections(
     image: NDArray[Any], found: Detections, truth: Annotation | None = None, *, overlap: float = 0.5
 ) -> Image:
-    """Detections on the photograph; with the truth beside them, hits, false positives and missed objects by colour.
+    """Draw detections on a photograph, with ``truth`` in colours.
 
-    Green: hits. Orange: false positives. Yellow: objects that were missed. Gray: what is ignored.
+    Green: hits. Orange: false positives. Yellow: missed objects. Gray: ignored objects and detections.
     """
     if truth is None:
         return draw_boxes(image, found.boxes)
     verdicts = match(found, truth, overlap=overlap)
-    # Seen from the other side, an object is missed if none of the hits is its own.
+    # An object is missed if none of the hits matches it.
     hits = Detections(found.boxes[verdicts == HIT], found.scores[verdicts == HIT])
     objects = truth.boxes[~truth.ignore]
     missed = [not np.any(match(hits, Annotation(box[None]), overlap=overlap) == HIT) for box in objects]
-    drawn = draw_boxes(image, truth.boxes[truth.ignore], NEITHER, thickness=1)
-    drawn = draw_boxes(drawn, found.boxes[verdicts == IGNORED], NEITHER)
-    drawn = draw_boxes(drawn, objects[np.array(missed, bool)], MISSED)
-    drawn = draw_boxes(drawn, found.boxes[(verdicts != HIT) & (verdicts != IGNORED)], WRONG)
-    return draw_boxes(drawn, hits.boxes, FOUND)
+    drawn = draw_boxes(image, truth.boxes[truth.ignore], IGNORED_COLOR, thickness=1)
+    drawn = draw_boxes(drawn, found.boxes[verdicts == IGNORED], IGNORED_COLOR)
+    drawn = draw_boxes(drawn, objects[np.array(missed, bool)], MISSED_COLOR)
+    drawn = draw_boxes(drawn, found.boxes[(verdicts != HIT) & (verdicts != IGNORED)], FALSE_COLOR)
+    return draw_boxes(drawn, hits.boxes, HIT_COLOR)
 
 
 def crop(image: NDArray[Any], box: NDArray[np.floating]) -> Image:
-    """The part of the photograph in a box, RGB; where the box reaches out, the last pixels are repeated."""
+    """Return the part of the photograph in a box, RGB; outside the photograph its edge is repeated."""
     pixels = as_rgb(to_uint8(image))
     left, top, right, bottom = np.rint(box).astype(int).tolist()
     rows = np.clip(np.arange(top, max(bottom, top + 1)), 0, pixels.shape[0] - 1)
@@ -79,20 +78,20 @@ def false_positive_sheet(
     columns: int = 8,
     size: tuple[int, int] = (128, 64),
 ) -> Image:
-    """The false positives side by side, each brought to ``size``: what the detector takes for an object."""
+    """Return a picture of the false positives side by side, each resized to ``size``."""
     check_integer("columns", columns, 1)
     if not worst:
-        raise ValueError("worst is empty; there is nothing to show")
+        raise ValueError("worst is empty; expected at least one false positive")
     rows = -(-len(worst) // columns)
     sheet = np.full((rows * size[0], min(columns, len(worst)) * size[1], 3), 255, np.uint8)
-    for place, wrong in enumerate(worst):
-        top, left = (place // columns) * size[0], (place % columns) * size[1]
+    for i, wrong in enumerate(worst):
+        top, left = (i // columns) * size[0], (i % columns) * size[1]
         sheet[top : top + size[0], left : left + size[1]] = resize(crop(images[wrong.image], wrong.box), size)
     return sheet
 
 
 def draw_curves(curves: Mapping[str, DetectionCurve], path: str | os.PathLike[str]) -> None:
-    """Detection rate against false positives per image, with the log-average of each curve; to an image file."""
+    """Plot detection rate against false positives per image, with log-averages, to an image file."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -106,9 +105,9 @@ def draw_curves(curves: Mapping[str, DetectionCurve], path: str | os.PathLike[st
 
 
 def plot_curves(curves: Mapping[str, DetectionCurve], axes: Any) -> None:
-    """The same on axes of matplotlib."""
+    """Plot the curves on axes of matplotlib."""
     for number, (name, curve) in enumerate(curves.items()):
-        # From the left edge on, where nothing may have been found yet.
+        # Start at the left edge, where the rate may be 0.
         x = np.concatenate([[1e-4], np.maximum(curve.fppi, 1e-4)])
         y = np.concatenate([curve.rates_at(np.array([1e-4])), curve.detection_rate])
         label = f"{name}: {100 * curve.log_average_detection_rate():.1f} %"
@@ -125,11 +124,11 @@ def plot_curves(curves: Mapping[str, DetectionCurve], axes: Any) -> None:
 
 
 def write_picture(path: str | os.PathLike[str], image: NDArray[Any]) -> None:
-    """Write an RGB image, whole or not at all; the ending of the name is the format."""
+    """Write an RGB image atomically, in the format of the file name extension."""
     from PIL import Image as Pillow
 
     kind = Pillow.registered_extensions().get(os.path.splitext(path)[1].lower())
     if kind is None:
-        raise ValueError(f"path={os.fspath(path)!r} is not accepted; give a name that ends in .png, .jpg or the like")
+        raise ValueError(f"path={os.fspath(path)!r}: expected an extension such as .png or .jpg")
     with whole_file(path) as temporary:
         Pillow.fromarray(np.asarray(image, np.uint8)).save(temporary, format=kind)

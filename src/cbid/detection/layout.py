@@ -1,4 +1,4 @@
-"""The window of a detector: its size, its cells and blocks, and the HOG vector of what is seen in it."""
+"""The window of a detector: its cells and blocks, and the HOG vectors of training windows."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,16 +8,17 @@ from numpy.typing import NDArray
 
 from cbid.checks import check_choice, check_integer
 from cbid.data.images import check_image
+from cbid.data.opencv import opencv
 from cbid.descriptors.gradients import VOTING, check_orientations
 from cbid.descriptors.hog import HOG, NORMS
 from cbid.descriptors.sizes import check_size, resize
 
-__all__ = ["WindowLayout"]
+__all__ = ["WindowLayout", "jittered_windows", "with_border"]
 
 
 @dataclass(frozen=True)
 class WindowLayout:
-    """Window of (height, width) pixels in square cells; the other values are those of ``HOG``."""
+    """A window of (height, width) pixels in square cells; the other settings are those of ``HOG``."""
 
     window: tuple[int, int] = (128, 64)
     cell: int = 8
@@ -29,13 +30,13 @@ class WindowLayout:
     sqrt: bool = False
 
     def check(self) -> None:
-        """A ValueError names the first setting that is not accepted."""
+        """Raise a ValueError for the first invalid setting."""
         check_integer("cell", self.cell, 1)
         check_integer("block", self.block, 1)
         check_size("window", self.window, self.cell * self.block)
         for side in self.window:
             if side % self.cell:
-                raise ValueError(f"window={self.window!r} is not accepted; give multiples of cell={self.cell}")
+                raise ValueError(f"window={self.window!r}: expected multiples of cell={self.cell}")
         check_orientations(self.orientations, self.signed)
         check_choice("voting", self.voting, VOTING)
         check_choice("norm", self.norm, NORMS)
@@ -43,7 +44,7 @@ class WindowLayout:
 
     @property
     def margin(self) -> int:
-        """Pixels around a window that reach into its histograms: votes shared by cells come from half a cell away."""
+        """Pixels around a window that contribute to its histograms: trilinear votes come from half a cell away."""
         return self.cell // 2 + 1 if self.voting == "trilinear" else 1
 
     @property
@@ -54,14 +55,16 @@ class WindowLayout:
 
     @property
     def block_values(self) -> int:
+        """Values of one block."""
         return self.block**2 * self.orientations
 
     @property
     def n_features(self) -> int:
+        """Values of the HOG vector of a window."""
         return self.blocks[0] * self.blocks[1] * self.block_values
 
     def descriptor(self) -> HOG:
-        """The descriptor of a window that was cut out with ``margin`` pixels around it."""
+        """Return the descriptor of a window that is cut out with ``margin`` pixels around it."""
         return HOG(
             cell=self.cell,
             block=self.block,
@@ -74,10 +77,10 @@ class WindowLayout:
         )
 
     def describe(self, image: NDArray[Any]) -> NDArray[np.float32]:
-        """HOG vector of a training window: a picture of the window, or of the window with equal borders around it.
+        """Return the HOG vector of a training window, given as a picture with equal borders on all sides, or none.
 
-        A larger picture gives its middle, so that the pixels around lend their votes. Where there are none, the
-        border is continued by its last pixels. A picture of another shape is brought to the window's size first.
+        The pixels of the border contribute votes; missing ones repeat the edge. A picture of another shape is resized
+        to the window first.
         """
         image = check_image(image)
         extra = [side - wanted for side, wanted in zip(image.shape, self.window)]
@@ -93,5 +96,42 @@ class WindowLayout:
 
 
 def with_border(image: NDArray[Any], border: int) -> NDArray[Any]:
-    """The image with its outermost pixels repeated ``border`` times on every side."""
+    """Return the image with its edge repeated ``border`` times on every side."""
     return np.pad(image, ((border, border), (border, border)) + ((0, 0),) * (image.ndim - 2), mode="edge")
+
+
+def jittered_windows(
+    layout: WindowLayout, image: NDArray[Any], n: int, rng: np.random.Generator, *, shift: float, octaves: float
+) -> NDArray[np.float32]:
+    """Return HOG vectors (n, d) of a training picture, each time shifted and resized at random, as a scan sees it.
+
+    The shift is at most ``shift`` pixels of the window along each axis; the size changes by 2^u with u drawn from
+    -octaves to octaves. Outside the picture its edge is repeated.
+    """
+    cv2 = opencv()
+    image = np.ascontiguousarray(check_image(image))
+    height, width = (side + 2 * layout.margin for side in layout.window)
+    # A picture with equal borders shows the window in its middle; any other picture is the window itself.
+    extra = [side - wanted for side, wanted in zip(image.shape, layout.window)]
+    is_window = extra[0] == extra[1] and extra[0] >= 0
+    ratios = [1.0, 1.0] if is_window else [side / wanted for side, wanted in zip(image.shape, layout.window)]
+    values = np.empty((n, layout.n_features), np.float32)
+    for k in range(n):
+        size = 2 ** rng.uniform(-octaves, octaves)
+        moved = rng.uniform(-shift, shift, 2)
+        zoom = [size * ratio for ratio in ratios]
+        # Pixel p of the window is pixel zoom (p - centre of the window + moved) + centre of the picture.
+        corner = [
+            z * (m - (side - 1) / 2) + (whole - 1) / 2
+            for z, m, side, whole in zip(zoom, moved, (height, width), image.shape)
+        ]
+        matrix = np.array([[zoom[1], 0, corner[1]], [0, zoom[0], corner[0]]])
+        cut = cv2.warpAffine(
+            image,
+            matrix,
+            (width, height),
+            flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
+            borderMode=cv2.BORDER_REPLICATE,
+        )
+        values[k] = layout.descriptor().describe(np.asarray(cut))
+    return values

@@ -1,6 +1,6 @@
-"""Negative training windows: some at random, then those that the detector itself takes for objects."""
+"""Negative training windows: random ones, then hard negatives, the false positives of the detector."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,19 +18,19 @@ Floats = NDArray[np.float32]
 
 
 def random_windows(scanner: Scanner, image: NDArray[Any], n: int, rng: np.random.Generator) -> Floats:
-    """HOG vectors (n, d) of windows drawn from a photograph, all scales, each place as likely as any other."""
+    """Return HOG vectors (n, d) of windows drawn uniformly from all positions and scales of a photograph."""
     image = scanner.check_photograph(image)
     layout, margin = scanner.layout, scanner.layout.margin
     sizes = scanner.shapes(image.shape)
-    # How many places a window has at each scale, by height and by width.
-    places = np.array(sizes) + 2 * scanner.border - np.array(layout.window) + 1
-    chosen = rng.choice(len(sizes), size=n, p=places.prod(axis=1) / places.prod(axis=1).sum())
+    # Positions of a window at each scale, by height and by width.
+    positions = np.array(sizes) + 2 * scanner.border - np.array(layout.window) + 1
+    chosen = rng.choice(len(sizes), size=n, p=positions.prod(axis=1) / positions.prod(axis=1).sum())
     descriptor = layout.descriptor()
     values = np.empty((n, layout.n_features), np.float32)
     for k in np.unique(chosen):
         scaled = scanner.scaled(image, sizes[k])
         for row in np.flatnonzero(chosen == k):
-            y, x = (int(rng.integers(count)) for count in places[k])
+            y, x = (int(rng.integers(count)) for count in positions[k])
             height, width = (side + 2 * margin for side in layout.window)
             values[row] = descriptor.describe(scaled[y : y + height, x : x + width])
     return values
@@ -38,9 +38,9 @@ def random_windows(scanner: Scanner, image: NDArray[Any], n: int, rng: np.random
 
 @dataclass
 class NegativeWindows:
-    """Windows of photographs without objects, gathered round by round; none is taken twice.
+    """Windows of photographs without objects, collected round by round without repeats.
 
-    photographs: a sequence of images. most: how many hard windows a photograph gives in one round, the hardest first.
+    A photograph gives at most ``most`` hard windows in a round, highest scores first.
     """
 
     scanner: Scanner
@@ -52,22 +52,22 @@ class NegativeWindows:
     _known: dict[int, set[tuple[float, ...]]] = field(default_factory=dict)
 
     def add_random(self, n: int, rng: np.random.Generator) -> None:
-        """n windows of each photograph."""
+        """Add n random windows of each photograph."""
         seeds = rng.integers(2**63, size=len(self.photographs))
 
         def draw(i: int) -> Floats:
             return random_windows(self.scanner, self._read(i), n, np.random.default_rng(seeds[i]))
 
-        self.features += self._all(draw, "random windows")
+        self.features += self._map(draw, "random windows")
 
     def add_hard(self, coef: NDArray[Any], intercept: float, threshold: float) -> int:
-        """The windows that score at least ``threshold`` and are not there yet; returns how many there were."""
+        """Add new windows with a score of at least ``threshold``; return their number."""
 
         def mine(i: int) -> Windows:
             return self.scanner.scan(self._read(i), coef, intercept, threshold, self.most)
 
         added = 0
-        for i, found in enumerate(self._all(mine, "hard windows")):
+        for i, found in enumerate(self._map(mine, "hard windows")):
             known = self._known.setdefault(i, set())
             new = [row for row, box in enumerate(found.boxes) if tuple(box) not in known]
             known.update(tuple(found.boxes[row]) for row in new)
@@ -76,22 +76,22 @@ class NegativeWindows:
         return added
 
     def rows(self) -> Floats:
-        """All of them, (n, d)."""
+        """Return the HOG vectors (n, d) of all windows."""
         return np.concatenate(self.features)
 
     def _read(self, i: int) -> NDArray[Any]:
-        """Photograph i; a ValueError names it if no window fits."""
+        """Return photograph i; a ValueError names it if no window fits."""
         image = self.photographs[i]
         try:
             return self.scanner.check_photograph(image)
         except ValueError as error:
             names = getattr(self.photographs, "names", None)
             name = f"photograph {i}" if names is None else printable(names[i])
-            raise ValueError(f"{name} of the negatives cannot be used: {error}") from error
+            raise ValueError(f"negatives: {name}: {error}") from error
 
-    def _all(self, function: Any, doing: str) -> list[Any]:
+    def _map(self, function: Callable[[int], Any], title: str) -> list[Any]:
         results = []
-        with image_progress(len(self.photographs), doing, shown=bool(self.verbose)) as advance:
+        with image_progress(len(self.photographs), title, shown=bool(self.verbose)) as advance:
             tasks = ((i, (i,)) for i in range(len(self.photographs)))
             for _, result in ordered_map(function, tasks, self.n_jobs, threads=True):
                 results.append(result)

@@ -1,9 +1,9 @@
-"""A window slid over a photograph, at all places and sizes: the scores of all windows, each value computed once.
+"""Slide a window over a photograph at all positions and scales; each value is computed once.
 
-On one scale the photograph is covered by grids of cells. Two windows are on the same grid when they are a whole
-number of cells apart: with steps of half a cell there are four grids. On each grid gradients, histograms and blocks
-are computed once, whatever the number of windows. The score of a window is w.x + b, where x is put together from its
-blocks: all blocks times all parts of w is one matrix product, and a window adds up what its blocks gave.
+At one scale the photograph is covered by grids of cells. Two windows are on the same grid if they are a whole number
+of cells apart: with steps of half a cell there are four grids. Gradients, histograms and blocks of a grid are
+computed once for all windows. The score of a window is w.x + b, where x is the concatenation of its blocks: all
+blocks times all parts of w is one matrix product, and a window sums the products of its blocks.
 """
 
 import itertools
@@ -18,13 +18,14 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from cbid.data.images import check_image
+from cbid.descriptors._oriented import share_votes
+from cbid.descriptors.gradients import Shares, gradients, grid_of_cells, orientation_histograms
 from cbid.descriptors.hog import normalised_blocks
 from cbid.descriptors.sizes import resize
 from cbid.detection.boxes import Boxes, Detections
-from cbid.detection.dense_cells import dense_cells
 from cbid.detection.layout import WindowLayout, with_border
 
-__all__ = ["Grid", "Scanner", "Windows"]
+__all__ = ["Grid", "Scanner", "Windows", "dense_cells", "window_features", "window_scores"]
 
 Floats = NDArray[np.float32]
 
@@ -41,10 +42,11 @@ class Windows:
         return len(self.scores)
 
     def take(self, rows: Any) -> "Windows":
+        """Return these windows."""
         return Windows(self.boxes[rows], self.scores[rows], self.features[rows])
 
     def detections(self, scores: NDArray[np.floating] | None = None) -> Detections:
-        """Boxes with these scores, or with their own, the best first."""
+        """Return the boxes with these scores, or with their own, best first."""
         values = np.asarray(self.scores if scores is None else scores, np.float64)
         order = np.argsort(-values, kind="stable")
         return Detections(self.boxes[order], values[order])
@@ -52,12 +54,17 @@ class Windows:
 
 @dataclass(frozen=True)
 class Grid:
-    """The blocks of one grid over one scale.
+    """The blocks of one grid at one scale.
 
-    size : height and width of the scaled photograph
+    Attributes
+    ----------
+    size
+        Height and width of the scaled photograph.
     blocks : (rows, columns, values)
-    origin : pixel (y, x) of the scaled photograph, border included, where its first window begins
-    stride : cells between one window and the next
+    origin
+        Pixel (y, x) of the scaled photograph, border included, where the first window starts.
+    stride
+        Cells from one window to the next.
     """
 
     size: tuple[int, int]
@@ -68,11 +75,18 @@ class Grid:
 
 @dataclass(frozen=True)
 class Scanner:
-    """How windows are slid.
+    """The positions and scales of a sliding window.
 
-    step: pixels of the scaled photograph between windows. scales_per_octave: sizes from one to its double.
-    upsample: how much the photograph is enlarged first; objects smaller than the window need it.
-    border: pixels that a window may reach out of the scaled photograph, whose last pixels are repeated there.
+    Attributes
+    ----------
+    step
+        Pixels of the scaled photograph between windows.
+    scales_per_octave
+        Scales from one size to its double.
+    upsample
+        Factor by which the photograph is enlarged first, for objects smaller than the window.
+    border
+        Pixels that a window may extend beyond the scaled photograph, whose edge is repeated there.
     """
 
     layout: WindowLayout
@@ -82,7 +96,7 @@ class Scanner:
     border: int = 16
 
     def shapes(self, shape: tuple[int, ...]) -> list[tuple[int, int]]:
-        """Height and width of the photograph at each scale, the largest first, while a window fits."""
+        """Return height and width of the photograph at each scale where a window fits, largest first."""
         sizes: list[tuple[int, int]] = []
         for k in itertools.count():
             factor = self.upsample * 2 ** (-k / self.scales_per_octave)
@@ -93,36 +107,36 @@ class Scanner:
         raise AssertionError  # count() does not end
 
     def check_photograph(self, image: NDArray[Any]) -> NDArray[Any]:
-        """The photograph, checked; a ValueError if no window fits."""
+        """Return the checked photograph; raise a ValueError if no window fits."""
         image = check_image(image)
         if not self.shapes(image.shape):
             height, width = (math.ceil((side - 2 * self.border) / self.upsample) for side in self.layout.window)
             raise ValueError(
-                f"the image has {image.shape[0]} x {image.shape[1]} pixels; at least {height} x {width} (height x "
-                f"width) are needed for a window of {self.layout.window} with upsample={self.upsample:g}"
+                f"the image has {image.shape[0]} x {image.shape[1]} pixels (height x width); expected at least "
+                f"{height} x {width} for a window of {self.layout.window} with upsample={self.upsample:g}"
             )
         return image
 
     def n_windows(self, shape: tuple[int, ...]) -> int:
-        """Windows in a photograph of this shape."""
+        """Return the number of windows in a photograph of this shape."""
         return sum(
             math.prod((side + 2 * self.border - w) // self.step + 1 for side, w in zip(size, self.layout.window))
             for size in self.shapes(shape)
         )
 
     def scaled(self, image: NDArray[Any], size: tuple[int, int]) -> NDArray[Any]:
-        """The photograph at one scale, with the border, and the margin that windows at its edge look at."""
+        """Return the photograph at one scale, with the border and the margin of windows at its edge."""
         return with_border(resize(image, size), self.border + self.layout.margin)
 
     def pyramid(self, image: NDArray[Any]) -> Iterator[Grid]:
-        """All grids of a photograph, scale by scale; what every scan of it has in common."""
+        """Yield all grids of a photograph, scale by scale; several detectors can share them."""
         image = self.check_photograph(image)
         for size in self.shapes(image.shape):
             yield from self._grids(self.scaled(image, size), size)
 
     def _grids(self, scaled: NDArray[Any], size: tuple[int, int]) -> Iterator[Grid]:
         layout = self.layout
-        fine = math.gcd(self.step, layout.cell)  # cells of all grids begin at multiples of it
+        fine = math.gcd(self.step, layout.cell)  # cells of all grids start at multiples of it
         cells = dense_cells(scaled, layout, fine)
         apart = math.lcm(self.step, layout.cell)
         for y, x in itertools.product(range(0, apart, self.step), repeat=2):
@@ -134,9 +148,9 @@ class Scanner:
     def scan(
         self, image: NDArray[Any], coef: NDArray[Any], intercept: float, threshold: float, most: int | None = None
     ) -> Windows:
-        """The windows that score at least ``threshold``, the best first; at most the ``most`` best of them.
+        """Return the windows with a score of at least ``threshold``, best first, and at most ``most`` of them.
 
-        coef : (d,), as the layout orders its values
+        ``coef`` (d,) is in the order of the HOG vector.
         """
         return self.scan_pyramid(self.pyramid(image), image.shape, coef, intercept, threshold, most)
 
@@ -149,7 +163,7 @@ class Scanner:
         threshold: float,
         most: int | None = None,
     ) -> Windows:
-        """The same from the grids of a photograph of this shape."""
+        """Scan the grids of a photograph of this shape."""
         weights = np.ascontiguousarray(coef, np.float32).reshape(-1, self.layout.block_values)
         found = Windows(np.empty((0, 4)), np.empty(0, np.float32), np.empty((0, weights.size), np.float32))
         for _, grids in itertools.groupby(pyramid, key=lambda grid: grid.size):
@@ -168,13 +182,13 @@ class Scanner:
                     parts.append(Windows(self._boxes(rows, columns, grid, shape), scores[rows, columns], values))
             found = _best_of(parts, most)
             if most is not None and len(found) == most:
-                threshold = max(threshold, float(found.scores[-1]))  # less will not be among the best
+                threshold = max(threshold, float(found.scores[-1]))  # lower scores cannot be among the best
         return found
 
     def _boxes(
         self, rows: NDArray[np.int64], columns: NDArray[np.int64], grid: Grid, shape: tuple[int, ...]
     ) -> Boxes:
-        """Windows of a grid as boxes in the pixels of the photograph."""
+        """Return the windows of a grid as boxes in pixels of the photograph."""
         apart = grid.stride * self.layout.cell
         top, left = rows * apart + grid.origin[0] - self.border, columns * apart + grid.origin[1] - self.border
         corners = np.column_stack([left, top, left + self.layout.window[1], top + self.layout.window[0]])
@@ -188,25 +202,65 @@ def _best_of(parts: list[Windows], most: int | None) -> Windows:
     return Windows(*map(np.concatenate, arrays)).take(order)
 
 
+def dense_cells(image: NDArray[np.generic], layout: WindowLayout, apart: int) -> Floats:
+    """Return histograms (rows, columns, orientations) of cells that start every ``apart`` pixels.
+
+    Not only those of one grid: with steps of half a cell each pixel votes for the cells of four grids in one pass.
+    The first cell starts ``layout.margin`` pixels inside the image, and the last ends as far inside. ``apart``
+    divides the cell size. Every second row and column (cell=8, apart=4) equals ``cell_histograms`` from that pixel
+    on.
+    """
+    dx, dy = gradients(image, sqrt=layout.sqrt)
+    cell, margin = layout.cell, layout.margin
+    count = [max(0, (side - 2 * margin - cell) // apart + 1) for side in dx.shape]
+    cells = np.zeros((count[0], count[1], layout.orientations), np.float32)
+    if layout.voting == "trilinear":
+        row_shares, column_shares = (_linear_shares(side, n, cell, margin, apart) for side, n in zip(dx.shape, count))
+        share_votes(dx, dy, layout.signed, *row_shares, *column_shares, cells)
+    else:
+        for y in range(0, cell, apart):
+            for x in range(0, cell, apart):
+                grid = grid_of_cells((dx.shape[0] - y, dx.shape[1] - x), cell, margin)
+                part = cells[y // apart :: cell // apart, x // apart :: cell // apart]
+                part[:] = orientation_histograms(
+                    dx[y:, x:], dy[y:, x:], grid, layout.orientations, signed=layout.signed, voting=layout.voting
+                )
+    cells /= np.float32(cell**2)
+    return cells
+
+
+def _linear_shares(side: int, count: int, cell: int, margin: int, apart: int) -> Shares:
+    """Return the first cell of each pixel of a line, and its shares in the cells from there on.
+
+    A share falls linearly from 1 at the centre of a cell to 0 one cell away. Cells outside the image get none.
+    """
+    pixels = np.arange(side) + 0.5 - margin
+    first = np.floor((pixels - 1.5 * cell) / apart).astype(np.int64) + 1
+    numbers = first[:, None] + np.arange(2 * cell // apart)
+    shares = 1 - np.abs(pixels[:, None] - (numbers * apart + cell / 2)) / cell
+    shares[(numbers < 0) | (numbers >= count)] = 0
+    return first, np.maximum(shares, 0).astype(np.float32)
+
+
 def window_scores(blocks: Floats, weights: Floats, shape: tuple[int, int]) -> Floats:
-    """Scores (rows', columns') of all windows of ``shape`` blocks; weights (rows x columns of the window, values)."""
+    """Return the scores (rows', columns') of all windows of ``shape`` blocks; weights are (blocks, values)."""
     rows, columns, values = blocks.shape
     products = weights @ blocks.reshape(-1, values).T  # (blocks of the window, blocks of the grid)
     scores = np.zeros((rows - shape[0] + 1, columns - shape[1] + 1), np.float32)
-    _add_up(products.reshape(*shape, rows, columns), scores)
+    _sum_blocks(products.reshape(*shape, rows, columns), scores)
     return scores
 
 
 def window_features(
     blocks: Floats, rows: NDArray[np.int64], columns: NDArray[np.int64], shape: tuple[int, int]
 ) -> Floats:
-    """HOG vectors (n, d) of the windows whose first blocks these are."""
+    """Return the HOG vectors (n, d) of the windows whose first blocks are at these rows and columns."""
     windows = sliding_window_view(blocks, shape, axis=(0, 1))[rows, columns]  # (n, values, rows, columns)
     return np.ascontiguousarray(windows.transpose(0, 2, 3, 1)).reshape(len(rows), -1)
 
 
 @numba.njit(nogil=True, cache=True)
-def _add_up(products, scores):  # type: ignore[no-untyped-def]
+def _sum_blocks(products, scores):  # type: ignore[no-untyped-def]
     for r in range(scores.shape[0]):
         for i in range(products.shape[0]):
             for j in range(products.shape[1]):
