@@ -8,8 +8,7 @@ import time
 from pathlib import Path
 
 from benchmarks.results import store
-from cbid.commands.demo import DESCRIPTOR
-from cbid.commands.demo_images import make_images
+from cbid.commands.demo import DESCRIPTOR, make_images
 from cbid.commands.fit import summary
 from cbid.project import Project
 

@@ -1,4 +1,4 @@
-"""Compact binary codes for images and embeddings: learn them, search them."""
+"""Learn compact binary codes for images and embeddings, and search them."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -9,10 +9,10 @@ if TYPE_CHECKING:
     from cbid.search import CodeIndex
 
 __all__ = ["CBID", "CodeIndex", "CodeKNeighborsClassifier", "NBNNClassifier", "PatchCBID", "load"]
-__version__ = "0.1.0"
+__version__ = "0.1.0"  # the only place; the build reads it from here
 
-# Imported when first asked for: who searches codes need not wait for what learns them, nor the other way round.
-_HOME = {
+# Imported on first use: searching does not need the learner, and the command line starts fast.
+_MODULES = {
     "CBID": "cbid.coders",
     "CodeIndex": "cbid.search",
     "CodeKNeighborsClassifier": "cbid.classify",
@@ -23,8 +23,8 @@ _HOME = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
+    if name in _MODULES:
+        return getattr(import_module(_MODULES[name]), name)
     raise AttributeError(f"module 'cbid' has no attribute {name!r}")
 
 

@@ -1,4 +1,4 @@
-"""``python -m cbid``."""
+"""Run the program with ``python -m cbid``."""
 
 from cbid.cli import main
 

@@ -1,4 +1,7 @@
-"""The program ``cbid``: exit status 0 when all went well, 1 for an error, 2 for a wrong call; errors in one line."""
+"""The program ``cbid``. Errors are one line on stderr.
+
+Exit status: 0 for success, 1 for an error, 2 for a wrong call, 130 after Ctrl-C.
+"""
 
 import os
 import signal
@@ -8,37 +11,37 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
-__all__ = ["main"]
+__all__ = ["main", "run"]
 
 TRACEBACK_VARIABLE = "CBID_TRACEBACK"
-_INTERRUPTED = 130  # what some versions of typer make of Ctrl-C; others raise
+_FAILURE, _WRONG_CALL, _INTERRUPTED = 1, 2, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the program with these arguments, or with those of the process, and exit."""
-    in_main_thread = threading.current_thread() is threading.main_thread()  # others may not set handlers
+    """Run the program with these arguments (default: those of the process) and exit."""
+    in_main_thread = threading.current_thread() is threading.main_thread()  # only it may set signal handlers
     if in_main_thread and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
-        # Temporary files are removed, and worker processes do not go on by themselves. Not KeyboardInterrupt, at
-        # which learning keeps the bits that it has and the program would go on.
+        # Exit in order on SIGTERM: remove temporary files and stop worker processes. KeyboardInterrupt would not do,
+        # because learning catches it and continues with the bits learned so far.
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     sys.exit(run(arguments))
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """The same, returning the exit status."""
+    """Run the program and return its exit status."""
     try:
         import typer
 
-        from cbid.commands import app
+        from cbid.commands import Interrupted, app
     except ModuleNotFoundError as error:
         if error.name != "typer":
             raise
         return _fail("the command line needs the extra 'cli': pip install 'cbid[cli]'")
     except KeyboardInterrupt:
-        return _fail("interrupted")
+        return _fail("interrupted", _INTERRUPTED)
 
-    # typer has no public name for the base of all errors in a call.
-    wrong_call = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
+    # typer has no public name for the base class of its usage errors.
+    usage_error = next(c for c in typer.BadParameter.__mro__ if c.__name__ == "ClickException")
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
@@ -47,31 +50,35 @@ def run(arguments: Sequence[str] | None = None) -> int:
             )
             sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read our output has stopped; Python would complain once more when it closes it.
+        # The reader of our output is gone. Without this, Python reports the error again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        return _FAILURE
+    except Interrupted as error:
+        return _fail(str(error), _INTERRUPTED)
     except (KeyboardInterrupt, typer.Abort):
-        return _fail("interrupted")
+        return _fail("interrupted", _INTERRUPTED)
     except Exception as error:
-        if isinstance(error, wrong_call):
-            return _fail_call(error)
+        if isinstance(error, usage_error):
+            return _fail_usage(error)
         if os.environ.get(TRACEBACK_VARIABLE):
             raise
         if isinstance(error, (ValueError, OSError, ImportError, RuntimeError)):
             return _fail(str(error))
-        return _fail(f"internal error, {type(error).__name__}: {error} ({TRACEBACK_VARIABLE}=1 shows where)")
-    if status == _INTERRUPTED:
-        return _fail("interrupted")
+        return _fail(f"internal error, {type(error).__name__}: {error} (set {TRACEBACK_VARIABLE}=1 for a traceback)")
+    if status == _INTERRUPTED:  # some versions of typer return this after Ctrl-C, others raise
+        return _fail("interrupted", _INTERRUPTED)
     return status if isinstance(status, int) else 0
 
 
-def _fail_call(error: Any) -> int:
+def _fail_usage(error: Any) -> int:
     message = error.format_message()
-    where = getattr(getattr(error, "ctx", None), "command_path", "cbid")
-    return _fail(f"{message} (see {where} --help)", 2) if message else 2  # nothing to say: the help was shown
+    command = getattr(getattr(error, "ctx", None), "command_path", "cbid")
+    # An empty message means that typer has printed the help.
+    return _fail(f"{message} (see {command} --help)", _WRONG_CALL) if message else _WRONG_CALL
 
 
-def _fail(message: str, status: int = 1) -> int:
+def _fail(message: str, status: int = _FAILURE) -> int:
+    """Print the message as one line on stderr and return the status."""
     print("cbid:", " ".join(message.split()).encode(errors="backslashreplace").decode(), file=sys.stderr)
     return status
 

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from cbid.cli import run
-from cbid.commands.results import accuracy_table
+from cbid.commands.output import accuracy_table
 from cbid.project.manifest import is_ours
 from tests.project.made import picture, write_images
 
@@ -33,7 +33,7 @@ def test_the_figures_are_those_measured():
     assert "\n".join(f"    {line}".rstrip() for line in table.splitlines()) in TEXT
     parts = found["parts"]
     told = f"{found['images']} images, {found['classes']} classes ("
-    assert f"{told}{parts['train']} learned from, {parts['held-out']} held out)" in TEXT
+    assert f"{told}{parts['train']} for training, {parts['held-out']} held out)" in TEXT
 
 
 def lines():

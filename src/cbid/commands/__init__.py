@@ -1,59 +1,66 @@
-"""The commands of the program, one file each."""
+"""The commands of the program ``cbid``.
 
+The modules import only typer when they load. Each command imports the library when it runs, which keeps
+``cbid --help`` and shell completion fast.
+"""
+
+from collections.abc import Callable
+from inspect import cleandoc
 from typing import Annotated
 
 import typer
 
 import cbid
-from cbid.commands.classify import classify
-from cbid.commands.data import show_data
 from cbid.commands.demo import demo
 from cbid.commands.detect import detect
 from cbid.commands.encode import encode
-from cbid.commands.evaluate import evaluate
+from cbid.commands.evaluate import evaluate, report
 from cbid.commands.export import export
 from cbid.commands.fit import fit
 from cbid.commands.index import index
-from cbid.commands.report import report
-from cbid.commands.reproduce import reproduce_paper
-from cbid.commands.search import search
+from cbid.commands.options import Command
+from cbid.commands.output import Interrupted
+from cbid.commands.paper import reproduce, show_data
+from cbid.commands.search import classify, search
 from cbid.commands.serve import serve
 
-__all__ = ["app"]
+__all__ = ["Interrupted", "app"]
 
-app = typer.Typer(
-    help="Compact binary codes for images and embeddings.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False)
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _show_version(wanted: bool) -> None:
+    if wanted:
         typer.echo(f"cbid {cbid.__version__}")
         raise typer.Exit
 
 
 @app.callback()
-def options(
+def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Compact binary codes for images and embeddings."""
+    """Learn compact binary codes for images and embeddings, and search them."""
 
 
-# In the order in which data flows.
-app.command("data")(show_data)
-app.command("fit")(fit)
-app.command("encode")(encode)
-app.command("index")(index)
-app.command("search")(search)
-app.command("classify")(classify)
-app.command("detect")(detect)
-app.command("evaluate")(evaluate)
-app.command("report")(report)
-app.command("reproduce")(reproduce_paper)
-app.command("serve")(serve)
-app.command("export")(export)
-app.command("demo")(demo)
+# The order of the help: first the flow of data, then the rest.
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "fit": fit,
+    "encode": encode,
+    "index": index,
+    "search": search,
+    "classify": classify,
+    "evaluate": evaluate,
+    "report": report,
+    "reproduce": reproduce,
+    "serve": serve,
+    "export": export,
+    "demo": demo,
+    "data": show_data,
+    "detect": detect,
+}
+for _name, _command in _COMMANDS.items():
+    # One line per paragraph: typer keeps the line breaks of the source otherwise.
+    _paragraphs = cleandoc(_command.__doc__ or "").split("\n\n")
+    app.command(_name, cls=Command, help="\n\n".join(" ".join(p.split()) for p in _paragraphs))(_command)

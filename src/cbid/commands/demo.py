@@ -1,60 +1,73 @@
-"""``cbid demo``: from a folder of images to a search, on images that come with the libraries."""
+"""``cbid demo``: the whole flow, from a folder of images to a search page, on images that need no download."""
 
 import os
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cbid.commands.fit import tell_fit
-from cbid.commands.options import QuietOption, echo, resumable
+from cbid.commands.fit import echo_fit
+from cbid.commands.options import QuietOption
+from cbid.commands.output import echo, resumable
 from cbid.commands.search import matches_table
 
-__all__ = ["demo"]
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
-DESCRIPTOR = "centrist"  # textures, which most of the photographs are of
+    Pixels = NDArray[np.uint8]
+
+__all__ = ["DESCRIPTOR", "demo", "make_images"]
+
+DESCRIPTOR = "centrist"  # suits textures, and most of the photographs are textures
+# Photographs in the packages scikit-image and scikit-learn. The tiles of one photograph form one class.
+_SKIMAGE = ("astronaut", "brick", "camera", "chelsea", "coffee", "coins", "grass", "gravel", "moon", "rocket")
+_SKLEARN = ("china", "flower")
+_TILE_SIZE = 96  # pixels
+_TILES_PER_CLASS = 24
+_IMAGES_PER_DIGIT = 40
+_DIGIT_SCALE = 8  # the digits have 8 x 8 pixels
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to make.")] = Path("cbid-demo"),
-    n_bits: Annotated[int, typer.Option("--bits", "-b", min=8, help="Bits of a code.")] = 64,
-    serve: Annotated[bool, typer.Option("--serve", help="Then open the search page.")] = False,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to create.")] = Path("cbid-demo"),
+    n_bits: Annotated[int, typer.Option("--n-bits", "-b", min=8, help="Length of the codes in bits.")] = 64,
+    serve: Annotated[bool, typer.Option("--serve", help="Start the search page at the end.")] = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Make a folder of images, learn codes for them, search, and write a report: under two minutes.
+    """Create example images, learn codes, search and write a report, in under two minutes.
 
-    The images are scikit-learn's handwritten digits and squares out of the photographs that come with scikit-image
-    and scikit-learn; no network is needed.
+    The images are the handwritten digits of scikit-learn and tiles of the photographs in scikit-image and
+    scikit-learn. The demo needs no network.
 
     Example: cbid demo --serve
     """
-    from cbid.commands.demo_images import make_images
     from cbid.project import Project
     from cbid.report import write_report
 
     images, path, page = out / "images", out / "images.cbid", out / "report.html"
     if out.exists() and not images.is_dir() and any(out.iterdir()):
-        raise ValueError(f"{out} holds other files; give the demo a folder of its own by --out")
+        raise ValueError(f"--out={out}: the folder holds other files; choose a new folder")
     queries = make_images(out)
 
-    def say(text: str) -> None:
+    def say(text: str = "") -> None:
         if not quiet:
             echo(text)
 
-    say(f"$ cbid fit {images} --descriptor {DESCRIPTOR} --bits {n_bits} --out {path}")
+    say(f"$ cbid fit {images} --descriptor {DESCRIPTOR} --n-bits {n_bits} --out {path}")
     with (
         resumable(),
         Project.fit(path, images, descriptor=DESCRIPTOR, n_bits=n_bits, progress=not quiet) as project,
     ):
         if not quiet:
-            tell_fit(project)
+            echo_fit(project)
         for query in queries:
-            say("")
+            say()
             say(f"$ cbid search {query} -k 5 --project {path}")
             found = project.search(project.describe_image(query.read_bytes()), 5)
             say(matches_table(project, found))
-        say("")
+        say()
         say(f"$ cbid report --project {path} --out {page}")
         write_report(project, page)
         say(f"{page}: open it in a browser")
@@ -62,5 +75,60 @@ def demo(
         say(f"$ cbid serve {path}")
         sys.stdout.flush()
         os.execv(sys.executable, [sys.executable, "-m", "cbid", "serve", str(path)])
-    say("")
-    say(f"cbid serve {path}    opens a page to search with (needs the extra 'serve')")
+    say()
+    say(f"cbid serve {path}    starts a search page (needs the extra 'serve')")
+
+
+def make_images(folder: Path) -> list[Path]:
+    """Write class folders to ``folder``/images, and query images that are not in them; return the queries."""
+    import numpy as np
+
+    queries = folder / "queries"
+    queries.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, images in {**_digits(), **_tiles(np.random.default_rng(0))}.items():
+        class_folder = folder / "images" / name
+        class_folder.mkdir(parents=True, exist_ok=True)
+        for i, image in enumerate(images[:-1]):
+            _write(class_folder / f"{i:03}.png", image)
+        if name in ("digit 7", "gravel"):
+            written.append(queries / f"{name.replace(' ', '-')}.png")
+            _write(written[-1], images[-1])
+    return written
+
+
+def _write(path: Path, image: "Pixels") -> None:
+    from PIL import Image
+
+    if not path.exists():  # keep the modification time, so that cbid fit does not read the image again
+        Image.fromarray(image).save(path)
+
+
+def _digits() -> dict[str, list["Pixels"]]:
+    import numpy as np
+    from sklearn.datasets import load_digits
+
+    data: Any = load_digits()
+    large = np.kron(data.images, np.ones((1, _DIGIT_SCALE, _DIGIT_SCALE)))  # values 0 to 16
+    pixels = (255 - np.rint(large * 255 / 16)).astype(np.uint8)
+    return {f"digit {d}": list(pixels[data.target == d][: _IMAGES_PER_DIGIT + 1]) for d in range(10)}
+
+
+def _tiles(rng: "np.random.Generator") -> dict[str, list["Pixels"]]:
+    """Draw tiles that do not overlap from the grid over each photograph."""
+    import numpy as np
+    import skimage.data
+    from sklearn.datasets import load_sample_image
+
+    photographs = {name: np.asarray(getattr(skimage.data, name)()) for name in _SKIMAGE}
+    photographs |= {name: np.asarray(load_sample_image(f"{name}.jpg")) for name in _SKLEARN}
+    tiles = {}
+    for name, photograph in photographs.items():
+        size = min(_TILE_SIZE, min(photograph.shape[:2]) // 4)
+        n_rows, n_columns = photograph.shape[0] // size, photograph.shape[1] // size
+        cells = rng.permutation(n_rows * n_columns)[: _TILES_PER_CLASS + 1]
+        tiles[name] = [
+            photograph[r * size : (r + 1) * size, c * size : (c + 1) * size]
+            for r, c in (divmod(int(cell), n_columns) for cell in cells)
+        ]
+    return tiles

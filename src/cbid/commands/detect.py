@@ -1,44 +1,52 @@
-"""``cbid detect``: objects in a photograph, or in all photographs of a folder."""
+"""``cbid detect``: find objects in one photograph or in a folder of photographs."""
 
 import json
 import os
 from pathlib import Path, PurePath
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
-from cbid.commands.options import checked_jobs
-from cbid.data import ImageFolder, ImageSet, open_source
-from cbid.data.decode import reason_of
-from cbid.data.names import printable
-from cbid.detection import Detections, SlidingWindowDetector
-from cbid.detection.detector import detect_all
-from cbid.detection.drawing import draw_detections, write_picture
-from cbid.storage.atomic import whole_file
+from cbid.commands.options import JobsOption, JsonOption
+from cbid.commands.output import echo, echo_json
+
+if TYPE_CHECKING:
+    from cbid.data import ImageSet
 
 __all__ = ["detect"]
 
 
 def detect(
-    detector: Annotated[Path, typer.Argument(help="A detector that SlidingWindowDetector.save wrote.")],
+    detector: Annotated[Path, typer.Argument(help="A detector file written by SlidingWindowDetector.save.")],
     source: Annotated[Path, typer.Argument(help="A photograph, a folder of photographs, or a list file.")],
-    threshold: Annotated[float, typer.Option(help="Least score of what is shown.")] = 0.0,
-    draw: Annotated[Path | None, typer.Option(help="A folder for the photographs with boxes drawn.")] = None,
-    out: Annotated[Path | None, typer.Option(help="A file for the JSON.")] = None,
-    jobs: Annotated[
-        int, typer.Option(callback=checked_jobs, help="Photographs at a time; -1 is one for each core.")
-    ] = 1,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    threshold: Annotated[float, typer.Option(help="Lowest score to report.")] = 0.0,
+    draw: Annotated[
+        Path | None, typer.Option(show_default=False, help="Write the photographs with boxes to this folder.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(show_default=False, help="Also write the JSON to this file.")] = None,
+    n_jobs: JobsOption = None,
+    as_json: JsonOption = False,
 ) -> None:
-    """Find objects; boxes are left, top, right, bottom in pixels."""
-    _check_call(out, draw)
+    """Find objects in photographs. Boxes are left, top, right, bottom in pixels.
+
+    Example: cbid detect faces.detector holiday/ --draw boxes/ --out faces.json
+    """
+    import numpy as np
+
+    from cbid.data.decode import reason_of
+    from cbid.data.names import printable
+    from cbid.detection import Detections, SlidingWindowDetector
+    from cbid.detection.detector import detect_all
+    from cbid.detection.drawing import draw_detections, write_picture
+    from cbid.storage.atomic import whole_file
+
+    _check_outputs(out, draw)
     model = SlidingWindowDetector.load(detector)
     images = _photographs(source)
-    targets = None if draw is None else _targets(draw, images)
+    targets = None if draw is None else _drawing_paths(draw, images)
     found: list[dict[str, Any]] = []
     failures = [{"image": printable(name), "reason": reason} for name, reason in images.problems]
-    for i, result in detect_all(model, images, n_jobs=jobs, verbose=int(not as_json)):
+    for i, result in detect_all(model, images, n_jobs=n_jobs, verbose=int(not as_json)):
         name = printable(images.names[i])
         if isinstance(result, Exception):
             failures.append({"image": name, "reason": reason_of(result)})
@@ -54,34 +62,45 @@ def detect(
         if out is not None:
             with whole_file(out) as temporary:
                 temporary.write_text(json.dumps(content, indent=1) + "\n")
-    finally:  # a full disk does not cost the answer
-        typer.echo(json.dumps(content, indent=1) if as_json else _text(content))
+    finally:  # print the result even if the disk is full
+        if as_json:
+            echo_json(content)
+        else:
+            echo(_as_text(content))
     if not found:
         raise RuntimeError(f"no photograph of {printable(source)} could be searched")
 
 
-def _photographs(source: Path) -> ImageSet:
+def _photographs(source: Path) -> "ImageSet":
+    from cbid.data import ImageFolder, ImageSet, open_source
+    from cbid.data.names import printable
+
     opened = ImageFolder(source, labelled=False, on_error="skip") if source.is_dir() else open_source(source)
     if not isinstance(opened, ImageSet):
-        raise ValueError(f"{printable(source)} holds vectors; give a photograph, or a folder of them")
+        raise ValueError(f"{printable(source)} holds vectors: expected a photograph or a folder of photographs")
     return opened
 
 
-def _check_call(out: Path | None, draw: Path | None) -> None:
-    """What would fail only after all the work is told before it."""
-    if out is not None and (out.is_dir() or not out.parent.is_dir()):
-        what = "is a folder" if out.is_dir() else f"is in the folder {printable(out.parent)}, which is not there"
-        raise typer.BadParameter(f"--out {printable(out)} {what}; give a file in a folder that is there")
+def _check_outputs(out: Path | None, draw: Path | None) -> None:
+    """Reject paths that cannot be written before the work starts."""
+    from cbid.data.names import printable
+
+    if out is not None and out.is_dir():
+        raise typer.BadParameter(f"--out={printable(out)}: is a folder; expected a file")
+    if out is not None and not out.parent.is_dir():
+        raise typer.BadParameter(f"--out={printable(out)}: the folder {printable(out.parent)} does not exist")
     if draw is not None and draw.exists() and not draw.is_dir():
-        raise typer.BadParameter(f"--draw {printable(draw)} is a file; give a folder")
+        raise typer.BadParameter(f"--draw={printable(draw)}: is a file; expected a folder")
 
 
-def _targets(folder: Path, images: ImageSet) -> list[Path]:
-    """Where each photograph is drawn: below the folder under its name, as PNG; no two of them in one place.
+def _drawing_paths(folder: Path, images: "ImageSet") -> list[Path]:
+    """Return a PNG path under the folder for each photograph; all paths differ.
 
-    A name keeps its own ending before .png (a.jpg.png), and has nothing that leads out of the folder.
+    A name keeps its suffix before .png (a.jpg.png). No path leaves the folder, and none overwrites a photograph.
     """
-    sources = {_identity(path) for i in range(len(images)) if (path := images.path(i)) is not None} - {None}
+    from cbid.data.names import printable
+
+    sources = {_file_identity(path) for i in range(len(images)) if (path := images.path(i)) is not None} - {None}
     targets: list[Path] = []
     taken: set[str] = set()
     for name in images.names:
@@ -89,21 +108,22 @@ def _targets(folder: Path, images: ImageSet) -> list[Path]:
         inner = PurePath(*(part for part in inner.parts if part not in (inner.anchor, "..")))
         stem = inner.with_suffix("") if inner.suffix.lower() == ".png" else inner
         target, number = f"{stem}.png", 1
-        while target.lower() in taken:  # some file systems do not tell A from a
+        while target.lower() in taken:  # some file systems ignore case
             number += 1
             target = f"{stem}-{number}.png"
         taken.add(target.lower())
-        if (there := _identity(folder / target)) is not None and there in sources:
+        existing = _file_identity(folder / target)
+        if existing is not None and existing in sources:
             raise ValueError(
-                f"--draw {printable(folder)} would write over {printable(folder / target)}, which is one of the "
-                "photographs to be searched; give another folder"
+                f"--draw={printable(folder)}: would overwrite the photograph {printable(folder / target)}; "
+                "choose another folder"
             )
         targets.append(folder / target)
     return targets
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
-    """The same for two paths of one file; None where there is none."""
+def _file_identity(path: Path) -> tuple[int, int] | None:
+    """Return the device and inode of a file, or None if it does not exist."""
     try:
         found = path.stat()
     except OSError:
@@ -111,11 +131,11 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _text(content: dict[str, Any]) -> str:
+def _as_text(content: dict[str, Any]) -> str:
     lines = []
     for entry in content["images"]:
         lines.append(f"{entry['image']}: {len(entry['boxes'])} found")
         for box, score in zip(entry["boxes"], entry["scores"]):
             lines.append("  {:8.1f} {:8.1f} {:8.1f} {:8.1f}".format(*box) + f"   score {score:.2f}")
-    lines += [f"{failure['image']}: left out, {failure['reason']}" for failure in content["failures"]]
+    lines += [f"{failure['image']}: skipped, {failure['reason']}" for failure in content["failures"]]
     return "\n".join(lines)

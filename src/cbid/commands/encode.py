@@ -1,121 +1,136 @@
-"""``cbid encode``: the codes of images, without adding them; here, in bounded memory, or on a Dask cluster."""
+"""``cbid encode``: the codes of images, printed or written to a file; in memory, in parts, or on a Dask cluster."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
-from cbid.commands.options import (
-    JobsOption,
-    JsonOption,
-    ProjectOption,
-    QuietOption,
-    echo,
-    echo_json,
-    find_project,
-    resumable,
-)
-from cbid.commands.queries import open_for, queries
-from cbid.data.names import printable
+from cbid.commands.options import JobsOption, JsonOption, PrefixOption, ProjectOption, QuietOption, find_project
+from cbid.commands.output import echo, echo_json, echo_skipped, resumable
+from cbid.commands.queries import open_source_for, read_queries
+
+if TYPE_CHECKING:
+    from cbid.project import Project
 
 __all__ = ["encode"]
 
 
 def encode(
     source: Annotated[
-        list[Path], typer.Argument(metavar="SRC...", help="Images, folders, lists, .npy, .npz, parquet.")
+        list[Path],
+        typer.Argument(metavar="SRC", help="Images, folders, list files, or .npy, .npz and parquet files."),
     ],
     project: ProjectOption = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", show_default=False, help="A .npy or .parquet file; otherwise lines of text."),
+        typer.Option(
+            "--out", "-o", show_default=False, help="Write the codes to this .npy or .parquet file (default: print)."
+        ),
     ] = None,
-    n_bits: Annotated[
-        int | None, typer.Option("--bits", "-b", min=1, show_default=False, help="Only the first bits of the codes.")
-    ] = None,
+    n_bits: PrefixOption = None,
     scheduler: Annotated[
         str | None,
-        typer.Option(show_default=False, help="Address of a Dask scheduler, tcp://HOST:PORT; its workers encode."),
+        typer.Option(show_default=False, help="Encode on the workers of this Dask scheduler, tcp://HOST:PORT."),
     ] = None,
     max_memory: Annotated[
         str | None,
-        typer.Option(show_default=False, help='Most memory to take, such as "2GB"; of each worker on a cluster.'),
+        typer.Option(show_default=False, help='Memory limit, such as "2GB"; on a cluster, the limit of each worker.'),
     ] = None,
     overwrite: Annotated[
         bool,
-        typer.Option("--overwrite", help="With these two: replace a file, or parts of one, made of something else."),
+        typer.Option(
+            "--overwrite", help="With --scheduler or --max-memory: replace files made from another source or model."
+        ),
     ] = False,
-    jobs: JobsOption = None,
+    n_jobs: JobsOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Encode images with the coder of a project: one line each, name and code in hexadecimal digits, or a file.
+    """Encode images with the coder of a project, without adding them.
 
-    With --scheduler or --max-memory one source goes to a .npy file in parts: what was stopped goes on when it is
-    called again, and more may be encoded than memory holds.
+    Prints one line per image: its name and its code in hexadecimal. With --out it writes a file instead.
+
+    With --scheduler or --max-memory it encodes one source in parts to a .npy file. The source may be larger than
+    memory, and an interrupted run resumes.
 
     Example: cbid encode new/ --out codes.npy --project photos.cbid
     """
-    from cbid.codes import prefix
     from cbid.project import Project
-    from cbid.storage import code_files
 
-    if out is not None and out.suffix not in (".npy", ".parquet"):
-        raise ValueError(f"--out={out} is not accepted; give a name that ends in .npy or .parquet")
-    if out is not None and not out.parent.is_dir():
-        raise ValueError(f"--out={out} is not accepted: there is no folder {out.parent}; make it first")
-    if out is not None and out.exists() and any(given.exists() and out.samefile(given) for given in source):
-        raise ValueError(f"--out={out} is the source itself; give another name")
+    _check_out(out, source)
     with Project.open(find_project(project)) as opened:
         length = opened.n_bits if n_bits is None else n_bits
-        opened.weights(length)  # refuses what is no length of this code
+        opened.weights(length)  # reject an unknown length before the work starts
         if scheduler is not None or max_memory is not None:
             if out is None or out.suffix != ".npy" or len(source) != 1:
-                raise ValueError("--scheduler and --max-memory take one SRC, and --out with a name that ends in .npy")
-            settings = {"scheduler": scheduler, "n_jobs": jobs, "verbose": not quiet, "overwrite": overwrite}
+                raise ValueError("--scheduler and --max-memory need one SRC and an --out that ends in .npy")
+            settings = {"scheduler": scheduler, "n_jobs": n_jobs, "verbose": not quiet, "overwrite": overwrite}
             with resumable():
-                n = _encode_in_parts(opened, source[0], out, length, max_memory or "2GB", settings)
-            if as_json:
-                echo_json({"n_bits": length, "n": n, "out": out})
-            elif not quiet:
-                echo(f"{out}: {n:,} codes of {length} bits")
-            return
-        names: list[str] = []
-        parts: list[Any] = []
-        for batch in queries(opened, source, jobs=jobs):
-            codes = prefix(opened.encode(np.stack([asked.vector for asked in batch])), length)
-            names += [asked.name for asked in batch]
-            parts.append(codes)
-            if out is None and not as_json:
-                for asked, code in zip(batch, codes):
-                    echo(f"{printable(asked.name)}\t{code.tobytes().hex()}")
-        if out is not None:
-            together = np.concatenate(parts)
-            if out.suffix == ".npy":
-                code_files.save(out, together)
-            else:
-                code_files.save_parquet(out, together, length)
-            if not quiet and not as_json:
-                echo(f"{out}: {len(together):,} codes of {length} bits")
+                n_codes = _encode_in_parts(opened, source[0], out, length, max_memory or "2GB", settings)
+            answer: dict[str, Any] = {"n_bits": length, "n": n_codes, "out": out}
+        else:
+            codes = _encode_in_memory(opened, source, out, length, n_jobs, printed=out is None and not as_json)
+            n_codes, answer = len(codes), {"n_bits": length, "codes": codes}
         if as_json:
-            lines = [code.tobytes().hex() for part in parts for code in part]
-            echo_json({"n_bits": length, "codes": [{"name": n, "code": c} for n, c in zip(names, lines)]})
+            echo_json(answer)
+        elif out is not None and not quiet:
+            echo(f"{out}: {n_codes:,} codes of {length} bits")
+
+
+def _check_out(out: Path | None, sources: list[Path]) -> None:
+    if out is None:
+        return
+    if out.suffix not in (".npy", ".parquet"):
+        raise ValueError(f"--out={out}: expected a name that ends in .npy or .parquet")
+    if not out.parent.is_dir():
+        raise ValueError(f"--out={out}: the folder {out.parent} does not exist")
+    if out.exists() and any(path.exists() and out.samefile(path) for path in sources):
+        raise ValueError(f"--out={out}: would overwrite the source; choose another name")
+
+
+def _encode_in_memory(
+    project: "Project", sources: list[Path], out: Path | None, n_bits: int, n_jobs: int | None, *, printed: bool
+) -> list[dict[str, str]]:
+    """Print or write the codes; return the name and the code, in hexadecimal, of each image."""
+    import numpy as np
+
+    from cbid.codes import prefix
+    from cbid.data.names import printable
+    from cbid.storage import code_files
+
+    entries: list[dict[str, str]] = []
+    batches = []
+    for queries in read_queries(project, sources, n_jobs=n_jobs):
+        codes = prefix(project.encode(np.stack([query.vector for query in queries])), n_bits)
+        batches.append(codes)
+        for query, code in zip(queries, codes):
+            entries.append({"name": query.name, "code": code.tobytes().hex()})
+            if printed:
+                echo(f"{printable(query.name)}\t{entries[-1]['code']}")
+    if out is not None:
+        together = np.concatenate(batches)
+        if out.suffix == ".npy":
+            code_files.save(out, together)
+        else:
+            code_files.save_parquet(out, together, n_bits)
+    return entries
 
 
 def _encode_in_parts(
-    opened: Any, source: Path, out: Path, n_bits: int, max_memory: str, settings: dict[str, Any]
+    project: "Project", source: Path, out: Path, n_bits: int, max_memory: str, settings: dict[str, Any]
 ) -> int:
-    """The number of codes that are in the file in the end. Images are described to a file beside it first."""
+    """Encode a source of any size to ``out``, and return the number of codes.
+
+    The vectors of images go to a file next to ``out`` first.
+    """
     from cbid.scale import describe_to, encode_to
 
-    coder = opened.coder if n_bits == opened.n_bits else opened.coder.truncate(n_bits)
-    images = open_for(opened, source)
+    coder = project.coder if n_bits == project.n_bits else project.coder.truncate(n_bits)
+    images = open_source_for(project, source)
     vectors, ids = source, None
-    if opened.descriptor is not None:
+    if project.descriptor is not None:
         vectors = out.with_suffix(".vectors.npy")
-        described = describe_to(images, opened.descriptor, vectors, on_error="skip", **settings)
+        described = describe_to(images, project.descriptor, vectors, on_error="skip", **settings)
         ids = described.rows
-        for name, reason in described.failures:
-            typer.echo(f"cbid: left out {printable(name)}: {reason}", err=True)
+        echo_skipped(described.failures)
     return len(encode_to(vectors, coder, out, ids=ids, max_memory=max_memory, **settings))

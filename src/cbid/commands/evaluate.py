@@ -1,31 +1,30 @@
-"""``cbid evaluate``: how good the codes are."""
+"""``cbid evaluate`` and ``cbid report``: the accuracy of a project, as a table or as a web page."""
 
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
-from cbid.commands.options import JobsOption, JsonOption, ProjectOption, echo, echo_json, find_project
-from cbid.commands.queries import Query, queries
-from cbid.commands.results import accuracy_table
+from cbid.commands.options import JobsOption, JsonOption, ProjectOption, QuietOption, find_project
+from cbid.commands.output import accuracy_table, echo, echo_json
+from cbid.commands.queries import Query, read_queries
 
-__all__ = ["evaluate"]
+__all__ = ["evaluate", "report"]
 
 
 def evaluate(
     source: Annotated[
         Path | None,
-        typer.Argument(metavar="[SRC]", show_default=False, help="Other images with labels, to measure on instead."),
+        typer.Argument(metavar="SRC", show_default=False, help="Measure on these labelled images instead."),
     ] = None,
     project: ProjectOption = None,
-    jobs: JobsOption = None,
+    n_jobs: JobsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what was measured on the images that cbid fit held out, or measure on others.
+    """Show the accuracy that cbid fit measured on held-out images, or measure it on other images.
 
-    Images of SRC that are in the project are left out: they would find themselves. A file is recognised by
-    its path, and what comes from an array or a table by its content.
+    Images of SRC that are in the project are skipped, because they would find themselves. Files are compared by
+    path, rows of arrays and tables by content.
 
     Example: cbid evaluate test-photos/ --project photos.cbid
     """
@@ -35,13 +34,43 @@ def evaluate(
         if source is None:
             measured = {**opened.evaluation, "confusion": opened.confusion}
         else:
-            asked: list[Query] = []
-            for batch in queries(opened, [source], jobs=jobs, only_new=True):
-                asked += batch
-            if not asked:
-                raise ValueError(f"all images of {source} are in the project; there is nothing to measure on")
-            measured = opened.evaluate(np.stack([one.vector for one in asked]), [one.label for one in asked])
+            import numpy as np
+
+            queries: list[Query] = []
+            for batch in read_queries(opened, [source], n_jobs=n_jobs, only_new=True):
+                queries += batch
+            if not queries:
+                raise ValueError(f"all images of {source} are in the project: there is nothing to measure")
+            measured = opened.evaluate(np.stack([q.vector for q in queries]), [q.label for q in queries])
         if as_json:
             echo_json(measured)
         else:
             echo(accuracy_table(measured))
+
+
+def report(
+    project: ProjectOption = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", show_default=False, help="The file to write (default: PROJECT.html)."),
+    ] = None,
+    queries: Annotated[int, typer.Option(min=0, max=200, help="Number of example searches to show.")] = 12,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Write a report: accuracy by code length, confusion matrix, example searches and settings.
+
+    The report is one HTML file that works offline.
+
+    Example: cbid report --project photos.cbid --out photos.html
+    """
+    from cbid.project import Project
+    from cbid.report import write_report
+
+    with Project.open(find_project(project)) as opened:
+        path = out if out is not None else Path(opened.path.resolve().name).with_suffix(".html")
+        write_report(opened, path, queries=queries)
+    if as_json:
+        echo_json({"report": str(path), "bytes": path.stat().st_size})
+    elif not quiet:
+        echo(f"{path}: open it in a browser")

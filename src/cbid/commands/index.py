@@ -1,29 +1,23 @@
-"""``cbid index``: more images into a project, without learning anew; a project's codes into Milvus."""
+"""``cbid index``: add images to a project without learning again, or copy its codes to Milvus."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cbid.checks import check_real
-from cbid.commands.options import (
-    JobsOption,
-    JsonOption,
-    ProjectOption,
-    QuietOption,
-    echo,
-    echo_json,
-    find_project,
-    resumable,
-)
-from cbid.data.names import printable
+from cbid.commands.options import JobsOption, JsonOption, ProjectOption, QuietOption, find_project
+from cbid.commands.output import echo, echo_json, echo_skipped, resumable
+
+if TYPE_CHECKING:
+    from cbid.project import Project
 
 __all__ = ["index"]
 
 
 def index(
     source: Annotated[
-        Path | None, typer.Argument(metavar="SRC", show_default=False, help="What cbid fit takes, or one image.")
+        Path | None,
+        typer.Argument(metavar="SRC", show_default=False, help="Images to add: a source of cbid fit or one image."),
     ] = None,
     project: ProjectOption = None,
     to: Annotated[
@@ -31,66 +25,67 @@ def index(
         typer.Option(
             metavar="ADDRESS",
             show_default=False,
-            help="Have this Milvus collection hold the project's codes: milvus://host:port/collection, or "
-            "milvus:file.db/collection. A token is taken from CBID_MILVUS_TOKEN.",
+            help="Copy the codes of the project to this Milvus collection: milvus://host:port/collection or "
+            "milvus:file.db/collection. The environment variable CBID_MILVUS_TOKEN may hold a token.",
         ),
     ] = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Drop a collection that holds other codes than this project's.")
+        bool, typer.Option("--overwrite", help="Drop the collection if it holds codes of another project.")
     ] = False,
-    recall: Annotated[
-        float, typer.Option(help="The share of the exact answers that searches of the collection are to find.")
-    ] = 0.99,
-    timeout: Annotated[float, typer.Option(help="Seconds to wait for a server that does not answer.")] = 30.0,
-    jobs: JobsOption = None,
+    recall: Annotated[float, typer.Option(help="Share of the exact matches that Milvus must find.")] = 0.99,
+    timeout: Annotated[float, typer.Option(help="Seconds to wait for the Milvus server.")] = 30.0,
+    n_jobs: JobsOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Add the images of a source that are not in a project yet; the coder stays as it was learned.
+    """Add the new images of a source to a project. The coder does not change.
 
     Example: cbid index new-photos/ --project photos.cbid
 
-    With --to the project's codes, ids, labels and weights go to a Milvus collection. Only what differs is sent.
+    The option --to copies the codes, ids, labels and weights of the project to a Milvus collection. It sends only the
+    differences.
 
     Example: cbid index --project photos.cbid --to milvus://localhost:19530/photos
     """
     from cbid.project import Project
 
     if source is None and to is None:
-        raise typer.BadParameter("give a source of images to add, or --to ADDRESS, or both")
-    shown = not quiet and not as_json
-    told: dict[str, Any] = {}
+        raise typer.BadParameter("give SRC, --to ADDRESS, or both")
+    verbose = not quiet and not as_json
+    answer: dict[str, Any] = {}
     with Project.open(find_project(project), write=source is not None) as opened:
         if source is not None:
             before = len(opened)
-            taken = opened.add_new(source, n_jobs=jobs, progress=shown)
+            taken = opened.add_new(source, n_jobs=n_jobs, progress=verbose)
             added = len(opened) - before
+            known = len(taken.ids) - added
             failures = [{"name": name, "reason": reason} for name, reason in taken.failures]
-            told = {"added": added, "known": len(taken.ids) - added, "failures": failures, "images": len(opened)}
+            answer = {"added": added, "known": known, "failures": failures, "images": len(opened)}
             if not as_json:
-                for name, reason in taken.failures:
-                    typer.echo(f"cbid: left out {printable(name)}: {reason}", err=True)
-            if shown:
-                known = len(taken.ids) - added
-                echo(f"{opened.path}: {added:,} images added, {known:,} were in already; now {len(opened):,}")
+                echo_skipped(taken.failures)
+            if verbose:
+                echo(f"{opened.path}: {added:,} images added, {known:,} already present, {len(opened):,} in total")
         if to is not None:
             with resumable():
-                told["sent"] = sent = _send(opened, to, overwrite, recall, timeout, shown)
-            if shown:
+                answer["sent"] = sent = _send(opened, to, overwrite, recall, timeout, verbose)
+            if verbose:
                 counts = ", ".join(f"{sent[name]:,} {name}" for name in ("added", "changed", "removed", "same"))
-                echo(f"{to}: {counts}; searches take {sent['candidates']:,} candidates (recall {sent['recall']:.4f})")
+                echo(f"{to}: {counts}; {sent['candidates']:,} candidates per search (recall {sent['recall']:.4f})")
     if as_json:
-        echo_json(told)
+        echo_json(answer)
 
 
-def _send(project: Any, to: str, overwrite: bool, recall: float, timeout: float, shown: bool) -> dict[str, Any]:
-    """Send the codes, then keep the least number of candidates with which a sample of them finds enough."""
+def _send(
+    project: "Project", to: str, overwrite: bool, recall: float, timeout: float, verbose: bool
+) -> dict[str, Any]:
+    """Send the codes, then store the smallest number of candidates that reaches the recall on a sample."""
+    from cbid.checks import check_real
     from cbid.search.milvus import MilvusStore, index_to
     from cbid.storage.models import model_digest
 
     check_real("recall", recall, 0, 1 + 1e-9, open_below=True)
     if not len(project):
-        raise ValueError(f"{project.path} holds no images; there is nothing to send")
+        raise ValueError(f"{project.path} holds no images: there is nothing to send")
     sent = index_to(
         project.index,
         to,
@@ -98,7 +93,7 @@ def _send(project: Any, to: str, overwrite: bool, recall: float, timeout: float,
         made_by=model_digest(project.coder),
         overwrite=overwrite,
         timeout=timeout,
-        verbose=int(shown),
+        verbose=int(verbose),
     )
     with MilvusStore.open(to, timeout=timeout) as store:
         measured = store.measure_recall(exact=project.index)

@@ -1,77 +1,80 @@
-"""Query images (or vectors) of a command: described and encoded a batch at a time."""
+"""Read the query images (or vectors) of a command, one batch at a time."""
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-import typer
-from numpy.typing import NDArray
+from cbid.commands.output import echo_skipped
 
-from cbid.data.names import printable
-from cbid.data.tables import VectorTable
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
-__all__ = ["Query", "open_for", "queries"]
+    from cbid.project import Project
+
+__all__ = ["Query", "open_source_for", "read_queries"]
 
 
 class Query(NamedTuple):
-    """One image that is asked about."""
+    """A described query image."""
 
     name: str
     label: str | None
-    vector: NDArray[np.float32]
+    vector: "NDArray[np.float32]"
 
 
-def open_for(project: Any, given: Path) -> Any:
-    """A source of what the project was made from: images, or vectors."""
+def open_source_for(project: "Project", path: Path) -> Any:
+    """Open a source of the kind that the project holds: images or vectors."""
+    from cbid.data.names import printable
+    from cbid.data.tables import VectorTable
     from cbid.project.fitting import open_images
 
-    source, _ = open_images(given)
+    source, _ = open_images(path)
     if isinstance(source, VectorTable) != (project.descriptor is None):
-        holds = "vectors" if project.descriptor is None else "images"
-        raise ValueError(f"{printable(given)} does not hold {holds}, which the project was made from")
+        given, wanted = ("vectors", "images") if isinstance(source, VectorTable) else ("images", "vectors")
+        raise ValueError(f"{printable(path)} holds {given}: the project needs {wanted}")
     return source
 
 
-def queries(
-    project: Any, sources: list[Path], *, jobs: int | None = None, only_new: bool = False
+def read_queries(
+    project: "Project", paths: list[Path], *, n_jobs: int | None = None, only_new: bool = False
 ) -> Iterator[list[Query]]:
-    """The images of these sources (files, folders, lists, arrays) in batches; an image that cannot be read is told on
-    stderr, and is an error if it is all there is.
+    """Describe the images of files, folders, list files or arrays, and yield them in batches.
 
-    only_new : without those that are in the project
+    Images that cannot be read are reported on stderr at the end. If none can be read, the first failure is raised.
+
+    Parameters
+    ----------
+    only_new : bool
+        Skip the images that are in the project.
     """
     from cbid.data.decode import ImageError
+    from cbid.data.names import printable
     from cbid.project.intake import described_batches, label_of, name_of
 
-    found, failures = 0, []
-    for given in sources:
-        source = open_for(project, given)
+    n_found, failures = 0, []
+    for path in paths:
+        source = open_source_for(project, path)
         failures += list(getattr(source, "problems", []))
-        held = project.held(source) if only_new else set()
-        found += len(held)
-        places = [i for i in range(len(source)) if i not in held]
-        for _, batch in described_batches(source, project.descriptor, places, thumbnails=False, n_jobs=jobs):
+        stored = project.held(source) if only_new else set()
+        n_found += len(stored)
+        rows = [i for i in range(len(source)) if i not in stored]
+        for _, batch in described_batches(source, project.descriptor, rows, thumbnails=False, n_jobs=n_jobs):
             failures += batch.failures
-            found += len(batch.places)
+            n_found += len(batch.places)
             if batch.places:
                 yield [
-                    Query(
-                        _shown(given, name_of(source, i), alone=len(source) == 1),
-                        label_of(source, i),
-                        vector,
-                    )
+                    Query(_query_name(path, name_of(source, i), len(source)), label_of(source, i), vector)
                     for i, vector in zip(batch.places, batch.vectors)
                 ]
-    if failures and not found:
+    if failures and not n_found:
         name, reason = failures[0]
         raise ImageError(f"{printable(name)}: {reason}")
-    for name, reason in failures:
-        typer.echo(f"cbid: left out {printable(name)}: {reason}", err=True)
+    echo_skipped(failures)
 
 
-def _shown(given: Path, name: str, *, alone: bool) -> str:
-    """What a query is called in an answer: a file as it was given, an image of a folder with that folder."""
-    if given.is_dir():
-        return str(given / name)
-    return str(given) if alone else name
+def _query_name(path: Path, name: str, n_images: int) -> str:
+    """Name a query by its path: the folder with the image in it, or the file as it was given."""
+    if path.is_dir():
+        return str(path / name)
+    return str(path) if n_images == 1 else name

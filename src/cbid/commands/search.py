@@ -1,63 +1,64 @@
-"""``cbid search``: the images most like one."""
+"""``cbid search`` and ``cbid classify``: the images most similar to a query, and the class they vote for."""
 
 import os
-from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cbid.commands.options import (
     JobsOption,
     JsonOption,
+    PrefixOption,
     ProjectOption,
-    echo,
-    echo_json,
+    QueryArgument,
     find_project,
     one_of,
-    table,
 )
-from cbid.commands.queries import queries
-from cbid.data.names import printable
+from cbid.commands.output import echo, echo_json, table
+from cbid.commands.queries import read_queries
 
-__all__ = ["matches_table", "search"]
+if TYPE_CHECKING:
+    from cbid.project import ImageRecord, Project
+    from cbid.project.answers import ProjectMatches
+
+__all__ = ["classify", "matches_table", "search"]
 
 
-def _checked_how(how: str) -> str | None:
+def _check_how(how: str) -> str | None:
     from cbid.project.searching import HOW
 
     return one_of(how, HOW)
 
 
 def search(
-    query: Annotated[list[Path], typer.Argument(metavar="QUERY...", help="Images; folders and lists of them, too.")],
+    query: QueryArgument,
     project: ProjectOption = None,
-    k: Annotated[int, typer.Option("-k", min=1, help="How many are shown.")] = 10,
-    n_bits: Annotated[
-        int | None, typer.Option("--bits", "-b", min=1, show_default=False, help="Only the first bits of the codes.")
-    ] = None,
+    k: Annotated[int, typer.Option("-k", min=1, help="Number of images to return.")] = 10,
+    n_bits: PrefixOption = None,
     how: Annotated[
-        str, typer.Option(callback=_checked_how, help="weighted or plain Hamming distance, or raw: the vectors.")
+        str,
+        typer.Option(callback=_check_how, help="Distance: weighted or plain Hamming, or raw for the raw vectors."),
     ] = "weighted",
-    label: Annotated[str | None, typer.Option(show_default=False, help="Only images of this class.")] = None,
-    jobs: JobsOption = None,
+    label: Annotated[str | None, typer.Option(show_default=False, help="Return only images of this class.")] = None,
+    n_jobs: JobsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the images of a project that are most like a query image.
+    """Find the images of a project that are most similar to a query image.
 
     Example: cbid search holiday.jpg -k 5 --project photos.cbid
     """
+    from cbid.data.names import printable
     from cbid.project import Project
-    from cbid.project.searching import NO_LABELS
 
     with Project.open(find_project(project)) as opened:
-        if label is not None and not opened.classes:
-            raise ValueError(f"{NO_LABELS}; there is nothing to choose by --label")
         if label is not None and label not in opened.classes:
-            raise ValueError(f"label={label!r} is not in the project; its classes are {_some(opened.classes)}")
+            some = ", ".join(map(repr, opened.classes[:20])) + (", ..." if len(opened.classes) > 20 else "")
+            accepted = f"expected one of {some}" if some else "the images of the project have no labels"
+            raise ValueError(f"--label={label!r}: {accepted}")
         answers: list[dict[str, Any]] = []
-        asked_before = False
-        for batch in queries(opened, query, jobs=jobs):
-            for asked in batch:
+        first = True
+        for queries in read_queries(opened, query, n_jobs=n_jobs):
+            for asked in queries:
                 found = opened.search(asked.vector, k, n_bits=n_bits, how=how, label=label)
                 if as_json:
                     answers.append(
@@ -70,31 +71,58 @@ def search(
                         }
                     )
                 else:
-                    if asked_before:
+                    if not first:
                         echo()
-                    if asked_before or len(batch) > 1 or len(query) > 1:
+                    if not first or len(queries) > 1 or len(query) > 1:
                         echo(f"{printable(asked.name)}:")
                     echo(matches_table(opened, found))
-                asked_before = True
+                first = False
         if as_json:
             echo_json(answers)
 
 
-def matches_table(project: Any, found: Any) -> str:
-    """What was found for one query, as text."""
-    rows = [(f"{d:.3f}", r.label or "", r.id, _shown(r)) for r, d in _matches(project, found)]
+def matches_table(project: "Project", found: "ProjectMatches") -> str:
+    """Format the matches of one query."""
+    rows = [(f"{distance:.3f}", r.label or "", r.id, _shown_path(r)) for r, distance in _matches(project, found)]
     return table(["distance", "label", "id", "image"], rows, right=["distance", "id"])
 
 
-def _some(classes: list[str]) -> str:
-    return ", ".join(map(repr, classes[:20])) + (", ..." if len(classes) > 20 else "")
-
-
-def _shown(record: Any) -> str:
-    """The image's file, from the current folder if it lies in there; its name without a file."""
+def _shown_path(record: "ImageRecord") -> str:
+    """Return the path of an image, relative if it is in the current folder; its name if it has no file."""
     here = os.path.join(os.getcwd(), "")
-    return record.path.removeprefix(here) or record.name
+    return str(record.path.removeprefix(here) or record.name)
 
 
-def _matches(project: Any, found: Any) -> list[tuple[Any, float]]:
+def _matches(project: "Project", found: "ProjectMatches") -> list[tuple["ImageRecord", float]]:
     return [(project.record(int(id)), float(d)) for id, d in zip(found.ids[0], found.distances[0]) if id >= 0]
+
+
+def classify(
+    query: QueryArgument,
+    project: ProjectOption = None,
+    k: Annotated[int, typer.Option("-k", min=1, help="Number of neighbours that vote.")] = 5,
+    n_bits: PrefixOption = None,
+    n_jobs: JobsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Predict the class of images by a vote of their nearest neighbours in a project.
+
+    Example: cbid classify inbox/ --project photos.cbid
+    """
+    from cbid.project import Project
+
+    answers: list[dict[str, Any]] = []
+    with Project.open(find_project(project)) as opened:
+        for queries in read_queries(opened, query, n_jobs=n_jobs):
+            for asked in queries:
+                label, votes = opened.classify(asked.vector, k, n_bits)
+                by_class = {name: int(v) for name, v in zip(opened.classes, votes[0]) if v >= 1}
+                answers.append({"query": asked.name, "label": str(label[0]), "votes": by_class})
+    if as_json:
+        echo_json(answers)
+        return
+    rows = []
+    for answer in answers:
+        most_first = sorted(answer["votes"].items(), key=lambda item: -item[1])
+        rows.append((answer["label"], ", ".join(f"{name} {n}" for name, n in most_first), answer["query"]))
+    echo(table(["label", "votes", "image"], rows))
