@@ -1,9 +1,9 @@
-"""Bags: cutting, taking, sampling, and what they refuse."""
+"""Bags: slicing, sampling, checks and positions."""
 
 import numpy as np
 import pytest
 
-from cbid.bags import Bags
+from cbid.bags import Bags, are_bags, check_bags, positions
 
 
 def made(sizes, d=4):
@@ -47,8 +47,8 @@ def test_sample_draws_without_replacement_and_keeps_small_bags():
     ("arguments", "message"),
     [
         ((np.zeros(3), np.array([0, 3])), "values has shape"),
-        ((np.zeros((3, 2)), np.array([0, 2])), "offsets must start at 0"),
-        ((np.zeros((3, 2)), np.array([0, 4, 3])), "must not decrease"),
+        ((np.zeros((3, 2)), np.array([0, 2])), "offsets"),
+        ((np.zeros((3, 2)), np.array([0, 4, 3])), "decrease"),
         ((np.zeros((3, 2)), np.array([0, 3]), np.zeros((2, 3))), "frames has shape"),
         ((np.zeros((3, 2)), np.array([0, 3]), None, np.zeros((2, 2))), "shapes has shape"),
     ],
@@ -80,7 +80,7 @@ def test_parts_may_be_lists():
     ],
 )
 def test_parts_that_are_no_arrays_are_named(arguments, name):
-    with pytest.raises(ValueError, match=f"{name} is no array of numbers"):
+    with pytest.raises(ValueError, match=f"{name} is not an array"):
         Bags(*arguments)
 
 
@@ -94,13 +94,97 @@ def test_widths_must_agree():
 @pytest.mark.parametrize(
     ("bags", "message"),
     [
-        ([[1, 2], [3]], r"bag 0 has shape \(2,\); a row for each descriptor, \(m_i, d\), is accepted"),
-        ([[[1, 2]], [3, 4]], r"bag 1 has shape \(2,\); a row"),
-        ([[[1, 2]], [[3]]], r"bag 1 has shape \(1, 1\); bag 0 has \(1, 2\): widths must agree"),
-        ([[[1, 2]], [[1, 2], [3]]], "bag 1 is no array of numbers"),
-        ([[["a"]]], "bag 0 is no array of numbers"),
+        ([[1, 2], [3]], r"bag 0 has shape \(2,\)"),
+        ([[[1, 2]], [3, 4]], r"bag 1 has shape \(2,\)"),
+        ([[[1, 2]], [[3]]], r"bag 1 has shape \(1, 1\).*\(1, 2\)"),
+        ([[[1, 2]], [[1, 2], [3]]], "bag 1 is not an array"),
+        ([[["a"]]], "bag 0 is not an array"),
     ],
 )
 def test_lists_that_are_no_bags_are_told_why(bags, message):
     with pytest.raises(ValueError, match=message):
         Bags.from_list(bags)
+
+
+BAGS = [np.arange(6.0).reshape(3, 2), np.zeros((0, 2)), np.ones((1, 2))]
+
+
+def test_bags_and_arrays_are_told_apart():
+    assert are_bags(Bags.from_list(BAGS))
+    assert are_bags(BAGS)
+    assert are_bags(tuple(BAGS))
+    assert are_bags(np.zeros((2, 5, 3)))
+    assert not are_bags(np.zeros((5, 3)))
+    assert not are_bags([[1.0, 2.0], [3.0, 4.0]])
+    assert not are_bags([])
+    assert not are_bags("bags")
+
+
+def test_lists_become_bags():
+    bags = check_bags(BAGS)
+    assert bags.sizes.tolist() == [3, 0, 1]
+    assert check_bags(bags) is bags
+    assert check_bags(np.zeros((2, 5, 3))).sizes.tolist() == [5, 5]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_values_that_are_not_finite_name_the_image(value):
+    bad = [bag.copy() for bag in BAGS]
+    bad[2][0, 1] = value
+    with pytest.raises(ValueError, match="image 2 has a descriptor with NaN or infinity: row 0 of its bag"):
+        check_bags(bad)
+    bad[0][1, 0] = value
+    with pytest.raises(ValueError, match="image 0 has a descriptor with NaN or infinity: row 1"):
+        check_bags(bad)
+
+
+@pytest.mark.parametrize("value", [1e19, -3e38])
+def test_values_whose_squares_overflow_name_the_image(value):
+    bad = [bag.copy() for bag in BAGS]
+    bad[2][0, 1] = value
+    with pytest.raises(ValueError, match=rf"image 2 has a descriptor of length {abs(value):.3g}".replace("+", r"\+")):
+        check_bags(bad)
+    bad[2][0, 1] = 9e18
+    check_bags(bad)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (np.zeros((5, 3)), r"bags is a ndarray of shape \(5, 3\)"),
+        (None, "bags is a NoneType"),
+        ([np.zeros((2, 4)), np.zeros((2, 5))], r"bag 1 has shape \(2, 5\)"),
+        ([np.zeros(4)], r"bag 0 has shape \(4,\)"),
+        ([], "bags is empty"),
+        ([np.zeros((3, 0))], "0 columns"),
+    ],
+)
+def test_what_is_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        check_bags(given)
+
+
+def test_width():
+    with pytest.raises(ValueError, match="2 columns: expected 3"):
+        check_bags(BAGS, n_features=3)
+
+
+def test_positions_are_shares_of_width_and_height():
+    frames = [[[0, 0, 8], [20, 5, 8]], np.zeros((0, 3)), [[30, 10, 8]]]
+    bags = Bags.from_list(
+        [np.zeros((2, 2)), np.zeros((0, 2)), np.zeros((1, 2))], frames, [(10, 40), (0, 0), (20, 40)]
+    )
+    np.testing.assert_allclose(positions(bags), [[0, 0], [0.5, 0.5], [0.75, 0.5]])
+
+
+def test_positions_need_frames_and_shapes():
+    with pytest.raises(ValueError, match="bags have no frames and shapes"):
+        positions(Bags.from_list(BAGS))
+    frames = [np.zeros((len(bag), 3)) for bag in BAGS]
+    with pytest.raises(ValueError, match="bags have no shapes"):
+        positions(Bags.from_list(BAGS, frames))
+    with pytest.raises(ValueError, match=r"image 2 has descriptors but shape \[0, 5\]"):
+        positions(Bags.from_list(BAGS, frames, [(3, 3), (3, 3), (0, 5)]))
+    frames[0][2, 1] = np.nan
+    with pytest.raises(ValueError, match="image 0 has a frame with NaN"):
+        positions(Bags.from_list(BAGS, frames, [(3, 3)] * 3))

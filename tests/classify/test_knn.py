@@ -202,7 +202,7 @@ def test_a_fit_without_a_coder_forgets_the_last_one(digits):
 
 
 def test_n_jobs_is_no_number_but_zero():
-    with pytest.raises(ValueError, match="n_jobs=0 is not accepted"):
+    with pytest.raises(ValueError, match="n_jobs=0"):
         CodeKNeighborsClassifier(n_jobs=0).fit([[1], [-1]] * 5, [0, 1] * 5)
 
 

@@ -373,7 +373,7 @@ def test_bags_of_other_widths_are_named():
         NBNNClassifier().fit([TRAIN[0], np.zeros((20, 7)), *TRAIN[2:]], Y)
     model = NBNNClassifier().fit(TRAIN, Y)
     for call in (lambda: model.predict([np.zeros((5, 7))]), lambda: model.add_images([np.zeros((5, 7))], ["boat"])):
-        with pytest.raises(ValueError, match="7 columns; 8 are expected"):
+        with pytest.raises(ValueError, match="7 columns: expected 8"):
             call()
     assert NBNNClassifier().fit(TRAIN, Y).fit([bag[:, :5] for bag in TRAIN], Y).n_features_in_ == 5
 
@@ -385,16 +385,16 @@ def test_labels_never_seen_count_as_wrong():
 
 def test_one_image_must_come_in_a_list():
     model = NBNNClassifier().fit(TRAIN, Y)
-    with pytest.raises(ValueError, match="one \\(m_i, d\\) array for each image"):
+    with pytest.raises(ValueError, match="bags is a ndarray"):
         model.predict(TEST[0])
 
 
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        (Y[:5], "5 labels for 12 images"),
+        (Y[:5], "5 labels: expected 12"),
         (["a"] * 12, "one class"),
-        (None, "y is None"),
+        (None, "y=None"),
         ([np.nan] * 12, "NaN"),
     ],
 )
@@ -416,7 +416,7 @@ def test_ids_that_do_not_fit():
     with pytest.raises(ValueError, match="ids holds 3"):
         model.add_images(TEST[:1], ["fish"], ids=np.array([3]))
     assert model.classes_.tolist() == CLASSES  # nothing was changed
-    with pytest.raises(ValueError, match="2 labels for 1 images"):
+    with pytest.raises(ValueError, match="2 labels: expected 1"):
         model.add_images(TEST[:1], ["cat", "dog"])
 
 
@@ -433,7 +433,7 @@ def test_ids_that_do_not_fit():
         ({"location": -1}, "location=-1"),
         ({"coder": "itq"}, "coder='itq'"),
         ({"coder": CODER, "search": "lsh"}, "search='lsh' is for descriptors"),
-        ({"coder": CODER, "location": 1}, "set its own location"),
+        ({"coder": CODER, "location": 1}, "location=1"),
         ({"search": "pca", "n_components": 9}, "n_components=9"),
     ],
 )
@@ -461,8 +461,8 @@ def test_weights_that_a_coder_does_not_have():
     [
         ([np.nan], "y contains NaN"),
         (5, "1d array"),
-        (None, "y is None; learning requires y"),
-        (["cat", "dog"], "y has 2 labels for 1 images"),
+        (None, "y=None"),
+        (["cat", "dog"], "y has 2 labels: expected 1"),
     ],
 )
 def test_labels_of_further_images_are_checked(y, message):
@@ -544,19 +544,19 @@ def test_a_failed_change_leaves_the_classifier_as_it_was(change, monkeypatch):
 
 
 def test_n_jobs_is_no_number_but_zero():
-    with pytest.raises(ValueError, match="n_jobs=0 is not accepted"):
+    with pytest.raises(ValueError, match="n_jobs=0"):
         NBNNClassifier(n_jobs=0).fit(TRAIN, Y)
 
 
 @pytest.mark.parametrize("seed", ["a", np.random.default_rng(0)], ids=str)
 def test_what_is_no_seed_is_refused_by_name(seed):
-    with pytest.raises(ValueError, match=r"random_state=.* is not accepted"):
+    with pytest.raises(ValueError, match=r"random_state=.*"):
         NBNNClassifier(random_state=seed).fit(TRAIN, Y)
 
 
 def test_what_is_no_descriptor_or_no_id():
     bags, y = make_bags(3, n_per_class=2)
-    with pytest.raises(ValueError, match="descriptor='sift' is not accepted; give a local descriptor"):
+    with pytest.raises(ValueError, match="descriptor='sift'"):
         NBNNClassifier(descriptor="sift").fit(bags, y)
     with pytest.raises(TypeError, match=r"image is \['a'\]; the id of one image"):
         NBNNClassifier().fit(bags, y).remove_image(["a"])

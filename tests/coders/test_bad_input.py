@@ -19,16 +19,16 @@ X, Y = blobs()
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"n_bits": 0}, "n_bits=0 .* 1 to 65536"),
+        ({"n_bits": 0}, "n_bits=0.* 1 to 65,536"),
         ({"n_bits": 65537}, "n_bits=65537"),
         ({"n_bits": 8.0}, "n_bits=8.0"),
         ({"n_bits": True}, "n_bits=True"),
-        ({"nu": 0}, "nu=0 .* above 0"),
+        ({"nu": 0}, "nu=0.* above 0"),
         ({"nu": -1}, "nu=-1"),
         ({"nu": float("nan")}, "nu=nan"),
         ({"nu": float("inf")}, "nu=inf"),
         ({"nu": "small"}, "nu='small'"),
-        ({"margin": "wide"}, "margin='wide' .* 'shared', 'class', 'paper', 'database'"),
+        ({"margin": "wide"}, "margin='wide'.* 'shared', 'class', 'paper', 'database'"),
         ({"loss": "huber"}, "loss='huber'"),
         ({"penalty": "l2"}, "penalty='l2'"),
         ({"n_hits": 0}, "n_hits=0"),
@@ -52,10 +52,10 @@ X, Y = blobs()
         ({"distinct": 0.5}, "distinct=0.5"),
         ({"max_rows": 0}, "max_rows=0"),
         ({"tol": 0}, "tol=0"),
-        ({"warm_start": "yes"}, "warm_start='yes' .* True or False"),
+        ({"warm_start": "yes"}, "warm_start='yes'.* True or False"),
         ({"verbose": "x"}, "verbose='x'"),
         ({"verbose": -1}, "verbose=-1"),
-        ({"n_jobs": 0}, "n_jobs=0 .* other than 0"),
+        ({"n_jobs": 0}, "n_jobs=0.* other than 0"),
         ({"n_jobs": "2"}, "n_jobs='2'"),
         ({"n_jobs": True}, "n_jobs=True"),
     ],
@@ -108,7 +108,7 @@ def test_numbers_and_text_are_different_labels():
 
 
 def test_labels_that_are_not_hashable():
-    with pytest.raises(ValueError, match="not hashable"):
+    with pytest.raises(ValueError, match="hashable"):
         CBID().fit(X, np.array([{"a": 1}] * 60, dtype=object))
 
 

@@ -210,9 +210,9 @@ def test_what_follows_a_jpeg_does_not_count():
 
 
 def test_arguments_are_checked():
-    with pytest.raises(ValueError, match="max_pixels=0 is not accepted"):
+    with pytest.raises(ValueError, match="max_pixels=0"):
         read_image(WHOLE["png"], max_pixels=0)
-    with pytest.raises(ValueError, match="formats='PDF' is not accepted"):
+    with pytest.raises(ValueError, match="formats='PDF'"):
         read_image(WHOLE["png"], formats=("PDF",))
 
 

@@ -23,7 +23,7 @@ class Means(Descriptor):
 
     def _check_params(self):
         if self.repeat < 1:
-            raise ValueError(f"repeat={self.repeat} is not accepted; give at least 1")
+            raise ValueError(f"repeat={self.repeat}")
 
     def describe(self, image):
         if self.pause:

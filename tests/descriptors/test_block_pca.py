@@ -32,7 +32,7 @@ def test_blocks_share_components_and_keep_their_ends():
     [
         ({"n_blocks": 4}, "does not fit rows of 6 values"),
         ({"n_blocks": 2, "n_kept": 3}, "does not fit rows of 6 values"),
-        ({"n_components": 7}, "n_components=7 .* from 1 to 6"),
+        ({"n_components": 7}, "n_components=7.* from 1 to 6"),
         ({"n_blocks": 0}, "n_blocks=0"),
         ({"n_kept": -1}, "n_kept=-1"),
     ],

@@ -111,7 +111,7 @@ def test_the_first_bad_image_raises_by_name(root, n_jobs):
     write_tree(root, {"a/text.jpg": b"this is text"})
     with pytest.raises(ImageError, match=r"^a/text\.jpg: it is none of JPEG"):
         describe(root, Means(), n_jobs=n_jobs)
-    with pytest.raises(ValueError, match="on_error='ignore' is not accepted"):
+    with pytest.raises(ValueError, match="on_error='ignore'"):
         describe(root, Means(), on_error="ignore")
 
 
@@ -146,7 +146,7 @@ def test_any_error_of_a_descriptor_is_told_by_name():
 
 
 def test_settings_are_checked_first(root):
-    with pytest.raises(ValueError, match="repeat=0 is not accepted"):
+    with pytest.raises(ValueError, match="repeat=0"):
         describe(root, Means(repeat=0))
 
 

@@ -102,7 +102,7 @@ def test_bad_input_is_named():
         average_precision([1, 2, 3], [True, False, True])
     with pytest.raises(ValueError, match="k=3"):
         precision_at([[1, 2]], [[True, False]], 3)
-    with pytest.raises(ValueError, match=r"k=1\.5 is not accepted; give an integer from 1 to 2"):
+    with pytest.raises(ValueError, match=r"k=1\.5"):
         recall_at([[1, 2]], [[True, False]], 1.5)
     with pytest.raises(ValueError, match="distances hold nan"):
         average_precision([[1, np.nan]], [[True, False]])

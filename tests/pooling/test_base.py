@@ -34,7 +34,7 @@ def test_the_seed_decides_and_threads_do_not(rows):
 def test_as_many_words_as_rows_are_the_rows(rows):
     words = k_means(rows[:9], 9)
     np.testing.assert_allclose(words[np.lexsort(words.T)], rows[:9][np.lexsort(rows[:9].T)], rtol=1e-6)
-    with pytest.raises(ValueError, match="n_words=10 is not accepted for 9 rows"):
+    with pytest.raises(ValueError, match="n_words=10"):
         k_means(rows[:9], 10)
 
 

@@ -96,7 +96,7 @@ def test_names_and_refusals():
     for bad, message in (
         ({"kernel": "rbf"}, "kernel='rbf'"),
         ({"sample_steps": 0}, "sample_steps=0"),
-        ({"sample_steps": 6}, "sample_interval=None is not accepted with sample_steps=6"),
+        ({"sample_steps": 6}, "sample_interval=None"),
         ({"sample_interval": 0.0}, "sample_interval=0"),
     ):
         with pytest.raises(ValueError, match=message):

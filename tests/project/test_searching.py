@@ -106,16 +106,16 @@ def test_the_two_sides_of_a_bit(project):
         order = np.argsort(values[:, s])
         expected = [i for i in order if values[i, s] < 0][:4], [i for i in order[::-1] if values[i, s] >= 0][:4]
         assert (sides.negative.tolist(), sides.positive.tolist()) == expected
-    with pytest.raises(ValueError, match="s=24 is not accepted; give an integer from 0 to 23"):
+    with pytest.raises(ValueError, match="s=24"):
         project.bit(24)
 
 
 @pytest.mark.parametrize(
     ("ask", "told"),
     [
-        ({"how": "fuzzy"}, "how='fuzzy' is not accepted"),
-        ({"k": 0}, "k=0 is not accepted"),
-        ({"n_bits": 25}, "n_bits=25 is not accepted; give an integer from 1 to 24"),
+        ({"how": "fuzzy"}, "how='fuzzy'"),
+        ({"k": 0}, "k=0"),
+        ({"n_bits": 25}, "n_bits=25"),
         ({"how": "raw", "n_bits": 8}, "it takes no n_bits"),
     ],
 )

@@ -28,7 +28,7 @@ def test_addresses_that_others_reach(host):
     ],
 )
 def test_what_is_not_accepted(name, value):
-    with pytest.raises(ValueError, match=f"{name}={value!r} is not accepted"):
+    with pytest.raises(ValueError, match=f"{name}={value!r}"):
         Settings(**{name: value})
 
 

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.bag_checks import check_bags
-from cbid.bags import Bags
+from cbid.bags import Bags, check_bags
 
 __all__ = ["Images", "named_bags", "runs", "with_descriptors"]
 

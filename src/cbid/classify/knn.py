@@ -10,11 +10,10 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from cbid.checks import check_n_jobs
+from cbid.checks import check_n_jobs, unchanged_on_error
 from cbid.codes import check_codes, pack
 from cbid.search import CodeIndex
 from cbid.search.checks import as_count
-from cbid.states import unchanged_on_error
 
 __all__ = ["CodeKNeighborsClassifier", "count_votes"]
 

@@ -14,14 +14,13 @@ from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from cbid.bags import Bags
-from cbid.checks import as_random_state, check_choice, check_integer, check_n_jobs, check_real
+from cbid.checks import as_random_state, check_choice, check_integer, check_n_jobs, check_real, unchanged_on_error
 from cbid.classify.class_distances import sum_by_image
 from cbid.classify.image_bags import Images, named_bags, runs, with_descriptors
 from cbid.classify.nbnn_structures import class_distances
 from cbid.classify.patch_rows import PatchRows, takes_bags
 from cbid.classify.patch_store import PatchStore
-from cbid.labels import check_labels, image_labels, number_labels
-from cbid.states import unchanged_on_error
+from cbid.labels import check_labels, encode_labels, image_labels
 
 __all__ = ["EvaluationTime", "NBNNClassifier"]
 
@@ -148,20 +147,18 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
             check_real("location", self.location, 0)
         check_n_jobs(self.n_jobs)
         if self.descriptor is not None and not hasattr(self.descriptor, "transform"):
-            raise ValueError(
-                f"descriptor={self.descriptor!r} is not accepted; give a local descriptor (DenseSIFT()), or None"
-            )
+            raise ValueError(f"descriptor={self.descriptor!r}: expected a local descriptor (DenseSIFT()), or None")
         if self.coder is None:
             if self.weighted:
                 raise ValueError("weighted=True needs a coder whose weights to use")
             return
         if not (hasattr(self.coder, "fit") and hasattr(self.coder, "encode")):
-            raise ValueError(f"coder={self.coder!r} is not accepted; give an estimator with encode, or None")
+            raise ValueError(f"coder={self.coder!r}: expected an estimator with encode, or None")
         if self.search != "exact":
             raise ValueError(f"search={self.search!r} is for descriptors; codes are searched with 'exact'")
         if self.location and takes_bags(self.coder):
             raise ValueError(
-                f"location={self.location!r} is not accepted with a {type(self.coder).__name__}: set its own location"
+                f"location={self.location!r}: expected None, because {type(self.coder).__name__} has its own"
             )
 
     # Training images
@@ -213,7 +210,7 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
             rows = self._rows(bags)
         known = self.classes_.tolist()
         given = [labels.tolist()[c] for c in np.unique(numbers)]
-        classes = number_labels([*known, *given])[0]
+        classes = encode_labels([*known, *given])[0]
         self._store = self._store.copied()
         for at, label in enumerate(classes.tolist()):
             if label not in known:

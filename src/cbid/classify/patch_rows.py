@@ -11,8 +11,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from cbid.bag_checks import positions
-from cbid.bags import Bags
+from cbid.bags import Bags, positions
 from cbid.learning.neighbourhoods import of_unit_size
 
 __all__ = ["PatchRows", "is_fitted", "takes_bags"]
@@ -62,8 +61,7 @@ class PatchRows:
         X = _with_location(sample, scale)
         if n_components > min(X.shape):
             raise ValueError(
-                f"n_components={n_components} is not accepted; {len(X)} patches of {X.shape[1]} values have at most "
-                f"{min(X.shape)}"
+                f"n_components={n_components}: {len(X)} patches of {X.shape[1]} values have at most {min(X.shape)}"
             )
         # Around the mean, where float32 has its digits.
         pca = PCA(n_components, svd_solver="covariance_eigh").fit(of_unit_size(X))

@@ -12,7 +12,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cbid import codes
-from cbid.states import unchanged_on_error
+from cbid.checks import unchanged_on_error
 from cbid.storage.models import Saved, load_from
 
 __all__ = ["Coder", "load"]

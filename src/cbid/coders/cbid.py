@@ -10,7 +10,7 @@ from sklearn.utils.validation import validate_data
 
 from cbid.checks import check_choice, check_integer, check_real
 from cbid.coders.large_margin import LargeMarginCoder
-from cbid.labels import is_list_of_objects, number_labels
+from cbid.labels import encode_labels, is_list_of_objects
 from cbid.learning.losses import Loss
 from cbid.learning.margins import MARGINS
 from cbid.learning.neighbourhoods import find_neighbourhoods, of_unit_size
@@ -228,9 +228,9 @@ class CBID(LargeMarginCoder):
         self._check_params()
         classes = None
         if is_list_of_objects(y):  # which numpy would take for a matrix, or turn into text
-            classes, y = number_labels(y)
+            classes, y = encode_labels(y)
         samples, y = validate_data(self, X, y, dtype=[np.float64, np.float32])
-        found, numbers = number_labels(y)
+        found, numbers = encode_labels(y)
         classes = found if classes is None else classes
         _check_classes(classes, numbers)
 

@@ -89,7 +89,7 @@ class LargeMarginCoder(Coder):
         check_integer("max_rows", self.max_rows, 1)
         check_real("tol", self.tol, 0, open_below=True)
         if self.callback is not None and not callable(self.callback):
-            raise ValueError(f"callback={self.callback!r} is not accepted; give a function of the coder, or None")
+            raise ValueError(f"callback={self.callback!r}: expected a function of the coder, or None")
         check_bool("warm_start", self.warm_start)
         check_verbose(self.verbose)
         check_n_jobs(self.n_jobs)

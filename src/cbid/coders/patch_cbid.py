@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Tags
 
-from cbid.bag_checks import are_bags, check_bags, positions
-from cbid.bags import Bags
+from cbid.bags import Bags, are_bags, check_bags, positions
 from cbid.checks import check_choice, check_integer, check_real
 from cbid.coders.large_margin import LargeMarginCoder
 from cbid.labels import check_labels

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Tags
 from sklearn.utils.validation import validate_data
 
-from cbid.labels import is_list_of_objects, number_labels
+from cbid.labels import encode_labels, is_list_of_objects
 from cbid.learning.variation import check_varies
 
 __all__ = ["SupervisedMixin"]
@@ -27,9 +27,9 @@ class SupervisedMixin:
         """X, checked, and the class number of every sample; sets ``classes_``."""
         classes = None
         if is_list_of_objects(y):  # which numpy would take for a matrix, or turn into text
-            classes, y = number_labels(y)
+            classes, y = encode_labels(y)
         samples, y = validate_data(self, X, y, dtype=[np.float64, np.float32])
-        found, numbers = number_labels(y)
+        found, numbers = encode_labels(y)
         classes = found if classes is None else classes
         if len(classes) < 2:
             raise ValueError(f"y has one class ({classes.tolist()[0]!r}); learning needs at least two")

@@ -10,8 +10,8 @@ from cbid.checks import check_choice
 from cbid.data.decode import MAX_PIXELS, ImageError
 from cbid.data.folders import SUFFIXES, report_problems
 from cbid.data.image_sets import ImageFiles, Problems
-from cbid.data.labels import coded
 from cbid.data.names import printable
+from cbid.labels import encode_labels
 
 __all__ = ["ImageList"]
 
@@ -56,7 +56,9 @@ class ImageList(ImageFiles):
         report_problems(path, problems, on_error)
         if not names:
             raise ImageError(f"{printable(path)}: none of the {len(problems)} images that it lists is there")
-        labels, classes = coded([label or None for label in given]) if labelled else (None, None)
+        classes, labels = (
+            encode_labels([label or None for label in given], missing=True) if labelled else (None, None)
+        )
         super().__init__(root, names, labels, classes, max_pixels=max_pixels)
         self.problems = problems
 

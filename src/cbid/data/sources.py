@@ -12,10 +12,10 @@ from cbid.data.decode import MAX_PIXELS
 from cbid.data.folders import SUFFIXES, ImageFolder
 from cbid.data.idx import is_idx, labels_beside, read_idx
 from cbid.data.image_sets import ImageFiles, ImageItems, ImageSet
-from cbid.data.labels import coded
 from cbid.data.lists import ImageList
 from cbid.data.names import printable
 from cbid.data.tables import ParquetTable, VectorTable
+from cbid.labels import encode_labels
 
 __all__ = ["ACCEPTED", "open_source"]
 
@@ -84,7 +84,7 @@ def _from_array(
     for name, column in (("labels", labels), ("ids", ids)):
         if column is not None and column.shape != array.shape[:1]:
             raise ArrayFileError(f"{printable(path)}: {name} of shape {column.shape} for an array of {array.shape}")
-    codes, classes = (None, None) if labels is None else coded(labels)
+    classes, codes = (None, None) if labels is None else encode_labels(labels, missing=True)
     if array.ndim == 2:
         return VectorTable(array, ids, codes, classes)
     if array.ndim not in (3, 4) or (array.ndim == 4 and array.shape[3] != 3) or not len(array):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.data.labels import coded
+from cbid.labels import encode_labels
 
 __all__ = ["ParquetTable", "TableError", "VectorTable"]
 
@@ -96,7 +96,7 @@ class ParquetTable(VectorTable):
         self.ids = None if id_column is None else self._values(file, id_column)
         self.labels = self.classes = None
         if label_column is not None:
-            self.labels, self.classes = coded(self._values(file, label_column))
+            self.classes, self.labels = encode_labels(self._values(file, label_column), missing=True)
 
     @property
     def shape(self) -> tuple[int, int]:

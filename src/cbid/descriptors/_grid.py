@@ -47,7 +47,7 @@ def frames_of(scales: Sequence[Grid]) -> NDArray[np.float32]:
 def check_sides(sides: Any, least: float) -> None:
     """Raise a ValueError that names ``sides`` unless it is a sequence of patch sides in pixels."""
     if isinstance(sides, (str, bytes)) or not np.iterable(sides) or len(tuple(sides)) == 0:
-        raise ValueError(f"sides={sides!r} is not accepted; give a sequence of the patches' sides in pixels")
+        raise ValueError(f"sides={sides!r}: expected a sequence of the patches' sides in pixels")
     for side in sides:
         check_real("sides", side, least, 10_000)
 

@@ -96,7 +96,7 @@ class Preprocessing:
         check_choice("channels", self.channels, _CHANNELS)
         check_choice("layout", self.layout, _LAYOUTS)
         if self.output is not None and not isinstance(self.output, str):
-            raise ValueError(f"output={self.output!r} is not accepted; give the name of an output")
+            raise ValueError(f"output={self.output!r}: expected the name of an output")
         check_choice("pooling", self.pooling, _POOLINGS)
         check_choice("l2", self.l2, (False, True))
 
@@ -179,7 +179,7 @@ def _numbers(name: str, value: Any, above: float) -> tuple[float, ...]:
 def _size(value: Any) -> tuple[int, int]:
     sides = tuple(value) if isinstance(value, (list, tuple)) else (value, value)
     if len(sides) != 2:
-        raise ValueError(f"size={value!r} is not accepted; give one number, or height and width")
+        raise ValueError(f"size={value!r}: expected one number, or height and width")
     for side in sides:
         check_integer("size", side, 1, 10_000)
     return int(sides[0]), int(sides[1])

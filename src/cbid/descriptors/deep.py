@@ -105,9 +105,7 @@ class ONNXEmbedding(Descriptor):
             beside = Path(self.model).with_suffix(".json")
             return Preprocessing.read(beside) if beside.exists() else Preprocessing()
         if not isinstance(given, (str, os.PathLike)):
-            raise ValueError(
-                f"preprocessing={given!r} is not accepted; give the path of a JSON file, a dict, or None"
-            )
+            raise ValueError(f"preprocessing={given!r}: expected the path of a JSON file, a dict, or None")
         return Preprocessing.read(given)
 
 
@@ -115,14 +113,14 @@ def _fitted(preprocessing: Preprocessing, network: _Network, model: Any) -> Prep
     """The preprocessing with what the network says in place of None; a ValueError where the two do not agree."""
     layout = preprocessing.layout or network.layout
     if layout != network.layout and network.channels is not None:
-        raise ValueError(f"layout={layout!r} is not accepted: the input of {model} is {network.layout}")
+        raise ValueError(f"layout={layout!r}: the input of {model} is {network.layout}")
     channels = preprocessing.channels or ("gray" if network.channels == 1 else "RGB")
     if network.channels not in (None, 1 if channels == "gray" else 3):
-        raise ValueError(f"channels={channels!r} is not accepted: the input of {model} has {network.channels}")
+        raise ValueError(f"channels={channels!r}: the input of {model} has {network.channels}")
     size = preprocessing.size or (network.size[0] or _USUAL_SIZE, network.size[1] or _USUAL_SIZE)
     for given, own in zip(size, network.size):
         if own not in (None, given):
-            raise ValueError(f"size={list(size)} is not accepted: the input of {model} has {list(network.size)}")
+            raise ValueError(f"size={list(size)}: the input of {model} has {list(network.size)}")
     output = network.outputs[0] if preprocessing.output is None else preprocessing.output
     if output not in network.outputs:
         raise ValueError(f"output={output!r} is no output of {model}; it has {', '.join(network.outputs)}")
@@ -132,7 +130,7 @@ def _fitted(preprocessing: Preprocessing, network: _Network, model: Any) -> Prep
 def _state(model: Any) -> tuple[str, int, int]:
     """Path, size and time of change: while these stay, the file is taken to stay."""
     if not isinstance(model, (str, os.PathLike)):
-        raise ValueError(f"model={model!r} is not accepted; give the path of an ONNX file")
+        raise ValueError(f"model={model!r}: expected the path of an ONNX file")
     try:
         state = os.stat(model)
     except OSError as error:

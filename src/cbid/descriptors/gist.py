@@ -77,9 +77,7 @@ class GIST(Descriptor):
         check_integer("cells", self.cells, 1)
         check_integer("size", self.size, max(2, self.cells))
         if not (isinstance(self.orientations, (tuple, list)) and self.orientations):
-            raise ValueError(
-                f"orientations={self.orientations!r} is not accepted; give a sequence, one number for each scale"
-            )
+            raise ValueError(f"orientations={self.orientations!r}: expected a sequence, one number for each scale")
         for i, count in enumerate(self.orientations):
             check_integer(f"orientations[{i}]", count, 1)
         check_real("fc", self.fc, 0, open_below=True)

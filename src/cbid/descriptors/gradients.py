@@ -67,7 +67,7 @@ def check_orientations(orientations: Any, signed: Any) -> None:
     check_integer("orientations", orientations, 1, 360)
     check_choice("signed", signed, (True, False))
     if signed and orientations % 2:
-        raise ValueError(f"orientations={orientations!r} is not accepted with signed=True; give an even number")
+        raise ValueError(f"orientations={orientations!r} with signed=True: expected an even number")
 
 
 def grid_of_cells(shape: tuple[int, ...], cell: int, margin: int = 0) -> Grid:

@@ -70,9 +70,7 @@ class HaarFeatures(Descriptor):
     def _check_params(self) -> None:
         check_size("size", self.size, 3)
         if not (isinstance(self.kinds, (tuple, list)) and self.kinds):
-            raise ValueError(
-                f"kinds={self.kinds!r} is not accepted; give a sequence of {', '.join(map(repr, KINDS))}"
-            )
+            raise ValueError(f"kinds={self.kinds!r}: expected a sequence of {', '.join(map(repr, KINDS))}")
         for i, kind in enumerate(self.kinds):
             check_choice(f"kinds[{i}]", kind, tuple(KINDS))
         check_integer("random_state", self.random_state, 0)

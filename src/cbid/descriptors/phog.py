@@ -95,7 +95,7 @@ class PyramidHOG(Descriptor):
         check_integer("levels", self.levels, 0, 8)
         if self.cells is not None:
             if not (isinstance(self.cells, (tuple, list)) and self.cells):
-                raise ValueError(f"cells={self.cells!r} is not accepted; give a sequence of sides in pixels, or None")
+                raise ValueError(f"cells={self.cells!r}: expected a sequence of sides in pixels, or None")
             for i, side in enumerate(self.cells):
                 check_integer(f"cells[{i}]", side, 1)
         check_orientations(self.orientations, self.signed)

@@ -16,7 +16,7 @@ Size = tuple[int, int]
 def check_size(name: str, value: Any, least: int = 1) -> None:
     """A pair (height, width) of integers of at least ``least``."""
     if not (isinstance(value, (tuple, list)) and len(value) == 2):
-        raise ValueError(f"{name}={value!r} is not accepted; give a pair (height, width)")
+        raise ValueError(f"{name}={value!r}: expected a pair (height, width)")
     check_integer(f"{name}[0]", value[0], least)
     check_integer(f"{name}[1]", value[1], least)
 

@@ -81,6 +81,6 @@ def check_enough_axes(n_bits: int, found: int, X: Array) -> None:
     """One bit comes from each axis: as many axes as bits."""
     if found < n_bits:
         raise ValueError(
-            f"n_bits={n_bits} is not accepted; X (n_samples={len(X)}, n_features={X.shape[1]}) varies along {found} "
+            f"n_bits={n_bits}: X (n_samples={len(X)}, n_features={X.shape[1]}) varies along {found} "
             f"axes, and each gives one bit: give at most {found}"
         )

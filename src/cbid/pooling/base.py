@@ -16,8 +16,7 @@ from sklearn.utils import Tags, assert_all_finite, check_random_state
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
-from cbid.bag_checks import check_bags
-from cbid.bags import Bags
+from cbid.bags import Bags, check_bags
 from cbid.checks import check_integer
 from cbid.pooling.pyramid import cell_weights, cells_of, check_pyramid, pool
 from cbid.storage.models import Saved, load_from
@@ -64,7 +63,7 @@ class Pooling(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         check_integer("n_rows", self.n_rows, 1)
         check_pyramid(self.pyramid)
         if self.n_jobs is not None and not isinstance(self.n_jobs, (int, np.integer)):
-            raise ValueError(f"n_jobs={self.n_jobs!r} is not accepted; give an integer, or None for one thread")
+            raise ValueError(f"n_jobs={self.n_jobs!r}: expected an integer, or None for one thread")
 
     def fit(self, X: Bags | Sequence[ArrayLike], y: Any = None) -> Self:
         """Learn the words from ``n_rows`` rows drawn from all images of X."""
@@ -193,7 +192,7 @@ def k_means(rows: Rows, n_words: int, *, n_iter: int = 25, seed: int = 0, n_thre
     import faiss
 
     if len(rows) < n_words:
-        raise ValueError(f"n_words={n_words} is not accepted for {len(rows)} rows; give at most one word a row")
+        raise ValueError(f"n_words={n_words}: expected at most one word per row, {len(rows)}")
     rows = np.ascontiguousarray(rows, dtype=np.float32)
     clustering = faiss.Kmeans(
         rows.shape[1], n_words, niter=n_iter, seed=seed, min_points_per_centroid=1, max_points_per_centroid=len(rows)

@@ -104,7 +104,7 @@ class AdditiveKernelMap(TransformerMixin, BaseEstimator):
         known = _INTERVALS[self.kernel]
         if self.sample_steps > len(known):
             raise ValueError(
-                f"sample_interval=None is not accepted with sample_steps={self.sample_steps}; give it, or at most "
+                f"sample_interval=None with sample_steps={self.sample_steps}: expected a number, or at most "
                 f"{len(known)} steps"
             )
         return known[self.sample_steps - 1]

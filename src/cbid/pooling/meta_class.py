@@ -67,7 +67,7 @@ class _ClassifierOutputs(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixi
             most = min(len(samples), len(self.groups_))
             if self.n_components > most:
                 raise ValueError(
-                    f"n_components={self.n_components} is not accepted; {len(samples)} samples and "
+                    f"n_components={self.n_components}: {len(samples)} samples and "
                     f"{len(self.groups_)} classifiers have at most {most} principal axes"
                 )
             pca = PCA(self.n_components, random_state=seed).fit(self._decide(samples))

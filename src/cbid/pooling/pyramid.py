@@ -23,12 +23,12 @@ Grids = list[tuple[int, int]]
 def check_pyramid(pyramid: Any) -> Grids:
     """The grids as (rows, columns); a ValueError that names ``pyramid`` when it is no pyramid."""
     if isinstance(pyramid, (str, bytes)) or not np.iterable(pyramid) or not len(tuple(pyramid)):
-        raise ValueError(f"pyramid={pyramid!r} is not accepted; give grids such as (1, 2, 4) or (1, 2, (3, 1))")
+        raise ValueError(f"pyramid={pyramid!r}: expected grids such as (1, 2, 4) or (1, 2, (3, 1))")
     grids = []
     for level in pyramid:
         sides = (level, level) if np.ndim(level) == 0 else tuple(level)
         if len(sides) != 2:
-            raise ValueError(f"pyramid={pyramid!r} is not accepted; {level!r} is no pair of rows and columns")
+            raise ValueError(f"pyramid={pyramid!r}: {level!r} is no pair of rows and columns")
         for side in sides:
             check_integer("pyramid: rows or columns", side, 1, 1000)
         grids.append((int(sides[0]), int(sides[1])))

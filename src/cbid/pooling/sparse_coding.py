@@ -117,7 +117,7 @@ def learn_dictionary(
     from rows drawn at random; one that no code uses is drawn anew.
     """
     if len(rows) < n_words:
-        raise ValueError(f"n_words={n_words} is not accepted for {len(rows)} rows; give at most one word a row")
+        raise ValueError(f"n_words={n_words}: expected at most one word per row, {len(rows)}")
     words = normalize(rows[rng.choice(len(rows), n_words, replace=False)])
     for _ in range(n_iter):
         codes = coded(rows, words, alpha=alpha, tol=tol, n_threads=n_threads)

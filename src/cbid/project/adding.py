@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from cbid.coders import Coder
 from cbid.data.decode import ImageError
 from cbid.data.image_sets import ImageItems, ImageSet
-from cbid.data.labels import coded
 from cbid.data.names import printable
 from cbid.data.tables import VectorTable
 from cbid.descriptors import Descriptor
+from cbid.labels import encode_labels
 from cbid.project.encoding import encode_rows
 from cbid.project.intake import Known, Taken, take_in
 from cbid.project.manifest import VECTORS
@@ -43,7 +43,9 @@ def as_source(
     for what, values in (("labels", labels), ("names", named)):
         if values is not None and len(values) != len(items):
             raise ValueError(f"{what} has {len(values)} entries for {len(items)} images; each takes one")
-    numbers, classes = (None, None) if labels is None else coded([label or None for label in labels])
+    classes, numbers = (
+        (None, None) if labels is None else encode_labels([label or None for label in labels], missing=True)
+    )
     if vectors:
         return VectorTable(np.asarray(items), None if named is None else np.array(named), numbers, classes)
     return ImageItems(items, named, numbers, classes)

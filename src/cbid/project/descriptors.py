@@ -32,7 +32,7 @@ def make_descriptor(name: "str | Descriptor") -> Descriptor:
         made = ONNXEmbedding(model=os.path.abspath(name[len(ONNX) :]))
     else:
         accepted = ", ".join(map(repr, DESCRIPTORS))
-        raise ValueError(f"descriptor={name!r} is not accepted; choose one of {accepted}, or 'onnx:FILE'")
+        raise ValueError(f"descriptor={name!r}: expected one of {accepted}, or 'onnx:FILE'")
     made._check_params()
     return made
 

@@ -63,14 +63,14 @@ def choose_coder(
             given["kernel"] = "rbf"
     if isinstance(coder, str):
         if coder not in CODERS:
-            raise ValueError(f"coder={coder!r} is not accepted; choose one of {', '.join(CODERS)}")
+            raise ValueError(f"coder={coder!r}: expected one of {', '.join(CODERS)}")
         made: Any = getattr(coders, coder)()
         accepted = made.get_params()
         made.set_params(**{name: value for name, value in given.items() if name in accepted})
     elif isinstance(coder, Coder):
         made = clone(coder)
     else:
-        raise ValueError(f"coder={coder!r} is not accepted; give a name, or a coder of cbid.coders")
+        raise ValueError(f"coder={coder!r}: expected a name, or a coder of cbid.coders")
     if is_supervised(made) and len(classes) < 2:
         found = f"one label ({classes[0]!r})" if classes else "no labels"
         raise ValueError(

@@ -30,8 +30,7 @@ def weights_of(coder: Coder, n_bits: int, how: str) -> NDArray[np.float64]:
     if n_bits < coder.n_bits_:
         if not hasattr(coder, "truncate"):
             raise ValueError(
-                f"n_bits={n_bits} is not accepted: a prefix of {type(coder).__name__}'s codes is no code; "
-                f"give {coder.n_bits_}"
+                f"n_bits={n_bits}: a prefix of {type(coder).__name__}'s codes is no code; give {coder.n_bits_}"
             )
         short = coder.truncate(n_bits)
     weights = np.zeros(coder.n_bits_)

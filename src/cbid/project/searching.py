@@ -105,7 +105,7 @@ class Searchable(Opened):
     def _length(self, state: State, n_bits: int | None) -> int:
         whole = state.coder.n_bits_
         if self._store is not None and n_bits is not None and n_bits != whole:
-            raise ValueError(f"n_bits={n_bits} is not accepted; Milvus compares whole codes: give {whole}")
+            raise ValueError(f"n_bits={n_bits}: Milvus compares whole codes: give {whole}")
         return whole if n_bits is None else n_bits
 
     def _nearest(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from cbid.checks import check_integer
-from cbid.labels import number_labels
+from cbid.labels import encode_labels
 from cbid.scale.memory import as_bytes, peak_allocation, used_budget
 from cbid.scale.sources import RowSource, open_rows
 
@@ -382,6 +382,6 @@ class Reservoir:
         return self.X[: len(order)][order], self.rows[order], y
 
     def _numbers(self, y: NDArray[Any]) -> Indices:
-        names, numbers = number_labels(y)
+        names, numbers = encode_labels(y)
         known = [self.classes.setdefault(name, len(self.classes)) for name in names.tolist()]
         return np.array(known, dtype=np.int64)[numbers]

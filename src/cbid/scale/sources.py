@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cbid.data.arrays import read_npy
-from cbid.data.labels import coded
 from cbid.data.sources import open_source
 from cbid.data.tables import ParquetTable, TableError, VectorTable
+from cbid.labels import encode_labels
 from cbid.storage.digests import digest_of
 
 __all__ = ["FileRows", "MemoryRows", "ParquetRows", "RowSource", "open_rows"]
@@ -192,7 +192,7 @@ class ParquetRows(RowSource):
         self._id_type = None if self.ids is None else self.ids.dtype
         given = _joined(labels)
         if given is not None:
-            self.labels, self.classes = coded(given)
+            self.classes, self.labels = encode_labels(given, missing=True)
 
     def spans(self, rows: int) -> list[Span]:
         """Return spans of whole row groups, at most ``rows`` rows each; a larger group is a span of its own."""
@@ -281,7 +281,7 @@ def open_rows(
         if given is not None and np.shape(given) != (len(rows),):
             raise ValueError(f"{column} has shape {np.shape(given)}; expected ({len(rows)},), one for each row")
     if labels is not None:
-        rows.labels, rows.classes = coded(np.asarray(labels))
+        rows.classes, rows.labels = encode_labels(np.asarray(labels), missing=True)
     if ids is not None:
         rows.set_ids(_as_ids(np.asarray(ids)))
     return rows

@@ -51,7 +51,7 @@ def test_absence_is_told_with_layout_and_source(name, no_data, monkeypatch):
         assert "\n" not in message
     with pytest.raises(DataAbsent, match=f"not in .*{info.folder} nor"):
         open_set(name, no_data)
-    with pytest.raises(ValueError, match="name='imagenet' is not accepted"):
+    with pytest.raises(ValueError, match="name='imagenet'"):
         open_set("imagenet")
 
 

@@ -156,7 +156,7 @@ def test_blocks_of_poses():
 
 def test_names_that_are_not_known_are_told():
     data = made([10], {"paper": per_class(2)})
-    with pytest.raises(ValueError, match="protocol='papers' is not accepted; choose one of 'paper'"):
+    with pytest.raises(ValueError, match="protocol='papers'"):
         data.split("papers")
-    with pytest.raises(ValueError, match="repeat=5 is not accepted; give an integer from 0 to 4"):
+    with pytest.raises(ValueError, match="repeat=5"):
         data.split("paper", 5)

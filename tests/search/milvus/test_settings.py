@@ -26,7 +26,7 @@ def test_there_and_back():
     ("given", "message"),
     [
         ({"n_bits": 0}, "n_bits is 0"),
-        ({"labels": "float"}, "labels='float' is not accepted"),
+        ({"labels": "float"}, "labels='float'"),
         ({"weights": np.ones(11)}, r"weights has shape \(11,\)"),
         ({"weights": -np.ones(12)}, "negative"),
         ({"weights": np.ones((12, 2)), "classes": ["a", "a"]}, "classes has 1 distinct names"),

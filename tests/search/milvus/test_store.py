@@ -205,7 +205,7 @@ def test_chosen_candidates_are_kept_with_the_collection(lite, stored):
         with pytest.raises(ValueError, match=r"target=1 is not reached: 20 candidates have recall 0\.\d+"):
             store.choose_candidates(1, 50, candidates=[10, 20])
         assert store.choose_candidates(0.1, 50, k=20) == 20  # ten would do, but not for 20 answers
-        with pytest.raises(ValueError, match=r"candidates=\(10, 15\) is not accepted for k=20; give at least k"):
+        with pytest.raises(ValueError, match=r"candidates=\(10, 15\)"):
             store.choose_candidates(0.1, 50, k=20, candidates=[10, 15])
         chosen_for_20 = store.choose_candidates(0.9, 50, k=20)
         assert chosen_for_20 > chosen
@@ -246,9 +246,9 @@ def test_what_cannot_be_opened_or_created(lite, tmp_path):
         MilvusStore.create(lite + "held_open", 8)
     with pytest.raises(ValueError, match="milvus-lite has none, BIN_FLAT alone"):
         MilvusStore.create(lite + "with_cells", 8, cells=16)
-    with pytest.raises(ValueError, match="consistency='weak' is not accepted"):
+    with pytest.raises(ValueError, match="consistency='weak'"):
         MilvusStore.open(lite + "held_open", consistency="weak")
-    with pytest.raises(ValueError, match="timeout=0 is not accepted"):
+    with pytest.raises(ValueError, match="timeout=0"):
         MilvusStore.open(lite + "held_open", timeout=0)
 
 

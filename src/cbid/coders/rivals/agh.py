@@ -108,7 +108,7 @@ class AnchorGraphHashing(PrefixMixin, Coder):
         coef = _eigenvectors(Z, -(-self.n_bits // self.n_layers))
         if self.n_layers * len(coef) < self.n_bits:
             raise ValueError(
-                f"n_bits={self.n_bits} is not accepted; the graph of {len(anchors)} anchors has {len(coef)} "
+                f"n_bits={self.n_bits}: the graph of {len(anchors)} anchors has {len(coef)} "
                 f"eigenvectors (n_samples={len(samples)}, n_features={samples.shape[1]}), {self.n_layers} bits each: "
                 f"give at most {self.n_layers * len(coef)}"
             )

@@ -73,7 +73,7 @@ class LaplacianCoHashing(PrefixMixin, Coder):
         axes = leading_axes(rows, n, len(columns), self.n_bits)
         if len(axes.lengths) < self.n_bits:
             raise ValueError(
-                f"n_bits={self.n_bits} is not accepted; the graph of n_samples={n} samples and "
+                f"n_bits={self.n_bits}: the graph of n_samples={n} samples and "
                 f"n_features={samples.shape[1]} features has {len(axes.lengths)} functions that are not constant: "
                 f"give at most {len(axes.lengths)}"
             )

@@ -43,7 +43,7 @@ class LDASign(SupervisedMixin, HyperplaneCoder):
         n_bits = most if self.n_bits is None else self.n_bits
         if n_bits > most:
             raise ValueError(
-                f"n_bits={n_bits!r} is not accepted; {len(self.classes_)} classes in {samples.shape[1]} features "
+                f"n_bits={n_bits!r}: {len(self.classes_)} classes in {samples.shape[1]} features "
                 f"have {most} discriminants: give an integer from 1 to {most}, or None"
             )
         data = centre(samples)

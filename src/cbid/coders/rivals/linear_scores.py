@@ -89,8 +89,7 @@ def _codewords(n_classes: int, n_bits: int) -> NDArray[np.int8]:
     least = max(1, (n_classes - 1).bit_length())
     if n_bits < least:
         raise ValueError(
-            f"n_bits={n_bits!r} is not accepted; {n_classes} classes take at least {least} bits, and {n_classes} to "
-            f"be one-hot"
+            f"n_bits={n_bits!r}: {n_classes} classes take at least {least} bits, and {n_classes} to be one-hot"
         )
     bits = np.full((n_classes, n_bits), -1, dtype=np.int8)
     if n_bits >= n_classes:

@@ -59,7 +59,7 @@ class MCBit(SupervisedMixin, HyperplaneCoder):
         n_bits = 2 * k - 2 if self.n_bits is None else self.n_bits
         if n_bits > 2 * k - 2:
             raise ValueError(
-                f"n_bits={n_bits!r} is not accepted; a tree over {k} classes has {2 * k - 2} nodes below its root, "
+                f"n_bits={n_bits!r}: a tree over {k} classes has {2 * k - 2} nodes below its root, "
                 f"and each gives one bit: give an integer from 1 to {2 * k - 2}, or None"
             )
         counts = np.bincount(numbers)

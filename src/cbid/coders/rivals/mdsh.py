@@ -95,7 +95,7 @@ class MultidimensionalSpectralHashing(PrefixMixin, Coder):
         factors, weights = self._choose(values)
         if len(weights) < self.n_bits:
             raise ValueError(
-                f"n_bits={self.n_bits} is not accepted; X (n_samples={len(samples)}, n_features={samples.shape[1]}) "
+                f"n_bits={self.n_bits}: X (n_samples={len(samples)}, n_features={samples.shape[1]}) "
                 f"varies along {len(low)} axes, whose grids hold {len(weights)} functions: give at most "
                 f"{len(weights)}"
             )

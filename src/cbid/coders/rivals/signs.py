@@ -44,7 +44,7 @@ class SignEmbedding(Coder):
         n_bits = samples.shape[1] if self.n_bits is None else self.n_bits
         if n_bits > samples.shape[1]:
             raise ValueError(
-                f"n_bits={n_bits!r} is not accepted; X has {samples.shape[1]} features, and each gives one bit: give "
+                f"n_bits={n_bits!r}: X has {samples.shape[1]} features, and each gives one bit: give "
                 f"an integer from 1 to {samples.shape[1]}, or None"
             )
         self.mean_ = samples.mean(axis=0, dtype=np.float64) if self.centre else np.zeros(samples.shape[1])

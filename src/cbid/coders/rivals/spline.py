@@ -90,8 +90,7 @@ class SplineRegressionHashing(PrefixMixin, HyperplaneCoder):
         n = len(samples)
         if self.n_bits > n - 2:
             raise ValueError(
-                f"n_bits={self.n_bits} is not accepted; n_samples={n} samples give a bit for each but two: give at "
-                f"most {n - 2}"
+                f"n_bits={self.n_bits}: n_samples={n} samples give a bit for each but two: give at most {n - 2}"
             )
         near = nearest_others(samples, min(self.n_neighbors, n - 1))
         M = spline_energy(

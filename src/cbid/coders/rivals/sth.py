@@ -68,7 +68,7 @@ class SelfTaughtHashing(PrefixMixin, HyperplaneCoder):
         n = len(samples)
         if self.n_bits > n - 2:
             raise ValueError(
-                f"n_bits={self.n_bits} is not accepted; the graph of n_samples={n} samples gives a bit for each but "
+                f"n_bits={self.n_bits}: the graph of n_samples={n} samples gives a bit for each but "
                 f"two: give at most {n - 2}"
             )
         embedding = laplacian_eigenmap(cosine_graph(samples, min(self.n_neighbors, n - 1)), self.n_bits)

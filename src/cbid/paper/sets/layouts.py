@@ -13,8 +13,8 @@ from cbid.data.arrays import read_npz
 from cbid.data.folders import ImageFolder
 from cbid.data.idx import read_idx
 from cbid.data.image_sets import ImageFiles, ImageItems, ImageSet
-from cbid.data.labels import coded
 from cbid.data.names import Names
+from cbid.labels import encode_labels
 from cbid.paper.sets.base import DataAbsent, Parts
 
 __all__ = ["arrays_or_folders", "class_folders", "detection", "digits", "mnist", "scene15", "sequences", "turntable"]
@@ -34,7 +34,7 @@ def class_folders(path: Path, classes: Sequence[str] | None = None) -> Opened:
         raise DataAbsent(f"{images.root} has no class folder {', '.join(absent)}")
     given = images.classes[images.labels]
     chosen = images.take(np.isin(given, classes))
-    chosen.labels, chosen.classes = coded(given[np.isin(given, classes)])
+    chosen.classes, chosen.labels = encode_labels(given[np.isin(given, classes)], missing=True)
     return chosen, {}
 
 
@@ -69,7 +69,7 @@ def turntable(path: Path) -> Opened:
     rows = [i for i, match in enumerate(found) if match]
     images = images.take(rows)
     matches = [found[i] for i in rows]
-    images.labels, images.classes = coded([match[1] for match in matches if match])
+    images.classes, images.labels = encode_labels([match[1] for match in matches if match], missing=True)
     return images, {"pose": lambda: np.array([5 * int(match[2]) for match in matches if match])}
 
 
@@ -98,7 +98,9 @@ def sequences(path: Path) -> Opened:
     if any(sequence > len(turns) for _, sequence, _ in numbers):
         raise ValueError(f"{path / 'tripod-seq.txt'} tells of {len(turns)} sequences; there are images of more")
     cars = files.take([i for i, _, _ in numbers])
-    cars.labels, cars.classes = coded([kinds.get(sequence, f"car {sequence:02d}") for _, sequence, _ in numbers])
+    cars.classes, cars.labels = encode_labels(
+        [kinds.get(sequence, f"car {sequence:02d}") for _, sequence, _ in numbers], missing=True
+    )
     pose = [senses[s - 1] * (frame - fronts[s - 1]) * 360 / turns[s - 1] % 360 for _, s, frame in numbers]
     return cars, {"pose": lambda: np.array(pose)}
 
@@ -140,7 +142,7 @@ def arrays_or_folders(file: str, table: Sequence[tuple[str, str, str, str]]) -> 
             folders = [ImageFolder(path / row[1], labelled=False) for row in groups]
             sizes = [len(folder) for folder in folders]
             images = _joined(path, [row[1] for row in groups], folders)
-        images.labels, images.classes = coded(np.repeat([row[3] for row in groups], sizes))
+        images.classes, images.labels = encode_labels(np.repeat([row[3] for row in groups], sizes), missing=True)
         return images, {"set": lambda: np.repeat([row[2] for row in groups], sizes)}
 
     return open_either
@@ -209,8 +211,8 @@ def mnist(path: Path) -> Opened:
     sizes = [len(arrays[part, "images-idx3"]) for part in ("train", "t10k")]
     names = [f"{part}/{i:05d}" for part, size in zip(("train", "test"), sizes) for i in range(size)]
     images = ImageItems(np.concatenate([arrays["train", "images-idx3"], arrays["t10k", "images-idx3"]]), names)
-    images.labels, images.classes = coded(
-        np.concatenate([arrays["train", "labels-idx1"], arrays["t10k", "labels-idx1"]])
+    images.classes, images.labels = encode_labels(
+        np.concatenate([arrays["train", "labels-idx1"], arrays["t10k", "labels-idx1"]]), missing=True
     )
     return images, {"set": lambda: np.repeat(["train", "test"], sizes)}
 
@@ -221,7 +223,7 @@ def digits(path: Path) -> Opened:
 
     X, y = load_digits(return_X_y=True)
     images = ImageItems((X.reshape(-1, 8, 8) / 16).astype(np.float32), [f"{i:04d}" for i in range(len(X))])
-    images.labels, images.classes = coded(y)
+    images.classes, images.labels = encode_labels(y, missing=True)
     return images, {"set": lambda: np.repeat(["train", "test"], [1200, len(X) - 1200])}
 
 

@@ -36,7 +36,7 @@ class Address:
             parts = urlsplit(text)
             host, port = parts.hostname, parts.port
         except ValueError:
-            raise ValueError(f"address={_shown(text)!r} is not accepted; give {_ACCEPTED}") from None
+            raise ValueError(f"address={_shown(text)!r}: expected {_ACCEPTED}") from None
         if parts.username is not None or parts.password is not None:
             raise ValueError(
                 f"address={_shown(text)!r} holds a name or a password, which would be shown in messages; "
@@ -44,7 +44,7 @@ class Address:
             )
         where, _, collection = unquote(parts.path).rpartition("/")
         if parts.scheme not in _SERVERS or parts.query or parts.fragment:
-            raise ValueError(f"address={text!r} is not accepted; give {_ACCEPTED}")
+            raise ValueError(f"address={text!r}: expected {_ACCEPTED}")
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,254}", collection):
             raise ValueError(
                 f"address={text!r} names the collection {collection!r}; its name takes letters, digits and _, and "
@@ -56,7 +56,7 @@ class Address:
         file = Path(where)
         # What milvus-lite takes for the name of a file; more characters would make its socket's path too long.
         if host or parts.scheme != "milvus" or not re.fullmatch(r"[A-Za-z0-9._-]{1,33}\.db", file.name):
-            raise ValueError(f"address={text!r} is not accepted; give {_ACCEPTED}")
+            raise ValueError(f"address={text!r}: expected {_ACCEPTED}")
         return cls(text, collection, file=file)
 
     def __str__(self) -> str:

@@ -51,9 +51,7 @@ class Settings:
     ) -> "Settings":
         n_bits = check_n_bits(n_bits)
         if labels not in _KINDS:
-            raise ValueError(
-                f"labels={labels!r} is not accepted; give the kind of labels: 'int', 'str', 'bool' or None"
-            )
+            raise ValueError(f"labels={labels!r}: expected the kind of labels: 'int', 'str', 'bool' or None")
         own = None if weights is None else as_weights(weights, n_bits)
         names = None
         if own is not None and own.ndim == 2:

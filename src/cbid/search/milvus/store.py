@@ -281,7 +281,7 @@ class MilvusStore(Contents):
         k = as_count(k, "k")
         tried = [c for c in candidates if as_count(c, "candidates", at_most=_MOST_CANDIDATES) >= k]
         if len(candidates) and not tried:
-            raise ValueError(f"candidates={tuple(candidates)} is not accepted for k={k}; give at least k")
+            raise ValueError(f"candidates={tuple(candidates)}: expected at least k={k}")
         measured = self.measure_recall(sample, k, tried, exact=exact)
         enough = [c for c, recall in measured.items() if recall >= target]
         if not enough:
