@@ -92,7 +92,7 @@ def test_bits_of_a_part_on_its_own_do_not_depend_on_the_type():
 
 
 def test_the_limit_is_the_number_of_anchors(X):
-    with pytest.raises(ValueError, match=r"n_bits=20.* 20 anchors has 19 eigenvectors.*at most 19"):
+    with pytest.raises(ValueError, match=r"n_bits=20\b.*\b19\b"):
         AnchorGraphHashing(n_bits=20, n_layers=1, n_anchors=20).fit(X)
     assert AnchorGraphHashing(n_bits=38, n_anchors=20).fit(X).n_bits_ == 38
     for params, message in (

@@ -21,7 +21,7 @@ def test_a_tree_is_that_of_scikit_learn(depth):
         X, z, w = data(seed=seed)
         bins = fit_bins(X)
         everything = np.tile(np.arange(4), (2**depth - 1, 1))
-        features, cuts, leaves = grow(bins.numbers, z, w, np.arange(120), everything, depth)
+        features, cuts, leaves = grow(bins.indices, z, w, np.arange(120), everything, depth)
         thresholds = np.where(cuts < 255, bins.edges[features, np.minimum(cuts, 254)], np.finfo(np.float32).max)
         ours = sum_of_trees(X, features[None], thresholds[None], leaves[None], np.ones(1, np.float32))
         theirs = DecisionTreeClassifier(max_depth=depth, random_state=0).fit(X, z, sample_weight=w)
@@ -57,11 +57,11 @@ def test_bins_keep_the_order_and_edges_tell_them_apart():
     bins = fit_bins(X)
     for j in range(2):
         for b in (0, 1, 100, 254):
-            np.testing.assert_array_equal(bins.numbers[:, j] <= b, X[:, j] <= bins.edges[j, b])
-    counts = np.bincount(bins.numbers[:, 0])
+            np.testing.assert_array_equal(bins.indices[:, j] <= b, X[:, j] <= bins.edges[j, b])
+    counts = np.bincount(bins.indices[:, 0])
     assert len(counts) == 256
     assert 1 <= counts.min() <= counts.max() <= 2.5 * 1000 / 256
-    assert set(bins.numbers[:, 1]) == {0, 1}
+    assert set(bins.indices[:, 1]) == {0, 1}
 
 
 def test_boosting_learns_what_one_tree_cannot():

@@ -31,7 +31,7 @@ def test_how_many_bits_there_can_be():
     X, y = blobs(n=60, d=2, k=5)
     assert LDASign().fit(X, y).n_bits_ == 2
     assert LDASign(n_bits=1).fit(X, y).n_bits_ == 1
-    with pytest.raises(ValueError, match=r"n_bits=3.* 5 classes in 2 features have 2 .* 1 to 2, or None"):
+    with pytest.raises(ValueError, match=r"n_bits=3\b.*\b2\b"):
         LDASign(n_bits=3).fit(X, y)
 
 

@@ -36,7 +36,7 @@ def test_one_hot_codes_are_all_equally_far():
 def test_fewer_bits_hold_the_number_of_the_class():
     words = ArgmaxCode(n_bits=4).fit(X, Y).codewords_
     np.testing.assert_array_equal((words[:, :3] > 0) @ [1, 2, 4], range(5))
-    with pytest.raises(ValueError, match=r"n_bits=2.* 5 classes take at least 3 bits"):
+    with pytest.raises(ValueError, match=r"n_bits=2\b.*\b3\b"):
         ArgmaxCode(n_bits=2).fit(X, Y)
 
 

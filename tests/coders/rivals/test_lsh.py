@@ -110,5 +110,5 @@ def test_the_kth_nearest_on_a_circle():
 
 
 def test_one_point_has_no_distance():
-    with pytest.raises(ValueError, match=r"r=None.* one point; give r"):
+    with pytest.raises(ValueError, match="r=None"):
         neighbour_distance(np.ones((5, 2)), 1, name="r", rng=np.random.default_rng(0))

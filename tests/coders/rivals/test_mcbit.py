@@ -33,7 +33,7 @@ def test_bits_are_signs_of_the_meta_classes():
 
 def test_numbers_of_bits_and_of_samples():
     X, y = blobs(n=60, d=4, k=3)
-    with pytest.raises(ValueError, match=r"n_bits=5.* 3 classes has 4 nodes .* 1 to 4, or None"):
+    with pytest.raises(ValueError, match=r"n_bits=5\b.*\b4\b"):
         MCBit(n_bits=5).fit(X, y)
-    with pytest.raises(ValueError, match="class 2 has one sample"):
+    with pytest.raises(ValueError, match="class 2"):
         MCBit().fit(X[:5], [0, 0, 1, 1, 2])

@@ -3,7 +3,7 @@
 import numpy as np
 
 from cbid.coders import PiCoDes
-from cbid.coders.rivals.picodes import losses, objective, random_half, worth_of_bit
+from cbid.coders.rivals.picodes import gain_of_bit, losses, objective, random_half
 from tests.coders.blobs import blobs
 
 
@@ -15,7 +15,7 @@ def test_the_worth_of_a_bit_is_the_difference_of_the_objectives():
     without, with_it = H.copy(), H.copy()
     without[:, 1], with_it[:, 1] = 0, 1
     expected = objective(without, W, b, targets, 1.0) - objective(with_it, W, b, targets, 1.0)
-    assert np.isclose(worth_of_bit(without @ W + b, W[1], targets).sum(), expected)
+    assert np.isclose(gain_of_bit(without @ W + b, W[1], targets).sum(), expected)
 
 
 def test_squared_hinge():

@@ -18,7 +18,7 @@ def test_bits_are_signs_around_the_mean_or_zero(tmp_path):
 
 
 def test_no_more_bits_than_features():
-    with pytest.raises(ValueError, match=r"n_bits=4"):
+    with pytest.raises(ValueError, match=r"n_bits=4\b.*\b3\b"):
         SignEmbedding(n_bits=4).fit(SMALL)
 
 
@@ -38,7 +38,7 @@ def test_no_more_bits_than_axes_along_which_X_varies():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((50, 2)) @ rng.standard_normal((2, 6))
     assert PCASign(n_bits=2).fit(X).n_bits_ == 2
-    with pytest.raises(ValueError, match=r"n_bits=3.*n_features=6.* varies along 2 axes.*at most 2"):
+    with pytest.raises(ValueError, match=r"n_bits=3\b.*\b2\b"):
         PCASign(n_bits=3).fit(X)
 
 

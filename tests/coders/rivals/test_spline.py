@@ -47,7 +47,7 @@ def test_a_part_of_the_samples_will_do(X):
 
 
 def test_limits_and_settings(X):
-    with pytest.raises(ValueError, match=r"n_bits=9.*n_samples=10.*at most 8"):
+    with pytest.raises(ValueError, match=r"n_bits=9\b.*\b8\b"):
         SplineRegressionHashing(n_bits=9).fit(X[:10])
     for params, message in (
         ({"n_tangent": 4}, "n_tangent=4"),

@@ -10,45 +10,44 @@ from scipy.sparse import csr_matrix
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import euclidean_distances
-from sklearn.utils.validation import validate_data
 
 from cbid.checks import check_choice, check_integer, check_real
 from cbid.coders.base import Coder
 from cbid.coders.hyperplane import MOST_BITS, generator
 from cbid.coders.prefix import PrefixMixin
+from cbid.coders.rivals.common import Array, Seed, check_most_bits, check_vectors, fix_signs
 from cbid.coders.shapes import check_arrays
 from cbid.learning.variation import check_varies
 
 __all__ = ["AnchorGraphHashing"]
 
-Array = NDArray[np.float64]
-_SHORT = 1e-4  # a share of the value, well above the rounding of float32
+_SHRINK = 1e-4  # relative; well above the rounding of float32
 
 
 class AnchorGraphHashing(PrefixMixin, Coder):
-    """Eigenvectors of a graph in which samples meet at anchors (Liu, Wang, Kumar and Chang, ICML 2011).
+    """Signs of the eigenvectors of an anchor graph (Liu, Wang, Kumar and Chang, ICML 2011).
 
-    Z (n, m) holds the similarities of samples to their few nearest anchors, rows summing to 1. The graph's adjacency
-    is A = Z diag(1'Z)^-1 Z', so that its eigenvectors come from an m x m matrix and are functions of x through its
-    row of Z. One layer takes their signs. Two layers cut both sides of every eigenvector once more, at thresholds for
-    which the bit varies least over the graph, and take two bits from each of half as many eigenvectors: bit 2k is the
-    k-th eigenvector's sign, bit 2k + 1 its second cut. Every prefix is the code of that length.
+    Z (n, m) holds the similarities of each sample to its nearest anchors; its rows sum to 1. The adjacency of the
+    graph is A = Z diag(1'Z)^-1 Z'. Its eigenvectors come from an m x m matrix and are functions of x through its row
+    of Z. One layer takes their signs. Two layers take two bits from each of half as many eigenvectors: bit 2k is the
+    sign of eigenvector k, and bit 2k + 1 cuts both of its sides again, at the thresholds for which the bit varies
+    least over the graph. Every prefix is the code of that length.
 
     Parameters
     ----------
-    n_bits : int
-        At most the number of anchors less one, times the layers.
-    n_layers : {2, 1}
-    n_anchors : int
-        k-means centres (the paper's 300); fewer where there are fewer distinct samples.
-    n_nearest : int
-        Nearest anchors of a sample: 5, as C-BID's paper has it.
-    sigma : float > 0 or None
+    n_bits : int, default=64
+        At most (number of anchors - 1) x ``n_layers``.
+    n_layers : {2, 1}, default=2
+    n_anchors : int, default=300
+        Number of k-means centres (300 in the paper). Fewer if X has fewer distinct samples.
+    n_nearest : int, default=5
+        Nearest anchors of a sample (5 in the comparison of the C-BID paper).
+    sigma : float > 0 or None, default=None
         Similarities are exp(-||x - a||^2 / sigma^2). None: the mean distance to the furthest of the nearest anchors.
-    n_iter : int
-        Rounds of k-means.
-    random_state : int, RandomState or None
-        For k-means.
+    n_iter : int, default=20
+        Iterations of k-means.
+    random_state : int, RandomState or None, default=0
+        Seed of k-means.
 
     Attributes
     ----------
@@ -56,9 +55,9 @@ class AnchorGraphHashing(PrefixMixin, Coder):
     coef_ : (e, m)
         Eigenvector k of a sample is its row of Z times row k.
     thresholds_ : (e, 2)
-        Second cuts of the positive and the negative side (zeros with one layer).
+        Second cuts of the positive and the negative side; zeros with one layer.
     sigma_, n_layers_, n_nearest_ : float, int, int
-        As they were used.
+        The values used.
     """
 
     _ARRAYS = frozenset({"anchors_", "coef_", "thresholds_"})
@@ -79,7 +78,7 @@ class AnchorGraphHashing(PrefixMixin, Coder):
         n_nearest: int = 5,
         sigma: float | None = None,
         n_iter: int = 20,
-        random_state: Any = 0,
+        random_state: Seed = 0,
     ) -> None:
         self.n_bits = n_bits
         self.n_layers = n_layers
@@ -89,16 +88,15 @@ class AnchorGraphHashing(PrefixMixin, Coder):
         self.n_iter = n_iter
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Learn from vectors X (n, d); y is not used."""
-        check_integer("n_bits", self.n_bits, 1, MOST_BITS)
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
+        """Learn from vectors X (n, d); y is ignored."""
         check_choice("n_layers", self.n_layers, (1, 2))
         check_integer("n_anchors", self.n_anchors, 2)
         check_integer("n_nearest", self.n_nearest, 1)
         check_integer("n_iter", self.n_iter, 1)
         if self.sigma is not None:
             check_real("sigma", self.sigma, 0, open_below=True)
-        samples: Any = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        samples = check_vectors(self, X)
         check_varies(samples)
         seed = int(generator(self.random_state).integers(2**31))
         anchors = _find_anchors(samples, self.n_anchors, self.n_iter, seed)
@@ -106,12 +104,12 @@ class AnchorGraphHashing(PrefixMixin, Coder):
         sigma = float(self.sigma or np.sqrt(squares[:, -1]).mean() or 1.0)
         Z = _similarities(squares, nearest, len(anchors), sigma)
         coef = _eigenvectors(Z, -(-self.n_bits // self.n_layers))
-        if self.n_layers * len(coef) < self.n_bits:
-            raise ValueError(
-                f"n_bits={self.n_bits}: the graph of {len(anchors)} anchors has {len(coef)} "
-                f"eigenvectors (n_samples={len(samples)}, n_features={samples.shape[1]}), {self.n_layers} bits each: "
-                f"give at most {self.n_layers * len(coef)}"
-            )
+        check_most_bits(
+            self.n_bits,
+            self.n_layers * len(coef),
+            f"the graph of {len(anchors)} anchors has {len(coef)} eigenvectors (n_samples={len(samples)}, "
+            f"n_features={samples.shape[1]}) and each gives {self.n_layers} bits",
+        )
         self.anchors_, self.coef_, self.sigma_ = anchors, coef, sigma
         self.n_layers_, self.n_nearest_, self.n_bits_ = self.n_layers, self.n_nearest, self.n_bits
         self.thresholds_ = np.zeros((len(coef), 2))
@@ -145,18 +143,18 @@ class AnchorGraphHashing(PrefixMixin, Coder):
 
 
 def _find_anchors(X: NDArray[np.floating], count: int, n_iter: int, seed: int) -> Array:
-    """Centres of k-means, in float64, no two the same."""
+    """Return the distinct centres of k-means in float64."""
     with warnings.catch_warnings():
-        # Fewer distinct samples than anchors asked for: k-means then leaves copies.
+        # With fewer distinct samples than anchors, k-means warns and returns copies.
         warnings.simplefilter("ignore", ConvergenceWarning)
         means = KMeans(min(count, len(X)), n_init=1, max_iter=n_iter, random_state=seed).fit(X)
     return np.unique(means.cluster_centers_.astype(np.float64), axis=0)
 
 
 def _nearest_anchors(X: NDArray[np.floating], anchors: Array, count: int) -> tuple[Array, NDArray[np.intp]]:
-    """Squared distances to the ``count`` nearest anchors and their numbers, (n, s) each, the nearest first."""
+    """Return squared distances to the ``count`` nearest anchors and their indices, (n, s) each, nearest first."""
     s = min(count, len(anchors))
-    centre = anchors.mean(axis=0)  # around which distances have their digits
+    centre = anchors.mean(axis=0)  # distances lose fewest digits around the mean
     found = []
     step = max(1, 2**23 // max(len(anchors), X.shape[1]))
     for start in range(0, len(X), step):
@@ -169,8 +167,8 @@ def _nearest_anchors(X: NDArray[np.floating], anchors: Array, count: int) -> tup
 
 
 def _similarities(squares: Array, nearest: NDArray[np.intp], m: int, sigma: float) -> csr_matrix:
-    """Z (n, m), sparse, from squared distances to the nearest of m anchors."""
-    # Less the smallest, which the normalisation takes out again: a sample far from all anchors keeps its digits.
+    """Return the sparse Z (n, m) from squared distances to the nearest of m anchors."""
+    # Subtracting the smallest cancels in the normalisation and avoids underflow far from all anchors.
     weights = np.exp(-(squares - squares[:, :1]) / sigma**2)
     weights /= weights.sum(axis=1, keepdims=True)
     n, s = nearest.shape
@@ -178,11 +176,11 @@ def _similarities(squares: Array, nearest: NDArray[np.intp], m: int, sigma: floa
 
 
 def _eigenvectors(Z: csr_matrix, count: int) -> Array:
-    """Coefficients (<= count, m): Z times a row is an eigenvector of A, of mean square 1, without the constant one.
+    """Return coefficients (<= count, m): Z times a row is a non-constant eigenvector of A with mean square 1.
 
-    A's eigenvectors are those of M = L^-1/2 Z'Z L^-1/2, L = diag(1'Z), brought to samples. The constant belongs to
-    L^1/2 1 with eigenvalue 1, and is taken out beforehand: where the graph falls into parts, the others with
-    eigenvalue 1 tell the parts from each other. Eigenvectors without weight in the graph are left out.
+    The eigenvectors of A are those of M = L^-1/2 Z'Z L^-1/2, L = diag(1'Z), mapped to samples. The constant one
+    corresponds to L^1/2 1 with eigenvalue 1 and is removed first: if the graph is disconnected, the other
+    eigenvectors with eigenvalue 1 separate its components. Eigenvectors with eigenvalue 0 are dropped.
     """
     degree = np.asarray(Z.sum(axis=0)).ravel()
     root = np.where(degree > 0, 1 / np.sqrt(np.maximum(degree, np.finfo(float).tiny)), 0.0)
@@ -193,16 +191,14 @@ def _eigenvectors(Z: csr_matrix, count: int) -> Array:
     values, vectors = eigh(M, subset_by_index=[max(0, m - count), m - 1])
     kept = values > 1e-10
     values, vectors = values[kept][::-1], vectors[:, kept][:, ::-1]
-    coef = np.sqrt(Z.shape[0] / values)[:, None] * (root[:, None] * vectors).T
-    largest = np.take_along_axis(coef, np.abs(coef).argmax(axis=1)[:, None], axis=1)
-    return coef * np.where(largest < 0, -1.0, 1.0)
+    return fix_signs(np.sqrt(Z.shape[0] / values)[:, None] * (root[:, None] * vectors).T, axis=1)
 
 
 def _second_cuts(Z: csr_matrix, y: Array) -> tuple[float, float]:
-    """Thresholds b+ and b- of the two sides of an eigenvector y (n,).
+    """Return thresholds b+ and b- for the two sides of an eigenvector y (n,).
 
-    The second bit is the sign of f = y - b+ where y >= 0 and b- - y elsewhere. Of all pairs that balance it, sum f =
-    0, the one with the smallest f'(I - A)f: with b+ given by b-, f = p + b- q is on a line and f'(I - A)f a parabola.
+    The second bit is the sign of f = y - b+ if y >= 0 and b- - y otherwise. Among the pairs with sum f = 0, choose
+    the one with the smallest f'(I - A)f. As b+ follows from b-, f = p + b- q and f'(I - A)f is a parabola in b-.
     """
     positive = y >= 0
     n_positive, n_negative = int(positive.sum()), int((~positive).sum())
@@ -218,16 +214,16 @@ def _second_cuts(Z: csr_matrix, y: Array) -> tuple[float, float]:
         return float(a @ b - ((Z.T @ a)[used] / degree[used]) @ (Z.T @ b)[used])
 
     curvature = smoothness(q, q)
-    # Where the two sides share no anchor the parabola is flat, and each side is cut at its own mean.
+    # If the two sides share no anchor, the parabola is flat; cut each side at its own mean.
     flat = curvature <= 1e-12 * float(q @ q)
     below = float(y[~positive].mean()) if flat else -smoothness(q, p) / curvature
     above = (float(size.sum()) + n_negative * below) / n_positive
     if flat:
-        # A side that is one part has one value. At its mean, rounding would draw the bit: it is cut short of that.
-        above *= 1 - _SHORT * _is_one_value(y[positive])
-        below *= 1 - _SHORT * _is_one_value(y[~positive])
+        # A side with one value would be cut by rounding errors at its mean: shrink the threshold a little.
+        above *= 1 - _SHRINK * _is_constant(y[positive])
+        below *= 1 - _SHRINK * _is_constant(y[~positive])
     return above, below
 
 
-def _is_one_value(y: Array) -> bool:
+def _is_constant(y: Array) -> bool:
     return float(np.ptp(y)) <= 1e-9 * float(np.abs(y).max())

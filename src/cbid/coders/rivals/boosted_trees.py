@@ -1,11 +1,12 @@
 """Boosted decision trees over binned features, as plain arrays.
 
-A tree of depth D is stored as a complete one, level by level: node i has children 2 i + 1 and 2 i + 2, a sample goes
-left where x[feature] <= threshold, and the 2^D leaves follow from left to right. A node that no test improves has a
-test that all samples pass.
+A tree of depth D is stored as a complete tree, level by level. Node i has children 2 i + 1 and 2 i + 2; a sample goes
+left if x[feature] <= threshold. The 2^D leaves follow from left to right. A node that no split improves sends all
+samples left.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -14,21 +15,20 @@ from numpy.typing import NDArray
 __all__ = ["Bins", "Trees", "boost", "fit_bins", "grow", "sum_of_trees"]
 
 _N_BINS = 256
-_ALWAYS = np.finfo(np.float32).max  # every finite float32 is at most this
-_LEAST_ERROR = 1e-10
+_ALWAYS = np.finfo(np.float32).max  # a threshold that every finite float32 passes
+_MIN_ERROR = 1e-10
 
 
 @dataclass(frozen=True)
 class Bins:
-    """Samples by bin, (n, d) uint8, and edges (d, 255): a value is in bin b or lower exactly when it is <= edge b."""
+    """Bin indices (n, d) uint8 and edges (d, 255): a value is in bin b or lower exactly if it is <= edge b."""
 
-    numbers: NDArray[np.uint8]
+    indices: NDArray[np.uint8]
     edges: NDArray[np.float32]
 
 
-@dataclass(frozen=True)
-class Trees:
-    """features and thresholds (m, 2^D - 1), leaves (m, 2^D) in -1/+1, weights (m,)."""
+class Trees(NamedTuple):
+    """Boosted trees: features and thresholds (m, 2^D - 1), leaves (m, 2^D) in -1/+1, weights (m,)."""
 
     features: NDArray[np.int32]
     thresholds: NDArray[np.float32]
@@ -36,26 +36,26 @@ class Trees:
     weights: NDArray[np.float32]
 
     def __call__(self, X: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Weighted sum of the trees' answers, (n,)."""
-        return sum_of_trees(X, self.features, self.thresholds, self.leaves, self.weights)
+        """Return the weighted sum of the trees' outputs, (n,)."""
+        return sum_of_trees(X, *self)
 
 
 def fit_bins(X: NDArray[np.float32]) -> Bins:
-    """At most 256 bins of each feature: one for each value where they are few, else of about equal numbers."""
-    numbers = np.empty(X.shape, dtype=np.uint8)
+    """Cut each feature into at most 256 bins: one per distinct value, or quantiles if there are more values."""
+    indices = np.empty(X.shape, dtype=np.uint8)
     edges = np.full((X.shape[1], _N_BINS - 1), _ALWAYS, dtype=np.float32)
     for j, column in enumerate(X.T):
         values = np.unique(column).astype(np.float64)
         if len(values) > _N_BINS:
             values = np.unique(np.quantile(column, np.linspace(0, 1, _N_BINS), method="nearest")).astype(np.float64)
-        between = _rounded_down((values[:-1] + values[1:]) / 2)
+        between = _round_down((values[:-1] + values[1:]) / 2)
         edges[j, : len(between)] = between
-        numbers[:, j] = np.searchsorted(between, column, side="left")
-    return Bins(numbers, edges)
+        indices[:, j] = np.searchsorted(between, column, side="left")
+    return Bins(indices, edges)
 
 
-def _rounded_down(value: NDArray[np.float64]) -> NDArray[np.float32]:
-    """The largest float32 that is no larger, so that an edge stays below the value after it."""
+def _round_down(value: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Return the largest float32 not above the value, so that an edge stays below the next value."""
     rounded = value.astype(np.float32)
     return np.where(rounded > value, np.nextafter(rounded, np.float32(-np.inf)), rounded)
 
@@ -71,56 +71,56 @@ def boost(
     trim: float,
     rng: np.random.Generator,
 ) -> Trees:
-    """Discrete AdaBoost for sides z (n,) in -1/+1: the sign of the trees' weighted sum is the side.
+    """Run discrete AdaBoost for targets z (n,) in -1/+1, which the sign of the trees' weighted sum predicts.
 
-    Each split looks at ``n_features`` random features (LazyBoost), and each tree at the heaviest samples that hold
-    ``trim`` of the weight (weight trimming). Trees stop coming when one makes no error, or is no better than chance;
-    the rest weigh nothing.
+    Each split considers ``n_features`` random features (LazyBoost). Each tree learns from the heaviest samples that
+    hold a share ``trim`` of the weight (weight trimming). Boosting stops when a tree makes no error or is no better
+    than chance; the remaining trees have weight 0.
     """
-    sides = np.asarray(z, dtype=np.int8)
+    targets = np.asarray(z, dtype=np.int8)
     nodes = 2**depth - 1
     features = np.zeros((n_trees, nodes), dtype=np.int32)
     thresholds = np.full((n_trees, nodes), _ALWAYS, dtype=np.float32)
     leaves = np.ones((n_trees, nodes + 1), dtype=np.int8)
     weights = np.zeros(n_trees, dtype=np.float32)
-    w = np.full(len(sides), 1 / len(sides))
+    w = np.full(len(targets), 1 / len(targets))
     for m in range(n_trees):
-        looked_at = rng.random((nodes, X.shape[1])).argpartition(n_features - 1, axis=1)[:, :n_features]
-        features[m], cuts, leaves[m] = grow(bins.numbers, sides, w, _heaviest(w, trim), looked_at, depth)
+        candidates = rng.random((nodes, X.shape[1])).argpartition(n_features - 1, axis=1)[:, :n_features]
+        features[m], cuts, leaves[m] = grow(bins.indices, targets, w, _heaviest(w, trim), candidates, depth)
         thresholds[m] = np.where(cuts < _N_BINS - 1, bins.edges[features[m], np.minimum(cuts, _N_BINS - 2)], _ALWAYS)
         one = slice(m, m + 1)
         h = sum_of_trees(X, features[one], thresholds[one], leaves[one], np.ones(1, np.float32))
-        error = float(w[h != sides].sum())
-        if error >= 0.5 - _LEAST_ERROR:
-            if m == 0:  # no test tells the sides apart: the larger one
-                leaves[0], weights[0] = (1 if sides.sum() >= 0 else -1), 1.0
+        error = float(w[h != targets].sum())
+        if error >= 0.5 - _MIN_ERROR:
+            if m == 0:  # no split separates the targets: predict the majority
+                leaves[0], weights[0] = (1 if targets.sum() >= 0 else -1), 1.0
             break
-        weights[m] = 0.5 * np.log((1 - error) / max(error, _LEAST_ERROR))
-        if error <= _LEAST_ERROR:
+        weights[m] = 0.5 * np.log((1 - error) / max(error, _MIN_ERROR))
+        if error <= _MIN_ERROR:
             break
-        w *= np.exp(-weights[m] * h * sides)
+        w *= np.exp(-weights[m] * h * targets)
         w /= w.sum()
     return Trees(features, thresholds, leaves, weights)
 
 
 def _heaviest(w: NDArray[np.float64], trim: float) -> NDArray[np.intp]:
-    """Row numbers of the heaviest samples that hold a share ``trim`` of the weight, ascending."""
+    """Return the ascending indices of the heaviest samples that hold a share ``trim`` of the weight."""
     order = np.argsort(-w, kind="stable")
     needed = int(np.searchsorted(np.cumsum(w[order]), trim * w.sum())) + 1
     return np.sort(order[:needed])
 
 
 @numba.njit(nogil=True, cache=True)
-def grow(numbers, z, w, rows, looked_at, depth):  # type: ignore[no-untyped-def]
-    """One tree, level by level: features, the bin up to which samples go left (255: all of them), leaves in -1/+1.
+def grow(indices, z, w, rows, candidates, depth):  # type: ignore[no-untyped-def]
+    """Grow one tree: return features, the last bin that goes left (255: all samples), and leaves in -1/+1.
 
-    rows : the samples to learn from; looked_at : (nodes, f) the features that each node may test. A test is best that
-    lowers the weighted Gini impurity of the sides most.
+    rows : the samples to learn from; candidates : (nodes, f) the features that each node may test. Each split lowers
+    the weighted Gini impurity of z most.
     """
-    nodes, f = looked_at.shape
+    nodes, f = candidates.shape
     feature = np.zeros(nodes, dtype=np.int32)
     cut = np.full(nodes, _N_BINS - 1, dtype=np.int64)
-    at = np.zeros(len(rows), dtype=np.int64)  # the node each sample stands at
+    at = np.zeros(len(rows), dtype=np.int64)  # the current node of each sample
     for level in range(depth):
         first, width = 2**level - 1, 2**level
         weight = np.zeros((width, f, _N_BINS, 2))
@@ -128,7 +128,7 @@ def grow(numbers, z, w, rows, looked_at, depth):  # type: ignore[no-untyped-def]
             row, node = rows[i], at[i]
             side = 1 if z[row] > 0 else 0
             for j in range(f):
-                weight[node - first, j, numbers[row, looked_at[node, j]], side] += w[row]
+                weight[node - first, j, indices[row, candidates[node, j]], side] += w[row]
         for k in range(width):
             total_minus, total_plus = weight[k, 0, :, 0].sum(), weight[k, 0, :, 1].sum()
             total = total_minus + total_plus
@@ -139,7 +139,7 @@ def grow(numbers, z, w, rows, looked_at, depth):  # type: ignore[no-untyped-def]
                 minus, plus = 0.0, 0.0
                 for b in range(_N_BINS - 1):
                     if weight[k, j, b, 0] == 0 and weight[k, j, b, 1] == 0:
-                        continue  # the same samples as one bin lower
+                        continue  # an empty bin: the same split as one bin lower
                     minus += weight[k, j, b, 0]
                     plus += weight[k, j, b, 1]
                     left, right = minus + plus, total - minus - plus
@@ -149,11 +149,11 @@ def grow(numbers, z, w, rows, looked_at, depth):  # type: ignore[no-untyped-def]
                     purity += ((total_minus - minus) ** 2 + (total_plus - plus) ** 2) / right
                     if purity > best:
                         best = purity
-                        feature[first + k] = looked_at[first + k, j]
+                        feature[first + k] = candidates[first + k, j]
                         cut[first + k] = b
         for i in range(len(rows)):
             node = at[i]
-            at[i] = 2 * node + (1 if numbers[rows[i], feature[node]] <= cut[node] else 2)
+            at[i] = 2 * node + (1 if indices[rows[i], feature[node]] <= cut[node] else 2)
     votes = np.zeros(nodes + 1)
     for i in range(len(rows)):
         votes[at[i] - nodes] += w[rows[i]] * z[rows[i]]
@@ -166,7 +166,7 @@ def grow(numbers, z, w, rows, looked_at, depth):  # type: ignore[no-untyped-def]
 
 @numba.njit(nogil=True, cache=True)
 def sum_of_trees(X, features, thresholds, leaves, weights):  # type: ignore[no-untyped-def]
-    """Weighted sum of the trees' answers, (n,) float32."""
+    """Return the weighted sum of the trees' outputs, (n,) float32."""
     n, m, nodes = len(X), len(features), features.shape[1]
     total = np.zeros(n, dtype=np.float32)
     for i in range(n):

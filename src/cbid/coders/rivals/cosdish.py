@@ -1,6 +1,6 @@
-"""COSDISH."""
+"""COSDISH: bits from sampled columns of the label similarity, then hash functions that predict them."""
 
-from typing import Any, Self
+from typing import Self
 
 import numba
 import numpy as np
@@ -8,39 +8,38 @@ from numpy.typing import ArrayLike, NDArray
 
 from cbid.checks import check_integer, check_real
 from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder, generator, kernel_features
+from cbid.coders.rivals.common import Array, Seed
 from cbid.coders.supervised import SupervisedMixin
 from cbid.learning.ridge import RidgeMap
 
 __all__ = ["COSDISH"]
 
-Array = NDArray[np.float64]
-
 
 class COSDISH(SupervisedMixin, HyperplaneCoder):
     """Column-sampling discrete supervised hashing (Kang, Li and Zhou, AAAI 2016), with linear hash functions.
 
-    The bits B (n, n_bits) of all samples shall have B B' near n_bits S, where S is 1 for a pair of one class and, as
-    in the authors' program, negative for others so that its entries add up to zero. Each round draws some columns of
-    S and improves, by turns, the bits of the samples they belong to (one bit at a time, given those before it) and of
-    all others, B = sign(S B_drawn). Then ridge regressions learn to predict the bits.
+    The bits B (n, n_bits) of all samples should have B B' near n_bits S. S is 1 for a pair of one class; for other
+    pairs it is a negative value such that the entries sum to zero, as in the authors' program. Each round draws some
+    columns of S and alternates two updates: the bits of the drawn samples, one bit at a time given the bits before
+    it, and the bits of all other samples, B = sign(S B_drawn). Then ridge regressions learn to predict the bits.
 
-    S has one value within a class and one between classes, so that no column of it is stored. The binary quadratic
-    problem of the drawn samples is descended flip by flip, where the paper clusters.
+    S has one value within a class and one between classes, so no column of it is stored. The binary quadratic problem
+    of the drawn samples is solved by greedy flips; the paper uses clustering.
 
     Parameters
     ----------
-    n_bits : int
-    n_columns : int or None
-        Columns drawn in a round. None: n_bits, the authors' choice.
-    n_rounds, n_turns : int
-        Rounds, and turns in each (the authors' 10 and 3).
-    ridge : float >= 0
-        Ridge of the hash functions (the authors' 1), over columns of unit variance.
-    kernel : None or "rbf"
-        Hash functions over X, or over similarities to ``n_anchors`` training samples with width ``gamma`` (None: the
-        inverse of the total variance of X). There columns are not scaled.
-    random_state : int, RandomState or None
-        Draws the bits that learning starts from, the columns, and the anchors.
+    n_bits : int, default=64
+    n_columns : int or None, default=None
+        Columns drawn in a round. None: n_bits, as the authors choose.
+    n_rounds, n_turns : int, default=10 and 3
+        Rounds, and alternations in each round (10 and 3 in the authors' program).
+    ridge : float >= 0, default=1.0
+        Ridge of the hash functions (1 in the authors' program), over columns of unit variance.
+    kernel : None or "rbf", default=None
+        Hash functions over X, or over similarities to ``n_anchors`` training samples with ``gamma`` (None: the
+        inverse of the total variance of X). Similarities are not scaled to unit variance.
+    random_state : int, RandomState or None, default=0
+        Seed of the initial bits, the columns and the anchors.
     """
 
     def __init__(
@@ -54,7 +53,7 @@ class COSDISH(SupervisedMixin, HyperplaneCoder):
         kernel: str | None = None,
         n_anchors: int = 1000,
         gamma: float | None = None,
-        random_state: Any = 0,
+        random_state: Seed = 0,
     ) -> None:
         self.n_bits = n_bits
         self.n_columns = n_columns
@@ -75,25 +74,25 @@ class COSDISH(SupervisedMixin, HyperplaneCoder):
         check_integer("n_turns", self.n_turns, 1)
         check_real("ridge", self.ridge, 0)
         self._check_kernel(self.kernel, self.n_anchors, self.gamma)
-        samples, numbers = self._labelled(X, y)
+        samples, labels = self._labelled(X, y)
         rng = generator(self.random_state)
         anchors, F = kernel_features(samples, kernel=self.kernel, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng)
-        spread = np.ones(F.shape[1])
+        deviation = np.ones(F.shape[1])
         if anchors is None:
-            spread = F.std(axis=0, dtype=np.float64)
-            spread[spread == 0] = 1.0
-        B = self._learn_bits(numbers, rng)
-        functions = RidgeMap(F / spread.astype(F.dtype), self.ridge)
+            deviation = F.std(axis=0, dtype=np.float64)
+            deviation[deviation == 0] = 1.0
+        B = self._learn_bits(labels, rng)
+        functions = RidgeMap(F / deviation.astype(F.dtype), self.ridge)
         P, offset = functions.solve(B)
-        return self._set_hyperplanes(P / spread[:, None], offset, functions.mean * spread, anchors)
+        return self._set_hyperplanes(P / deviation[:, None], offset, functions.mean * deviation, anchors)
 
-    def _learn_bits(self, numbers: NDArray[np.int64], rng: np.random.Generator) -> Array:
-        n, n_classes = len(numbers), len(self.classes_)
+    def _learn_bits(self, labels: NDArray[np.int64], rng: np.random.Generator) -> Array:
+        n, n_classes = len(labels), len(self.classes_)
         B = np.where(rng.standard_normal((n, self.n_bits)) >= 0, 1.0, -1.0)
         for _ in range(self.n_rounds):
             drawn = rng.choice(n, size=min(self.n_columns or self.n_bits, n), replace=False)
             rest = np.setdiff1d(np.arange(n), drawn)
-            columns = Columns(numbers, drawn, rest, n_classes)
+            columns = Columns(labels, drawn, rest, n_classes)
             for _ in range(self.n_turns):
                 improve_drawn(columns, B, self.n_bits)
                 pull = columns.among_rest(B[drawn])
@@ -102,26 +101,26 @@ class COSDISH(SupervisedMixin, HyperplaneCoder):
 
 
 class Columns:
-    """Some columns of S: 1 for a pair of one class, ``-other`` for others, so that all entries add up to zero."""
+    """Some columns of S: 1 for a pair of one class, ``-other`` for other pairs; the entries sum to zero."""
 
     def __init__(
-        self, numbers: NDArray[np.int64], drawn: NDArray[np.int64], rest: NDArray[np.int64], n_classes: int
+        self, labels: NDArray[np.int64], drawn: NDArray[np.int64], rest: NDArray[np.int64], n_classes: int
     ) -> None:
         self.drawn, self.rest, self.n_classes = drawn, rest, n_classes
-        self.of_drawn, self.of_rest = numbers[drawn], numbers[rest]
-        same = int(np.bincount(numbers, minlength=n_classes)[self.of_drawn].sum())
-        self.other = same / max(len(numbers) * len(drawn) - same, 1)
+        self.of_drawn, self.of_rest = labels[drawn], labels[rest]
+        same = int(np.bincount(labels, minlength=n_classes)[self.of_drawn].sum())
+        self.other = same / max(len(labels) * len(drawn) - same, 1)
 
     def among_drawn(self) -> Array:
-        """S between the drawn samples, (c, c)."""
+        """Return S between the drawn samples, (c, c)."""
         return np.where(self.of_drawn[:, None] == self.of_drawn, 1.0, -self.other)
 
     def among_rest(self, V: Array) -> Array:
-        """S of the rest with the drawn ones, times V (c, t): (n - c, t)."""
+        """Return S between the rest and the drawn samples, times V (c, t): (n - c, t)."""
         return self._times(V, self.of_drawn, self.of_rest)
 
     def from_rest(self, V: Array) -> Array:
-        """The transpose of the same, times V (n - c, t): (c, t)."""
+        """Return the transpose of the same block, times V (n - c, t): (c, t)."""
         return self._times(V, self.of_rest, self.of_drawn)
 
     def _times(self, V: Array, source: NDArray[np.int64], target: NDArray[np.int64]) -> Array:
@@ -131,33 +130,32 @@ class Columns:
 
 
 def improve_drawn(columns: Columns, B: Array, scale: float) -> None:
-    """Improve B at the drawn samples, in place, bit after bit, so that B B' comes nearer to scale S.
+    """Update the bits of the drawn samples in place, one bit at a time, to bring B B' nearer to scale S.
 
     Bit k, given the bits before it, minimises b' Q b + p' b with Q = -2 (scale S - sum of b_m b_m') between drawn
     samples and p = -2 (scale S - sum of B_m b_m')' B_k from the rest, m < k (sections 3.2 and 3.3 of the paper).
     """
     drawn, rest = columns.drawn, columns.rest
     Q = -2 * scale * columns.among_drawn()
-    pulled = -2 * scale * columns.from_rest(B[rest])  # (c, t)
-    crossed = B[rest].T @ B[rest]  # (t, t)
+    linear = -2 * scale * columns.from_rest(B[rest])  # (c, t)
+    gram = B[rest].T @ B[rest]  # (t, t)
     for k in range(B.shape[1]):
-        p = pulled[:, k] + 2 * B[drawn, :k] @ crossed[:k, k]
+        p = linear[:, k] + 2 * B[drawn, :k] @ gram[:k, k]
         starts = [B[drawn, k], np.where(p > 0, -1.0, 1.0)]
-        found = [descend(Q, p, start) for start in starts]
-        b = min(found, key=lambda bits: energy(Q, p, bits))
+        b = min((descend(Q, p, start) for start in starts), key=lambda bits: energy(Q, p, bits))
         B[drawn, k] = b
         Q += 2 * np.outer(b, b)
 
 
 def energy(Q: Array, p: Array, b: Array) -> float:
-    """b' Q b + p' b."""
+    """Return b' Q b + p' b."""
     return float(b @ Q @ b + p @ b)
 
 
 def descend(Q: Array, p: Array, start: Array) -> Array:
-    """b from ``start`` by the flip that lowers the energy most, until none lowers it.
+    """Lower b' Q b + p' b over b in -1/+1: from ``start``, make the best flip until no flip helps.
 
-    Q : (n, n) symmetric. Its diagonal adds a constant and plays no part.
+    Q : (n, n) symmetric. Its diagonal only adds a constant and is ignored.
     """
     Q = Q.astype(np.float64)
     np.fill_diagonal(Q, 0)

@@ -1,6 +1,13 @@
-"""FastHash."""
+"""FastHash: targets for each bit by block graph cuts, then boosted decision trees that predict them.
 
-from typing import Any, Self
+Let d be the Hamming distance of two samples under the bits so far, of m bits in total. A pair of one class has the
+loss d^2, a pair of two classes max(0, m/2 - d)^2. For the next bit z in -1/+1 the sum of losses is, up to a constant,
+    E(z) = sum over pairs of a_ij z_i z_j,   2 a_ij = loss at d - loss at d + 1.
+a_ij is negative within a class. So a block of samples of one class, with all others fixed, is a submodular problem
+that a minimum cut solves exactly. Blocks are visited in turn; only the rows of one block are in memory at a time.
+"""
+
+from typing import Self
 
 import numba
 import numpy as np
@@ -12,6 +19,7 @@ from cbid.checks import check_integer, check_real
 from cbid.coders.base import Coder
 from cbid.coders.hyperplane import MOST_BITS, generator
 from cbid.coders.rivals.boosted_trees import boost, fit_bins, sum_of_trees
+from cbid.coders.rivals.common import Seed
 from cbid.coders.shapes import check_arrays, check_indices
 from cbid.coders.supervised import SupervisedMixin
 from cbid.learning.centring import centre
@@ -19,45 +27,42 @@ from cbid.learning.centring import centre
 __all__ = ["FastHash"]
 
 Bits = NDArray[np.float32]
-Numbers = NDArray[np.integer]
-_MOST_FLOW = 2**30  # capacities are int32
-
+Labels = NDArray[np.integer]
 MOST_DEPTH = 10
+_MOST_FLOW = 2**30  # capacities are int32
 
 
 class FastHash(SupervisedMixin, Coder):
     """Two-step hashing with boosted decision trees (Lin, Shen, Shi, van den Hengel and Suter, CVPR 2014).
 
-    Bits come one at a time. Step 1 infers the side of every training sample: pairs of one class shall agree in all
-    bits, others differ in half of them (hinge loss), by exact graph cuts over blocks of one class. Step 2 boosts
-    trees that predict these sides; the next bit builds upon what the trees say.
+    Bits are learned one at a time. Step 1 infers a target for every training sample by exact graph cuts over blocks
+    of one class: pairs of one class should agree in all bits, other pairs differ in half of them (hinge loss). Step 2
+    boosts trees that predict these targets. The next bit depends on the trees' predictions.
 
-    Learning visits all pairs of samples for each bit, a block of rows at a time: its time grows with n_bits n^2, its
-    memory with n.
+    Learning visits all pairs of samples for each bit: its time grows with n_bits n^2, its memory with n.
 
     Parameters
     ----------
-    n_bits : int
-    n_trees, depth : int
-        Trees of a bit and their depth, 1 to 10 (the paper's 200 and 4).
-    n_features : int or None
-        Random features that a split looks at, at most all (the paper's LazyBoost). None: the square root of their
-        number.
-    trim : float in (0, 1)
-        Share of the weight whose heaviest holders a tree is learned from (the paper's weight trimming).
-    block_size : int
-        Most samples of a class whose sides are cut at once.
-    n_sweeps : int
+    n_bits : int, default=64
+    n_trees, depth : int, default=200 and 4
+        Trees per bit and their depth, 1 to 10 (200 and 4 in the paper).
+    n_features : int or None, default=None
+        Random features that a split considers (LazyBoost in the paper). None: the square root of their number.
+    trim : float in (0, 1), default=0.9
+        A tree learns from the heaviest samples that hold this share of the weight (weight trimming in the paper).
+    block_size : int, default=200
+        Largest number of samples in a graph cut.
+    n_sweeps : int, default=2
         Passes over the blocks.
-    random_state : int, RandomState or None
-        Draws the sides that classes start from, and the trees' features.
+    random_state : int, RandomState or None, default=0
+        Seed of the initial targets and of the trees' features.
 
     Attributes
     ----------
     features_, thresholds_ : (n_bits_, n_trees, 2^depth - 1) int32 and float32
-        The trees, each stored as a complete one, level by level: left where x[feature] <= threshold.
+        The trees, each stored as a complete tree, level by level: left if x[feature] <= threshold.
     leaves_ : (n_bits_, n_trees, 2^depth) int8
-        Their answers, -1 or +1.
+        Their outputs, -1 or +1.
     tree_weights_ : (n_bits_, n_trees) float32
     mean_, unit_ : (d,) and float
         Thresholds apply to (x - mean_) / unit_.
@@ -76,7 +81,7 @@ class FastHash(SupervisedMixin, Coder):
         trim: float = 0.9,
         block_size: int = 200,
         n_sweeps: int = 2,
-        random_state: Any = 0,
+        random_state: Seed = 0,
     ) -> None:
         self.n_bits = n_bits
         self.n_trees = n_trees
@@ -97,41 +102,29 @@ class FastHash(SupervisedMixin, Coder):
         check_real("trim", self.trim, 0, 1, open_below=True)
         check_integer("block_size", self.block_size, 1)
         check_integer("n_sweeps", self.n_sweeps, 1)
-        samples, numbers = self._labelled(X, y)
+        samples, labels = self._labelled(X, y)
         rng = generator(self.random_state)
         data = centre(samples)
         self.mean_, self.unit_ = data.mean, data.unit
         Z = data.Z.astype(np.float32)
         bins = fit_bins(Z)
         n_features = min(self.n_features or max(1, round(Z.shape[1] ** 0.5)), Z.shape[1])
-        blocks = class_blocks(numbers, self.block_size)
+        blocks = class_blocks(labels, self.block_size)
         H = np.empty((len(Z), self.n_bits), dtype=np.float32)
+        settings = {"n_trees": self.n_trees, "depth": self.depth, "n_features": n_features, "trim": self.trim}
         bits = []
         for s in range(self.n_bits):
-            start = _random_sides(numbers, len(self.classes_), rng)
-            z = infer_bit(H[:, :s], numbers, blocks, self.n_bits, start, self.n_sweeps)
-            trees = boost(
-                Z,
-                bins,
-                z,
-                n_trees=self.n_trees,
-                depth=self.depth,
-                n_features=n_features,
-                trim=self.trim,
-                rng=rng,
-            )
-            H[:, s] = np.where(trees(Z) >= 0, 1, -1)
-            bits.append(trees)
-        self.features_ = np.stack([trees.features for trees in bits])
-        self.thresholds_ = np.stack([trees.thresholds for trees in bits])
-        self.leaves_ = np.stack([trees.leaves for trees in bits])
-        self.tree_weights_ = np.stack([trees.weights for trees in bits])
+            start = _random_targets(labels, len(self.classes_), rng)
+            z = infer_bit(H[:, :s], labels, blocks, self.n_bits, start, self.n_sweeps)
+            bits.append(boost(Z, bins, z, **settings, rng=rng))
+            H[:, s] = np.where(bits[-1](Z) >= 0, 1, -1)
+        self.features_, self.thresholds_, self.leaves_, self.tree_weights_ = map(np.stack, zip(*bits))
         self.n_bits_ = self.n_bits
         return self
 
     def _project(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
         most = np.finfo(np.float32).max
-        with np.errstate(over="ignore"):  # what is beyond float32 is beyond every threshold
+        with np.errstate(over="ignore"):  # values beyond float32 are beyond every threshold
             Z = np.clip((X - self.mean_) / self.unit_, -most, most).astype(np.float32)
         bits = zip(self.features_, self.thresholds_, self.leaves_, self.tree_weights_)
         return np.column_stack([sum_of_trees(Z, *trees) for trees in bits]).astype(X.dtype, copy=False)
@@ -140,7 +133,7 @@ class FastHash(SupervisedMixin, Coder):
         check_integer("n_bits_", self.n_bits_, 1, MOST_BITS)
         check_real("unit_", self.unit_, 0, open_below=True)
         if self.leaves_.ndim != 3 or self.leaves_.shape[2] not in [2**depth for depth in range(1, MOST_DEPTH + 1)]:
-            raise ValueError(f"leaves_ is {self.leaves_.shape}; it must be (n_bits, n_trees, 2^depth)")
+            raise ValueError(f"leaves_ {self.leaves_.shape}: expected (n_bits, n_trees, 2^depth)")
         t, m, leaves = self.n_bits_, *self.leaves_.shape[1:]
         check_arrays(
             self, {"thresholds_": (t, m, leaves - 1), "tree_weights_": (t, m), "mean_": (self.n_features_in_,)}
@@ -149,33 +142,32 @@ class FastHash(SupervisedMixin, Coder):
         check_indices(self, "leaves_", (t, m, leaves), 2, least=-1)
 
 
-def _random_sides(numbers: NDArray[np.int64], n_classes: int, rng: np.random.Generator) -> NDArray[np.float32]:
-    """Half of the classes, drawn at random, on either side."""
-    sides = np.where(rng.permutation(n_classes) % 2 == 0, 1, -1).astype(np.float32)
-    return sides[numbers]
+def _random_targets(labels: Labels, n_classes: int, rng: np.random.Generator) -> Bits:
+    """Return +1 for a random half of the classes and -1 for the others, (n,)."""
+    return np.where(rng.permutation(n_classes) % 2 == 0, 1, -1).astype(np.float32)[labels]
 
 
-def class_blocks(numbers: Numbers, block_size: int) -> list[NDArray[np.intp]]:
-    """Row numbers of blocks of at most ``block_size`` samples of one class, evenly sized."""
+def class_blocks(labels: Labels, block_size: int) -> list[NDArray[np.intp]]:
+    """Return row indices of evenly sized blocks of at most ``block_size`` samples of one class."""
     blocks = []
-    for r in range(int(numbers.max()) + 1):
-        members = np.flatnonzero(numbers == r)
+    for r in range(int(labels.max()) + 1):
+        members = np.flatnonzero(labels == r)
         if len(members):
             blocks += np.array_split(members, -(-len(members) // block_size))
     return blocks
 
 
 def affinities(n_before: int, n_bits: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """8 a_ij by the distance 0..n_before of a pair, (n_before + 1,): of one class, and of two. Whole numbers."""
+    """Return the integers 8 a_ij for distances 0..n_before: of pairs of one class, and of two classes."""
     d = np.arange(n_before + 1)
     apart = np.maximum(n_bits - 2 * d, 0) ** 2 - np.maximum(n_bits - 2 * d - 2, 0) ** 2
     return -4 * (2 * d + 1), apart
 
 
-def infer_bit(H: Bits, numbers: Numbers, blocks: list[NDArray[np.intp]], n_bits: int, z: Bits, n_sweeps: int) -> Bits:
-    """Sides z (n,) in -1/+1 that lower E from those given, block by block; ends early when no block changes.
+def infer_bit(H: Bits, labels: Labels, blocks: list[NDArray[np.intp]], n_bits: int, z: Bits, n_sweeps: int) -> Bits:
+    """Lower E block by block from targets z (n,) in -1/+1; stop early if no block changes.
 
-    H : (n, r) the bits so far, in -1/+1, of the ``n_bits`` there will be.
+    H : (n, r) the bits so far, in -1/+1; ``n_bits`` is their final number.
     """
     z = z.copy()
     same, apart = affinities(H.shape[1], n_bits)
@@ -184,9 +176,9 @@ def infer_bit(H: Bits, numbers: Numbers, blocks: list[NDArray[np.intp]], n_bits:
         for block in blocks:
             products = H[block] @ H.T  # r - 2 d
             within = same[((H.shape[1] - products[:, block]) / 2).astype(np.int64)]
-            pull = _pulls(products, H.shape[1], numbers, numbers[block[0]], z, same, apart)
-            pull -= within @ z[block].astype(np.int64)
-            new = cut_block(within, pull, z[block])
+            linear = _linear_terms(products, H.shape[1], labels, labels[block[0]], z, same, apart)
+            linear -= within @ z[block].astype(np.int64)
+            new = cut_block(within, linear, z[block])
             changed |= not np.array_equal(new, z[block])
             z[block] = new
         if not changed:
@@ -195,41 +187,40 @@ def infer_bit(H: Bits, numbers: Numbers, blocks: list[NDArray[np.intp]], n_bits:
 
 
 @numba.njit(nogil=True, cache=True)
-def _pulls(products, n_before, numbers, of_block, z, same, apart):  # type: ignore[no-untyped-def]
-    """sum_j 8 a_ij z_j over all samples j, for every sample i of a block of class ``of_block``."""
-    pull = np.zeros(len(products), dtype=np.int64)
+def _linear_terms(products, n_before, labels, of_block, z, same, apart):  # type: ignore[no-untyped-def]
+    """Return sum_j 8 a_ij z_j over all samples j, for every sample i of a block of class ``of_block``."""
+    linear = np.zeros(len(products), dtype=np.int64)
     for i in range(len(products)):
         for j in range(len(z)):
             d = int(n_before - products[i, j]) >> 1
-            a = same[d] if numbers[j] == of_block else apart[d]
-            pull[i] += a if z[j] > 0 else -a
-    return pull
+            a = same[d] if labels[j] == of_block else apart[d]
+            linear[i] += a if z[j] > 0 else -a
+    return linear
 
 
-def cut_block(within: NDArray[np.int64], pull: NDArray[np.int64], z: Bits) -> Bits:
-    """z (b,) that minimises sum_(i<j) within_ij z_i z_j + pull . z, exactly, for within <= 0 off the diagonal.
+def cut_block(within: NDArray[np.int64], linear: NDArray[np.int64], z: Bits) -> Bits:
+    """Minimise sum_(i<j) within_ij z_i z_j + linear . z exactly, for within <= 0 off the diagonal.
 
-    As a cut, sides +1 and -1 stand for source and sink: joined samples cost |within| when parted, and a sample costs
-    |pull| on the side it is pulled from. ``z`` is returned where it is as good.
+    +1 and -1 are the source and the sink of a cut: separating two samples costs |within|, and a sample on the side
+    that its linear term disfavours costs |linear|. Return ``z`` (b,) if it is as good.
     """
-    b = len(pull)
+    b = len(linear)
     capacity = np.zeros((b + 2, b + 2), dtype=np.int64)
     capacity[:b, :b] = -within
     np.fill_diagonal(capacity, 0)
-    capacity[b, :b] = np.maximum(-pull, 0)
-    capacity[:b, b + 1] = np.maximum(pull, 0)
-    # Flow past an int32 would wrap around: beyond, capacities are rounded.
-    capacity //= max(1, -(-int(np.abs(pull).sum()) // _MOST_FLOW))
+    capacity[b, :b] = np.maximum(-linear, 0)
+    capacity[:b, b + 1] = np.maximum(linear, 0)
+    # Round large capacities: the int32 flow would overflow.
+    capacity //= max(1, -(-int(np.abs(linear).sum()) // _MOST_FLOW))
     graph = csr_matrix(capacity.astype(np.int32))
-    left = graph - maximum_flow(graph, b, b + 1).flow
-    left.eliminate_zeros()
-    reached = breadth_first_order(left, b, return_predecessors=False)
+    residual = graph - maximum_flow(graph, b, b + 1).flow
+    residual.eliminate_zeros()
+    reached = breadth_first_order(residual, b, return_predecessors=False)
     found = np.full(b, -1, dtype=np.float32)
     found[reached[reached < b]] = 1
-    return found if _energy(within, pull, found) < _energy(within, pull, z) else z
+    return found if _energy(within, linear, found) < _energy(within, linear, z) else z
 
 
-def _energy(within: NDArray[np.int64], pull: NDArray[np.int64], z: Bits) -> int:
-    sides = z.astype(np.int64)
-    pairs = sides @ within @ sides - int(np.trace(within))
-    return int(pairs) // 2 + int(pull @ sides)
+def _energy(within: NDArray[np.int64], linear: NDArray[np.int64], z: Bits) -> int:
+    z = z.astype(np.int64)
+    return int(z @ within @ z - np.trace(within)) // 2 + int(linear @ z)

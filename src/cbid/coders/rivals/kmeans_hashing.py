@@ -1,6 +1,13 @@
-"""K-means hashing."""
+"""K-means hashing: k-means whose centres are arranged like the corners of a cube, so that their indices are codes.
 
-from typing import Any, Self
+With 2^b centres c and the share p_i of samples nearest to each, it minimises
+
+    E = mean squared distance of samples to their centres + lam sum_ij p_i p_j (||c_i - c_j|| - scale sqrt(h_ij))^2,
+
+where h_ij is the Hamming distance of the indices i and j (He, Wen and Sun, CVPR 2013, eqs. 3, 4 and 8).
+"""
+
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -8,49 +15,48 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_matrix
 from scipy.spatial.distance import cdist
 from sklearn.metrics.pairwise import euclidean_distances
-from sklearn.utils.validation import validate_data
 
 from cbid.checks import check_integer, check_real
 from cbid.coders.base import Coder
 from cbid.coders.hyperplane import MOST_BITS
+from cbid.coders.rivals.common import Array, check_vectors
 from cbid.coders.shapes import check_arrays, check_indices
 from cbid.learning.axes import check_enough_axes, parts, principal_axes
 
 __all__ = ["KMeansHashing"]
 
-_STEPS = 100  # of the centres, for each assignment of the samples
+_STEPS = 100  # updates of the centres per assignment of the samples
 
-Array = NDArray[np.float64]
-_MOST_AXES = 1024  # unless there are more bits; what lies along further axes is left out
+_MOST_AXES = 1024  # unless there are more bits; further axes are dropped
 
 
 class KMeansHashing(Coder):
-    """Numbers of the nearest k-means centres, learned so that Hamming distance fits (He, Wen and Sun, CVPR 2013).
+    """Indices of the nearest k-means centres, learned so that Hamming distance fits (He, Wen and Sun, CVPR 2013).
 
-    The principal axes are dealt out to subspaces of equal volume. In each, 2^b centres are learned by k-means that
-    also wants them to lie to each other as the corners of a cube do; a sample's b bits are the number of its nearest
-    centre. Bits of one subspace belong together: a prefix is no code of its own.
+    The principal axes are distributed over subspaces of equal volume. In each, k-means learns 2^b centres whose
+    distances fit the Hamming distances of their indices. The b bits of a sample are the index of its nearest centre.
+    The bits of a subspace belong together, so a prefix is not a code of its own.
 
     Parameters
     ----------
-    n_bits : int
+    n_bits : int, default=64
         At most the number of axes along which X varies.
-    bits_per_subspace : int, 1 to 8
-        b: 4 as in the paper's experiments (8 is slower, and a little better on some data). The last subspace has
-        fewer when n_bits is no multiple of it.
-    lam : float >= 0
-        Weight of the Hamming distances' fit against the quantisation error (the paper's 10).
-    n_iter : int
-        Rounds of k-means (the authors' 50).
+    bits_per_subspace : int, 1 to 8, default=4
+        b (4 in the paper's experiments; 8 is slower, and slightly better on some data). The last subspace has fewer
+        bits if n_bits is not a multiple of it.
+    lam : float >= 0, default=10.0
+        Weight of the fit to Hamming distances against the quantisation error (10 in the paper).
+    n_iter : int, default=50
+        Iterations of k-means (50 in the authors' program).
 
     Attributes
     ----------
     axes_ : (c, d)
-        Principal axes, subspace after subspace.
+        Principal axes, ordered by subspace.
     subspace_ : (c,)
-        Number of each axis' subspace.
+        Subspace of each axis.
     centres_ : (sum of 2^b over subspaces, most axes of a subspace)
-        Centres of all subspaces, one after the other, padded with zeros.
+        Centres of all subspaces, ordered by subspace and padded with zeros.
     """
 
     _ARRAYS = frozenset({"mean_", "axes_", "subspace_", "centres_"})
@@ -67,13 +73,12 @@ class KMeansHashing(Coder):
         self.lam = lam
         self.n_iter = n_iter
 
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Learn from vectors X (n, d); y is not used."""
-        check_integer("n_bits", self.n_bits, 1, MOST_BITS)
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
+        """Learn from vectors X (n, d); y is ignored."""
         check_integer("bits_per_subspace", self.bits_per_subspace, 1, 8)
         check_real("lam", self.lam, 0)
         check_integer("n_iter", self.n_iter, 0)
-        samples: Any = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        samples = check_vectors(self, X)
         mean, axes = principal_axes(samples, max(self.n_bits, _MOST_AXES))
         check_enough_axes(self.n_bits, len(axes.vectors), samples)
         shares = _shares(self.n_bits, self.bits_per_subspace)
@@ -93,7 +98,7 @@ class KMeansHashing(Coder):
         return self
 
     def _project(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
-        """How much nearer the nearest centre with the bit is than the nearest one without it, in squared distance."""
+        """Return squared distance to the nearest centre without the bit, less that to the nearest one with it."""
         Z = (X - self.mean_.astype(X.dtype)) @ self.axes_.T.astype(X.dtype)
         margins, first = [], 0
         for m, b in enumerate(_shares(self.n_bits_, self.bits_per_subspace_)):
@@ -120,19 +125,19 @@ class KMeansHashing(Coder):
             {"mean_": (d,), "axes_": (c, d), "centres_": (sum(2**b for b in shares), int(sizes.max()))},
         )
         if not sizes.all():
-            raise ValueError("subspace_ leaves out a subspace")
+            raise ValueError(f"subspace_: expected axes in each of {len(shares)} subspaces")
 
 
 def _shares(n_bits: int, b: int) -> list[int]:
-    """Bits of each subspace."""
+    """Return the number of bits of each subspace."""
     return [b] * (n_bits // b) + [n_bits % b] * (n_bits % b > 0)
 
 
 def deal_axes(variances: Array, shares: list[int]) -> NDArray[np.int64]:
-    """Subspace of each axis, (c,), so that all have about the same product of variances for each of their bits.
+    """Assign axes to subspaces, (c,), so that all have about the same product of variances per bit.
 
-    Axes come in descending variance, and go to the subspace with the smallest sum of log variances so far among those
-    that are not full (Ge, He, Ke and Sun, CVPR 2013). Sizes follow the bits, and are no less than them.
+    In order of descending variance, each axis goes to the subspace with the smallest sum of log variances so far that
+    is not full (Ge, He, Ke and Sun, CVPR 2013). The size of a subspace is proportional to its bits, and not smaller.
     """
     c, total = len(variances), sum(shares)
     sizes = np.array([c * b // total for b in shares])
@@ -148,16 +153,15 @@ def deal_axes(variances: Array, shares: list[int]) -> NDArray[np.int64]:
 
 
 def corner_bits(b: int) -> NDArray[np.int64]:
-    """Bits (2^b, b) in 0/1 of the numbers of all corners, the highest bit first."""
+    """Return the bits (2^b, b) in 0/1 of the indices of all corners, highest bit first."""
     return (np.arange(2**b)[:, None] >> np.arange(b - 1, -1, -1)) & 1
 
 
 def affinity_kmeans(Z: Array, b: int, *, lam: float, n_iter: int) -> tuple[Array, float]:
-    """Centres (2^b, q) and scale for samples Z (n, q), q >= b, with uncorrelated columns of descending variance.
+    """Return centres (2^b, q) and scale for samples Z (n, q), q >= b, with uncorrelated columns of falling variance.
 
-    It starts from the corners of the cube in the first b columns whose signs fit Z best. Every round assigns samples
-    to their nearest centre, then moves the centres. Neither raises E, but for the shares p, which a round takes as
-    they are.
+    The initial centres are the corners of the best-fitting cube in the first b columns. Every iteration assigns
+    samples to their nearest centre, then moves the centres. Neither step raises E with the shares p held fixed.
     """
     bits = corner_bits(b)
     half = float(np.abs(Z[:, :b]).mean())
@@ -169,19 +173,19 @@ def affinity_kmeans(Z: Array, b: int, *, lam: float, n_iter: int) -> tuple[Array
         nearest = _nearest(Z, centres)
         counts = np.bincount(nearest, minlength=len(centres))
         members = csr_matrix((np.ones(len(Z)), (nearest, np.arange(len(Z)))), shape=(len(centres), len(Z)))
-        used = counts > 0  # a centre without samples has no say, and stays
+        used = counts > 0  # a centre without samples stays and does not affect the others
         means = (members @ Z)[used] / counts[used, None]
         centres[used] = move_centres(centres[used], means, counts[used] / len(Z), wanted[np.ix_(used, used)], lam=lam)
     return centres, scale
 
 
 def move_centres(centres: Array, means: Array, p: Array, wanted: Array, *, lam: float) -> Array:
-    """Centres (k, q) that lower sum_i p_i ||c_i - mean_i||^2 + lam sum_ij p_i p_j (||c_i - c_j|| - wanted_ij)^2.
+    """Lower sum_i p_i ||c_i - mean_i||^2 + lam sum_ij p_i p_j (||c_i - c_j|| - wanted_ij)^2 over centres (k, q).
 
-    Each step goes to the minimum of a parabola that touches the sum from above where the centres are, and lies above
-    it elsewhere: the cross term of the square is majorised by Cauchy-Schwarz, as in multidimensional scaling. The
-    minimum solves (P + 2 lam L) C = P means + 2 lam B C', with P = diag(p), L and B the Laplacians of the graphs with
-    weights p_i p_j and p_i p_j wanted_ij / ||c'_i - c'_j||.
+    Each step minimises a quadratic upper bound that is tight at the current centres C': Cauchy-Schwarz bounds the
+    cross term of the square, as in multidimensional scaling (SMACOF). The minimum solves (P + 2 lam L) C = P means +
+    2 lam B C', with P = diag(p) and L, B the Laplacians of the graphs with weights p_i p_j and
+    p_i p_j wanted_ij / ||c'_i - c'_j||.
     """
     pairs = np.outer(p, p)
     left = cho_factor(np.diag(p) + 2 * lam * _laplacian(pairs))
@@ -193,7 +197,7 @@ def move_centres(centres: Array, means: Array, p: Array, wanted: Array, *, lam: 
 
 
 def _nearest(Z: Array, centres: Array) -> NDArray[np.intp]:
-    """Number of each sample's nearest centre: ||z||^2 is the same for all and left out."""
+    """Return the index of the nearest centre of each sample; ||z||^2 is the same for all centres and left out."""
     return (np.einsum("ij,ij->i", centres, centres) - 2 * Z @ centres.T).argmin(axis=1)
 
 
@@ -202,7 +206,7 @@ def _laplacian(weights: Array) -> Array:
 
 
 def objective(Z: Array, centres: Array, scale: float, lam: float) -> float:
-    """E at the centres, with samples at their nearest."""
+    """Return E with every sample assigned to its nearest centre."""
     nearest = _nearest(Z, centres)
     p = np.bincount(nearest, minlength=len(centres)) / len(Z)
     bits = corner_bits(int(np.log2(len(centres))))

@@ -1,6 +1,10 @@
-"""KSH."""
+"""KSH: kernel hyperplanes, one bit at a time, whose inner products follow the similarity of the labels.
 
-from typing import Any, Self
+S = 2 Y Y' - 1 1', with Y the indicators of the classes, has rank at most n_classes + 1. Products with it cost n, not
+n^2, and no matrix of pairs is stored.
+"""
+
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -9,6 +13,7 @@ from scipy.optimize import minimize
 
 from cbid.checks import check_integer
 from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder, generator
+from cbid.coders.rivals.common import Array, Seed, fix_signs
 from cbid.coders.shapes import check_arrays
 from cbid.coders.supervised import SupervisedMixin
 from cbid.learning.centring import indicator
@@ -17,42 +22,35 @@ from cbid.learning.variation import NOTHING_VARIES, check_squares
 
 __all__ = ["KSH"]
 
-Array = NDArray[np.float64]
-
 
 class KSH(SupervisedMixin, HyperplaneCoder):
     """Supervised hashing with kernels (Liu, Wang, Ji, Jiang and Chang, CVPR 2012).
 
-    The codes H (n, n_bits) of labelled samples shall have H H' / n_bits near S, which is +1 for a pair of one class
-    and -1 for others. Bits are found greedily: with R the part of n_bits S that earlier bits have not explained, the
-    next one, h = sign(K a) over similarities K around their mean, shall maximise h' R h. A start comes from the
-    largest generalised eigenvector of (K' R K, K' K); then the sign is smoothed, tanh(K a / 2), and climbed. The
-    better of both, by h' R h, is kept.
-
-    S has as many terms as there are classes, so that all samples can be labelled ones and no pair is stored. The
-    climb is by L-BFGS in place of the paper's accelerated gradient.
+    The codes H (n, n_bits) of labelled samples should have H H' / n_bits near S, which is +1 for a pair of one class
+    and -1 for other pairs. Bits are learned greedily. Let R be the part of n_bits S that earlier bits do not explain.
+    The next bit h = sign(K a), over similarities K around their mean, should maximise h' R h. The initial a is the
+    leading generalised eigenvector of (K' R K, K' K). Then the smoothed sign tanh(K a / 2) is optimised, by L-BFGS
+    instead of the paper's accelerated gradient. Of both directions, the one with the larger h' R h is kept.
 
     Parameters
     ----------
-    n_bits : int
-    n_anchors : int
-        Random training samples that similarities are taken to (the paper's 300).
-    gamma : float > 0 or None
-        Width of the kernel. None: 1 / (2 s) with s the mean squared distance of samples and anchors, as in the
-        authors' program.
-    n_labelled : int or None
-        How many training samples the bits are learned from, drawn at random; None: all. The paper takes 1,000 to
-        5,000.
-    n_iter : int
-        Most steps of a climb (the paper's 500).
-    random_state : int, RandomState or None
-        Draws the anchors and the labelled samples.
+    n_bits : int, default=64
+    n_anchors : int, default=300
+        Random training samples that serve as anchors (300 in the paper).
+    gamma : float > 0 or None, default=None
+        Parameter of the kernel. None: 1 / (2 s), where s is the mean squared distance of samples and anchors, as in
+        the authors' program.
+    n_labelled : int or None, default=None
+        Number of random training samples to learn from. None: all. The paper uses 1,000 to 5,000.
+    n_iter : int, default=500
+        Largest number of L-BFGS iterations per bit (500 steps in the paper).
+    random_state : int, RandomState or None, default=0
+        Seed of the anchors and the labelled samples.
 
     Attributes
     ----------
     objective_ : (n_bits,)
-        ||S - H H' / n_bits||^2 over the labelled pairs, divided by their number, after each bit (with the bits so
-        far).
+        Mean of (S - H H' / n_bits)^2 over the labelled pairs, after each bit.
     """
 
     _ARRAYS = HyperplaneCoder._ARRAYS | {"objective_"}
@@ -65,7 +63,7 @@ class KSH(SupervisedMixin, HyperplaneCoder):
         gamma: float | None = None,
         n_labelled: int | None = None,
         n_iter: int = 500,
-        random_state: Any = 0,
+        random_state: Seed = 0,
     ) -> None:
         self.n_bits = n_bits
         self.n_anchors = n_anchors
@@ -81,7 +79,7 @@ class KSH(SupervisedMixin, HyperplaneCoder):
         if self.n_labelled is not None:
             check_integer("n_labelled", self.n_labelled, 1)
         check_integer("n_iter", self.n_iter, 0)
-        samples, numbers = self._labelled(X, y)
+        samples, labels = self._labelled(X, y)
         rng = generator(self.random_state)
         points = samples[np.sort(rng.choice(len(samples), min(self.n_anchors, len(samples)), replace=False))]
         anchors = Anchors(points, _width(samples, points) if self.gamma is None else float(self.gamma))
@@ -89,11 +87,11 @@ class KSH(SupervisedMixin, HyperplaneCoder):
         mean = K.mean(axis=0, dtype=np.float64)
         if self.n_labelled is not None and self.n_labelled < len(K):
             labelled = np.sort(rng.choice(len(K), self.n_labelled, replace=False))
-            K, numbers = K[labelled], numbers[labelled]
+            K, labels = K[labelled], labels[labelled]
         centred = K - mean
         basis = _whitening(centred)
-        A, H = learn_bits(centred @ basis, numbers, len(self.classes_), self.n_bits, self.n_iter)
-        self.objective_ = residues(H, numbers, len(self.classes_))
+        A, H = learn_bits(centred @ basis, labels, len(self.classes_), self.n_bits, self.n_iter)
+        self.objective_ = residues(H, labels, len(self.classes_))
         return self._set_hyperplanes(basis @ A, 0.0, mean, anchors)
 
     def _check_state(self) -> None:
@@ -102,36 +100,36 @@ class KSH(SupervisedMixin, HyperplaneCoder):
 
 
 class ClassAffinity:
-    """R = scale S - sum over the bits taken so far of h h', as an operator on (n,) or (n, c)."""
+    """R = scale S - sum over the bits added so far of h h', as an operator on (n,) or (n, c)."""
 
-    def __init__(self, numbers: NDArray[np.integer], n_classes: int, *, scale: float, capacity: int) -> None:
-        self.numbers, self.scale = numbers, scale
-        self._Y = indicator(numbers, n_classes)
-        self._H = np.empty((capacity, len(numbers)))
-        self._taken = 0
+    def __init__(self, labels: NDArray[np.integer], n_classes: int, *, scale: float, capacity: int) -> None:
+        self.labels, self.scale = labels, scale
+        self._Y = indicator(labels, n_classes)
+        self._H = np.empty((capacity, len(labels)))
+        self._n_bits = 0
 
     @property
     def bits(self) -> Array:
-        """The bits taken so far, (n, taken)."""
-        return self._H[: self._taken].T
+        """Return the bits added so far, (n, t)."""
+        return self._H[: self._n_bits].T
 
-    def take(self, h: Array) -> None:
-        """Take in one more bit (n,) in -1/+1."""
-        self._H[self._taken] = h
-        self._taken += 1
+    def add(self, h: Array) -> None:
+        """Add one bit (n,) in -1/+1."""
+        self._H[self._n_bits] = h
+        self._n_bits += 1
 
     def times(self, V: Array) -> Array:
-        """R V."""
-        product = self.scale * (2 * (V.T @ self._Y).T[self.numbers] - V.sum(axis=0))
+        """Return R V."""
+        product = self.scale * (2 * (V.T @ self._Y).T[self.labels] - V.sum(axis=0))
         return product - self.bits @ (self.bits.T @ V)
 
 
 def learn_bits(
-    Z: Array, numbers: NDArray[np.integer], n_classes: int, n_bits: int, n_iter: int
+    Z: Array, labels: NDArray[np.integer], n_classes: int, n_bits: int, n_iter: int
 ) -> tuple[Array, Array]:
-    """Directions A (c, n_bits) and bits H (n, n_bits), in features with Z' Z = n I, where the pencil is plain."""
-    R = ClassAffinity(numbers, n_classes, scale=n_bits, capacity=n_bits)
-    scatter = Z.T @ R.times(Z)  # Z' R Z, kept up to date by one term a bit
+    """Return directions A (c, n_bits) and bits H (n, n_bits) for whitened features Z (n, c) with Z' Z = n I."""
+    R = ClassAffinity(labels, n_classes, scale=n_bits, capacity=n_bits)
+    scatter = Z.T @ R.times(Z)  # Z' R Z; every bit subtracts one term
     A = np.empty((Z.shape[1], n_bits))
     for s in range(n_bits):
         start = leading_direction(scatter)
@@ -141,56 +139,56 @@ def learn_bits(
         bits = [np.where(Z @ a >= 0, 1.0, -1.0) for a in candidates]
         best = int(np.argmax([h @ R.times(h) for h in bits]))
         A[:, s] = candidates[best]
-        R.take(bits[best])
-        pull = Z.T @ bits[best]
-        scatter -= np.outer(pull, pull)
+        R.add(bits[best])
+        projection = Z.T @ bits[best]
+        scatter -= np.outer(projection, projection)
     return A, R.bits
 
 
 def leading_direction(scatter: Array) -> Array:
-    """The eigenvector of the largest eigenvalue, of unit length: then Z a has unit variance."""
+    """Return the leading eigenvector, of unit length; then Z a has unit variance."""
     last = len(scatter) - 1
     a = eigh(scatter, subset_by_index=(last, last))[1][:, 0]
-    return a * (np.sign(a[np.abs(a).argmax()]) or 1.0)  # a definite sign, whatever LAPACK's
+    return fix_signs(a, axis=0)
 
 
 def climb(Z: Array, R: ClassAffinity, start: Array, n_iter: int) -> Array:
-    """A direction that raises b' R b, b = tanh(Z a / 2), by L-BFGS."""
+    """Maximise b' R b, b = tanh(Z a / 2), over directions a by L-BFGS."""
     size = float(R.scale) * len(Z) ** 2
 
-    def lost(a: Array) -> tuple[float, Array]:
+    def loss(a: Array) -> tuple[float, Array]:
         b = np.tanh(Z @ a / 2)
         Rb = R.times(b)
         return -float(b @ Rb) / size, -(Z.T @ (Rb * (1 - b * b))) / size
 
-    return minimize(lost, start, jac=True, method="L-BFGS-B", options={"maxiter": n_iter, "ftol": 1e-7}).x
+    return minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": n_iter, "ftol": 1e-7}).x
 
 
-def residues(H: Array, numbers: NDArray[np.integer], n_classes: int) -> Array:
-    """Mean over pairs of (S - H H' / t)^2 for the first 1, 2, ... of the t bits, from sums over classes alone.
+def residues(H: Array, labels: NDArray[np.integer], n_classes: int) -> Array:
+    """Return the mean over pairs of (S - H H' / t)^2 for the first 1, 2, ... of the t bits, from class sums.
 
     S^2 is 1 for every pair; h_s' S h_s = 2 sum over classes of (sum of h_s in the class)^2 - (sum of h_s)^2.
     """
     n, t = H.shape
     sums = np.zeros((n_classes, t))
-    np.add.at(sums, numbers, H)
+    np.add.at(sums, labels, H)
     along = 2 * np.sum(sums**2, axis=0) - H.sum(axis=0) ** 2  # h' S h
     crossed = (H.T @ H) ** 2
-    # Adding bit s adds to ||H H'||^2 its square with itself and twice those with the bits before it.
+    # Bit s adds to ||H H'||^2 its own square and twice its squares with the bits before it.
     square = np.cumsum(2 * np.tril(crossed, -1).sum(axis=1) + np.diag(crossed))
     return 1 - 2 * np.cumsum(along) / (t * n**2) + square / (t * n) ** 2
 
 
 def _width(X: NDArray[np.floating], points: NDArray[np.floating]) -> float:
-    """1 / (2 s), s the mean squared distance of samples and anchors, from means and variances alone."""
-    apart = X.mean(axis=0, dtype=np.float64) - points.mean(axis=0, dtype=np.float64)
-    spread = X.var(axis=0, dtype=np.float64).sum() + points.var(axis=0, dtype=np.float64).sum() + apart @ apart
-    check_squares(float(spread), X)
-    return 1 / (2 * float(spread)) if spread > 0 else 1.0
+    """Return 1 / (2 s), s the mean squared distance of samples and anchors, from means and variances."""
+    shift = X.mean(axis=0, dtype=np.float64) - points.mean(axis=0, dtype=np.float64)
+    s = float(X.var(axis=0, dtype=np.float64).sum() + points.var(axis=0, dtype=np.float64).sum() + shift @ shift)
+    check_squares(s, X)
+    return 1 / (2 * s) if s > 0 else 1.0
 
 
 def _whitening(K: Array) -> Array:
-    """A basis (m, c) with (K basis)' (K basis) = n I; directions without variance are left out."""
+    """Return a basis (m, c) with (K basis)' (K basis) = n I; directions without variance are dropped."""
     values, vectors = np.linalg.eigh(K.T @ K / len(K))
     kept = values > max(1e-10 * values[-1], np.finfo(np.float64).tiny)
     if not kept.any():

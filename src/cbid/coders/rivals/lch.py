@@ -1,45 +1,43 @@
-"""Laplacian co-hashing."""
+"""Laplacian co-hashing of samples and features."""
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import validate_data
 
 from cbid.checks import check_integer
 from cbid.coders.base import Coder
 from cbid.coders.hyperplane import MOST_BITS
 from cbid.coders.prefix import PrefixMixin
+from cbid.coders.rivals.common import Array, check_most_bits, check_vectors
 from cbid.coders.shapes import check_arrays
 from cbid.learning.axes import leading_axes, parts
 from cbid.learning.variation import check_varies
 
 __all__ = ["LaplacianCoHashing"]
 
-Array = NDArray[np.float64]
-
 
 class LaplacianCoHashing(PrefixMixin, Coder):
-    """Samples and features hashed together, as the two sides of one graph (Zhang, Wang, Cai and Lu, ECIR 2010).
+    """Samples and features hashed together as a bipartite graph (Zhang, Wang, Cai and Lu, ECIR 2010).
 
-    A sample is joined to each of its features by an edge as heavy as the feature's value. The smoothest functions
-    over this graph come from the singular vectors of D^-1/2 A E^-1/2, where A holds the edges and D and E the sums of
-    its rows and columns. The trivial leading one is left out; each of the next is cut at the median of the training
-    samples. A new sample takes the mean of its features' values, weighted by its edges, which for a training sample
-    is the same. Every prefix is the code of that length.
+    An edge joins a sample to each of its features; its weight is the value of the feature. The smoothest functions
+    over this graph are the singular vectors of D^-1/2 A E^-1/2, where A holds the edges and D and E the sums of its
+    rows and columns. The first, constant one is dropped; each of the next is cut at its median over the training
+    samples. The value of a sample, training or new, is the mean of its features' values, weighted by its edges. Every
+    prefix is the code of that length.
 
-    Edges cannot be negative. Where X has negative values, each feature is two, one for either sign; if none of the
-    training samples has any, negative values of later samples count as zero.
+    Edges cannot be negative. If X has negative values, each feature becomes two, one per sign. If no training sample
+    has any, negative values of later samples count as zero.
 
     Parameters
     ----------
-    n_bits : int
+    n_bits : int, default=64
         Less than the rank of A.
 
     Attributes
     ----------
     terms_ : (n_bits_, d) or (n_bits_, 2 d)
-        The features' values at each bit; those of negative signs follow the positive ones.
+        The features' values at each bit, first of the positive, then of the negative signs.
     threshold_ : (n_bits_,)
     """
 
@@ -51,10 +49,9 @@ class LaplacianCoHashing(PrefixMixin, Coder):
     def __init__(self, *, n_bits: int = 64) -> None:
         self.n_bits = n_bits
 
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Learn from vectors X (n, d); y is not used."""
-        check_integer("n_bits", self.n_bits, 1, MOST_BITS)
-        samples: Any = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
+        """Learn from vectors X (n, d); y is ignored."""
+        samples = check_vectors(self, X)
         check_varies(samples)
         n = len(samples)
         signed = bool((samples < 0).any())
@@ -68,15 +65,12 @@ class LaplacianCoHashing(PrefixMixin, Coder):
             A = _edges(samples[part], signed)
             degree = A.sum(axis=1)
             scaled = A * root / np.sqrt(np.where(degree > 0, degree, 1.0))[:, None]
-            return scaled - np.outer(scaled @ constant, constant)  # the trivial direction is taken out
+            return scaled - np.outer(scaled @ constant, constant)  # remove the constant function
 
         axes = leading_axes(rows, n, len(columns), self.n_bits)
-        if len(axes.lengths) < self.n_bits:
-            raise ValueError(
-                f"n_bits={self.n_bits}: the graph of n_samples={n} samples and "
-                f"n_features={samples.shape[1]} features has {len(axes.lengths)} functions that are not constant: "
-                f"give at most {len(axes.lengths)}"
-            )
+        found = len(axes.lengths)
+        reason = f"the graph of n_samples={n} and n_features={samples.shape[1]} has {found} functions not constant"
+        check_most_bits(self.n_bits, found, reason)
         terms = axes.vectors * root / axes.lengths[:, None]
         values = np.concatenate([_shares(samples[part], signed) @ terms.T for part in slices])
         self.terms_, self.threshold_, self.n_bits_ = terms, np.median(values, axis=0), self.n_bits
@@ -97,13 +91,13 @@ class LaplacianCoHashing(PrefixMixin, Coder):
 
 
 def _edges(X: NDArray[np.floating], signed: bool) -> Array:
-    """A, (n, d), or (n, 2 d) with the sizes of negative values in the second half."""
+    """Return A, (n, d), or (n, 2 d) with the magnitudes of negative values in the second half."""
     positive = np.maximum(X, 0).astype(np.float64)
     return np.hstack([positive, np.maximum(-X, 0)]) if signed else positive
 
 
 def _shares(X: NDArray[np.floating], signed: bool) -> Array:
-    """Edges of each sample as shares of their sum; a sample without any has none."""
+    """Return the edges of each sample divided by their sum; zeros for a sample without edges."""
     A = _edges(X, signed)
     degree = A.sum(axis=1, keepdims=True)
     return A / np.where(degree > 0, degree, 1.0)

@@ -1,4 +1,4 @@
-"""Scores."""
+"""Baselines from the class scores of a linear classifier: the predicted class as a code, and LSH of the scores."""
 
 from typing import Any, Self
 
@@ -9,34 +9,33 @@ from sklearn.svm import LinearSVC
 from cbid.checks import check_integer, check_real
 from cbid.coders.base import Coder
 from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder, generator
+from cbid.coders.rivals.common import Array, Seed
 from cbid.coders.shapes import check_arrays
 from cbid.coders.supervised import SupervisedMixin
 from cbid.learning.centring import centre
 
 __all__ = ["ArgmaxCode", "ScoreLSH", "fit_linear_scores"]
 
-Array = NDArray[np.float64]
-
 
 class ArgmaxCode(SupervisedMixin, Coder):
-    """A linear classifier's answer as a code: the sobering baseline of supervised hashing.
+    """The class predicted by a linear classifier, written as a code: a baseline that supervised hashing should beat.
 
-    One-against-rest linear SVMs predict a class. With n_bits >= n_classes its code is one-hot, padded with -1; with
-    fewer it is the class's number in binary, the lowest digit first, which takes at least log2(n_classes) bits. Two
-    samples share a code exactly when they share the predicted class. That such codes do well where queries are of the
-    classes seen in training was shown by Sablayrolles, Douze, Usunier and Jegou (ICASSP 2017).
+    One-against-rest linear SVMs predict a class. With n_bits >= n_classes its code is one-hot, padded with -1. With
+    fewer bits it is the class index in binary, lowest digit first; this needs at least log2(n_classes) bits. Two
+    samples share a code exactly if they share the predicted class. Sablayrolles, Douze, Usunier and Jegou (ICASSP
+    2017) show that such codes do well if the queries belong to the classes seen in training.
 
     Parameters
     ----------
-    n_bits : int or None
+    n_bits : int or None, default=None
         None: n_classes.
-    C : float > 0
-        Weight of the SVMs' losses, as in LIBLINEAR, with X centred and scaled to samples of unit mean squared length.
+    C : float > 0, default=1.0
+        Weight of the SVM losses, as in LIBLINEAR, with X centred and scaled to unit mean squared length.
 
     Attributes
     ----------
     coef_, intercept_ : (n_classes, d), (n_classes,)
-        The classifier: its scores are (x - mean_) . coef_ + intercept_.
+        The classifier; scores are (x - mean_) . coef_ + intercept_.
     mean_ : (d,)
     codewords_ : (n_classes, n_bits_) int8
     """
@@ -52,26 +51,25 @@ class ArgmaxCode(SupervisedMixin, Coder):
         if self.n_bits is not None:
             check_integer("n_bits", self.n_bits, 1, MOST_BITS)
         check_real("C", self.C, 0, open_below=True)
-        samples, numbers = self._labelled(X, y)
+        samples, labels = self._labelled(X, y)
         n_classes = len(self.classes_)
         self.codewords_ = _codewords(n_classes, n_classes if self.n_bits is None else self.n_bits)
         data = centre(samples)
-        W, self.intercept_ = fit_linear_scores(data.Z, numbers, C=self.C)
+        W, self.intercept_ = fit_linear_scores(data.Z, labels, C=self.C)
         self.coef_, self.mean_ = np.ascontiguousarray(W.T) / data.unit, data.mean
         self.n_bits_ = self.codewords_.shape[1]
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The classifier's answer, which the code of a sample stands for."""
-        numbers = [self._numbers(part) for part in self._parts(X)]
-        return self.classes_[np.concatenate(numbers)]
+        """Return the predicted class of each sample, which its code stands for."""
+        return self.classes_[np.concatenate([self._predict(part) for part in self._parts(X)])]
 
-    def _numbers(self, X: NDArray[np.floating]) -> NDArray[np.int64]:
+    def _predict(self, X: NDArray[np.floating]) -> NDArray[np.int64]:
         scores = (X - self.mean_.astype(X.dtype)) @ self.coef_.T.astype(X.dtype) + self.intercept_.astype(X.dtype)
         return scores.argmax(axis=1)
 
     def _project(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
-        return self.codewords_[self._numbers(X)].astype(X.dtype)
+        return self.codewords_[self._predict(X)].astype(X.dtype)
 
     def _width(self) -> int:
         return max(super()._width(), len(self.coef_))
@@ -81,41 +79,25 @@ class ArgmaxCode(SupervisedMixin, Coder):
         k, d = len(self.classes_), self.n_features_in_
         check_arrays(self, {"coef_": (k, d), "intercept_": (k,), "mean_": (d,)})
         if self.codewords_.dtype != np.int8 or not np.array_equal(self.codewords_, _codewords(k, self.n_bits_)):
-            raise ValueError(f"codewords_ are not those of {k} classes in {self.n_bits_} bits")
-
-
-def _codewords(n_classes: int, n_bits: int) -> NDArray[np.int8]:
-    """(n_classes, n_bits) in -1/+1, all distinct."""
-    least = max(1, (n_classes - 1).bit_length())
-    if n_bits < least:
-        raise ValueError(
-            f"n_bits={n_bits!r}: {n_classes} classes take at least {least} bits, and {n_classes} to be one-hot"
-        )
-    bits = np.full((n_classes, n_bits), -1, dtype=np.int8)
-    if n_bits >= n_classes:
-        np.fill_diagonal(bits, 1)
-    else:
-        digits = (np.arange(n_classes)[:, None] >> np.arange(least)) & 1
-        bits[:, :least] = 2 * digits - 1
-    return bits
+            raise ValueError(f"codewords_: expected the codes of {k} classes in {self.n_bits_} bits")
 
 
 class ScoreLSH(SupervisedMixin, HyperplaneCoder):
-    """Locality-sensitive hashing of class scores: a trivial baseline that supervised codes should beat.
+    """Locality-sensitive hashing of class scores: a simple baseline that supervised codes should beat.
 
-    One-against-rest linear SVMs give each sample one score per class; the bits are signs of Gaussian random
-    projections of the scores around their mean. Samples with proportional scores share bits (Charikar, STOC 2002).
+    One-against-rest linear SVMs give each sample one score per class. Bits are signs of Gaussian random projections
+    of the scores around their mean (Charikar, STOC 2002).
 
     Parameters
     ----------
-    n_bits : int
-    C : float > 0
-        Weight of the SVMs' losses, as in LIBLINEAR, with X centred and scaled to samples of unit mean squared length.
-    random_state : int, RandomState or None
-        Draws the projections.
+    n_bits : int, default=64
+    C : float > 0, default=1.0
+        Weight of the SVM losses, as in LIBLINEAR, with X centred and scaled to unit mean squared length.
+    random_state : int, RandomState or None, default=0
+        Seed of the projections.
     """
 
-    def __init__(self, *, n_bits: int = 64, C: float = 1.0, random_state: Any = 0) -> None:
+    def __init__(self, *, n_bits: int = 64, C: float = 1.0, random_state: Seed = 0) -> None:
         self.n_bits = n_bits
         self.C = C
         self.random_state = random_state
@@ -124,21 +106,37 @@ class ScoreLSH(SupervisedMixin, HyperplaneCoder):
         """Learn from vectors X (n, d) and labels y (n,)."""
         check_integer("n_bits", self.n_bits, 1, MOST_BITS)
         check_real("C", self.C, 0, open_below=True)
-        samples, numbers = self._labelled(X, y)
+        samples, labels = self._labelled(X, y)
         data = centre(samples)
-        W, _ = fit_linear_scores(data.Z, numbers, C=self.C)
+        W, _ = fit_linear_scores(data.Z, labels, C=self.C)
         R = generator(self.random_state).standard_normal((W.shape[1], self.n_bits))
-        # Around their mean, scores are linear in Z: the classifier's intercepts fall away.
+        # Scores around their mean are linear in Z, so the intercepts cancel.
         return self._set_hyperplanes(W @ R / data.unit, 0.0, data.mean)
 
 
-def fit_linear_scores(Z: Array, numbers: NDArray[np.integer], *, C: float) -> tuple[Array, Array]:
-    """One-against-rest linear SVMs (squared hinge): coef (d, k), intercept (k,); the largest score wins.
+def fit_linear_scores(Z: Array, labels: NDArray[np.integer], *, C: float) -> tuple[Array, Array]:
+    """Fit one-against-rest linear SVMs (squared hinge) and return coef (d, k) and intercept (k,).
 
-    Z : (n, d) centred, of unit mean squared length. ``C`` weighs the sum of losses, as in LIBLINEAR. In the primal,
-    which needs no random order of samples.
+    Z : (n, d) centred, of unit mean squared length. ``C`` weighs the sum of losses, as in LIBLINEAR. The primal
+    solver needs no random order of samples.
     """
-    svm = LinearSVC(C=C, dual=False).fit(Z, numbers)
-    if len(svm.coef_) == 1:  # two classes: one plane serves both
+    svm = LinearSVC(C=C, dual=False).fit(Z, labels)
+    if len(svm.coef_) == 1:  # two classes share one hyperplane
         return np.hstack([-svm.coef_.T, svm.coef_.T]), np.concatenate([-svm.intercept_, svm.intercept_])
     return svm.coef_.T, svm.intercept_
+
+
+def _codewords(n_classes: int, n_bits: int) -> NDArray[np.int8]:
+    """Return distinct codes (n_classes, n_bits) in -1/+1."""
+    least = max(1, (n_classes - 1).bit_length())
+    if n_bits < least:
+        raise ValueError(
+            f"n_bits={n_bits}: expected at least {least} for {n_classes} classes, or {n_classes} for one-hot codes"
+        )
+    bits = np.full((n_classes, n_bits), -1, dtype=np.int8)
+    if n_bits >= n_classes:
+        np.fill_diagonal(bits, 1)
+    else:
+        digits = (np.arange(n_classes)[:, None] >> np.arange(least)) & 1
+        bits[:, :least] = 2 * digits - 1
+    return bits

@@ -1,12 +1,13 @@
 """MC-bit: thresholded classifiers of meta-classes, the nodes of a label tree."""
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from cbid.checks import as_random_state, check_integer, check_real
 from cbid.coders.hyperplane import HyperplaneCoder
+from cbid.coders.rivals.common import Seed, check_most_bits
 from cbid.coders.supervised import SupervisedMixin
 from cbid.learning.centring import centre
 from cbid.pooling.meta_class import MetaClass
@@ -17,21 +18,20 @@ __all__ = ["MCBit"]
 class MCBit(SupervisedMixin, HyperplaneCoder):
     """Meta-class bits (Bergamo and Torresani, CVPR 2012), with the training set as its own base set.
 
-    A tree over the classes keeps those together longest that a classifier mistakes for each other. Every node but the
-    root is a meta-class with a linear SVM against all other classes, and its sign is a bit
-    (``cbid.pooling.MetaClass``). Bits come from the root down: first groups of classes, at last single classes. There
-    are 2 n_classes - 2; more bits are an error.
+    A label tree over the classes splits classes last that a classifier confuses most. Every node except the root is a
+    meta-class with a linear SVM against all other classes; its sign is a bit (``cbid.pooling.MetaClass``). Bits are
+    ordered from the root down: first groups of classes, last single classes.
 
     Parameters
     ----------
-    n_bits : int or None
-        The first so many nodes. None: all.
-    C : float > 0
-        Weight of the SVMs' losses, as in LIBLINEAR, with X centred and scaled to samples of unit mean squared length.
-    n_folds : int
-        Parts of the training set that are held out in turn to see which classes are mistaken.
-    random_state : int, RandomState or None
-        Draws the parts.
+    n_bits : int or None, default=None
+        Use the first ``n_bits`` of the 2 n_classes - 2 nodes. None: all.
+    C : float > 0, default=1.0
+        Weight of the SVM losses, as in LIBLINEAR, with X centred and scaled to unit mean squared length.
+    n_folds : int, default=3
+        Folds of the cross-validation that measures which classes are confused.
+    random_state : int, RandomState or None, default=0
+        Seed of the folds.
 
     Attributes
     ----------
@@ -41,7 +41,9 @@ class MCBit(SupervisedMixin, HyperplaneCoder):
 
     _ARRAYS = HyperplaneCoder._ARRAYS | {"groups_"}
 
-    def __init__(self, *, n_bits: int | None = None, C: float = 1.0, n_folds: int = 3, random_state: Any = 0) -> None:
+    def __init__(
+        self, *, n_bits: int | None = None, C: float = 1.0, n_folds: int = 3, random_state: Seed = 0
+    ) -> None:
         self.n_bits = n_bits
         self.C = C
         self.n_folds = n_folds
@@ -54,24 +56,21 @@ class MCBit(SupervisedMixin, HyperplaneCoder):
         check_real("C", self.C, 0, open_below=True)
         check_integer("n_folds", self.n_folds, 2)
         as_random_state(self.random_state)
-        samples, numbers = self._labelled(X, y)
+        samples, labels = self._labelled(X, y)
         k = len(self.classes_)
-        n_bits = 2 * k - 2 if self.n_bits is None else self.n_bits
-        if n_bits > 2 * k - 2:
-            raise ValueError(
-                f"n_bits={n_bits!r}: a tree over {k} classes has {2 * k - 2} nodes below its root, "
-                f"and each gives one bit: give an integer from 1 to {2 * k - 2}, or None"
-            )
-        counts = np.bincount(numbers)
+        most = 2 * k - 2
+        n_bits = most if self.n_bits is None else self.n_bits
+        check_most_bits(n_bits, most, f"a label tree of {k} classes has {most} nodes below its root")
+        counts = np.bincount(labels)
         if counts.min() < 2:
             alone = self.classes_.tolist()[counts.argmin()]
-            raise ValueError(f"class {alone!r} has one sample in y; two of each class are needed")
+            raise ValueError(f"y has one sample of class {alone!r}: expected at least two of each class")
         data = centre(samples)
-        meta = MetaClass(C=self.C, n_folds=self.n_folds, random_state=self.random_state).fit(data.Z, numbers)
+        meta = MetaClass(C=self.C, n_folds=self.n_folds, random_state=self.random_state).fit(data.Z, labels)
         self.groups_ = meta.groups_[:n_bits]
         return self._set_hyperplanes(meta.coef_[:n_bits].T / data.unit, meta.intercept_[:n_bits], data.mean)
 
     def _check_state(self) -> None:
         super()._check_state()
         if self.groups_.dtype != bool or self.groups_.shape != (self.n_bits_, len(self.classes_)):
-            raise ValueError(f"groups_ is {self.groups_.dtype} {self.groups_.shape}; it must be bool, one row a bit")
+            raise ValueError(f"groups_ {self.groups_.dtype} {self.groups_.shape}: expected bool, one row per bit")

@@ -1,16 +1,23 @@
-"""MDSH."""
+"""Multidimensional spectral hashing: eigenfunctions of a Gaussian affinity along single axes, and their products.
 
-from typing import Any, Self
+For samples of density p along one axis, the operator (K g)(x) = sum_y W(x, y) p(y) g(y) / sum_y W(x, y) p(y) with
+W(x, y) = exp(-(x - y)^2 / 2 sigma^2) has the constant as its first eigenfunction, with eigenvalue 1. The others are
+smoother the larger their eigenvalues are (Fergus, Weiss and Torralba, NIPS 2009). Over independent axes, the
+eigenfunctions and the eigenvalues are products of those of single axes.
+"""
+
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from cbid import codes
 from cbid.checks import check_choice, check_integer, check_real
 from cbid.coders.base import Coder
 from cbid.coders.hyperplane import MOST_BITS, generator
 from cbid.coders.prefix import PrefixMixin
+from cbid.coders.rivals.common import Array, Seed, check_most_bits, check_vectors
 from cbid.coders.rivals.lsh import neighbour_distance
 from cbid.coders.shapes import check_arrays, check_indices
 from cbid.learning.axes import parts, principal_axes
@@ -18,47 +25,43 @@ from cbid.learning.axes import parts, principal_axes
 __all__ = ["MultidimensionalSpectralHashing"]
 
 BINS = 50
-_PSEUDO = 0.1  # share of the mass spread evenly, so that no part of the grid is empty
+_PSEUDO = 0.1  # share of the mass distributed evenly, so that no part of the grid is empty
 
 _OUTLIERS = 2.5  # per cent, at either end of an axis
 _NEIGHBOUR = 50
-_AXES_AT_ONCE = 64
-
-Array = NDArray[np.float64]
+_AXES_PER_BATCH = 64
 
 
 class MultidimensionalSpectralHashing(PrefixMixin, Coder):
-    """Codes that rebuild the affinity exp(-||x - y||^2 / 2 sigma^2) (Weiss, Fergus and Torralba, ECCV 2012).
+    """Codes that approximate the affinity exp(-||x - y||^2 / 2 sigma^2) (Weiss, Fergus and Torralba, ECCV 2012).
 
-    Along independent axes the eigenfunctions of the affinity are products of eigenfunctions of single axes, and
-    eigenvalues multiply. Bits are signs h of eigenfunctions with the largest eigenvalues w, and the affinity of two
-    codes is the sum of w_s h_s h'_s, so that ``weights_`` make the weighted Hamming distance rank by affinity. There
-    are far too many products to store, hence the paper's trick: with the functions of single axes alone as bits, the
-    affinity over all their products is
+    Bits are signs h of the eigenfunctions with the largest eigenvalues w. The affinity of two codes is the sum of
+    w_s h_s h'_s, so the weighted Hamming distance with ``weights_`` ranks by affinity. There are too many products of
+    eigenfunctions to store. So, as in the paper, bits are functions of single axes, and the affinity over all their
+    products is
 
-        product over axes of (1 + sum over the axis' bits of w_s h_s h'_s) - 1,
+        product over axes of (1 + sum over the bits of the axis of w_s h_s h'_s) - 1,
 
-    which ``affinity`` computes from codes. Axes are principal axes, cut at the 2.5th and 97.5th percentile; as many
-    of them as there are bits; eigenfunctions are found on a grid of 50 bins. Every prefix is the code of the first
-    eigenfunctions.
+    which ``affinity`` computes from codes. As many principal axes as bits are used, cut at the 2.5th and 97.5th
+    percentile, with a grid of 50 bins each. Every prefix is the code of the first eigenfunctions.
 
     Parameters
     ----------
-    n_bits : int
-        At most 49 for each axis along which X varies (with ``outer``, hardly a limit).
-    sigma : float > 0 or None
-        Width of the affinity. None: the mean distance of a sample to its 50th nearest other one.
-    outer : bool
-        False: bits are functions of single axes, as in the paper. True: products are bits as well, so that the
-        weighted Hamming distance is the whole of the affinity that the code holds.
-    random_state : int, RandomState or None
-        Draws the samples whose distances give sigma.
+    n_bits : int, default=64
+        At most 49 per axis along which X varies; with ``outer``, many more.
+    sigma : float > 0 or None, default=None
+        Width of the affinity. None: the mean distance of a sample to its 50th nearest neighbour.
+    outer : bool, default=False
+        False: bits are functions of single axes, as in the paper. True: products are bits too, and the weighted
+        Hamming distance is the complete affinity.
+    random_state : int, RandomState or None, default=0
+        Seed of the samples whose distances give sigma.
 
     Attributes
     ----------
     sigma_ : float
     weights_ : (n_bits_,)
-        Eigenvalues, descending; that of the constant is 1.
+        Eigenvalues, descending, without the constant's eigenvalue 1.
     """
 
     _ARRAYS = frozenset({"mean_", "axes_", "low_", "high_", "functions_", "axis_", "factors_", "weights_"})
@@ -74,31 +77,27 @@ class MultidimensionalSpectralHashing(PrefixMixin, Coder):
     weights_: Array
 
     def __init__(
-        self, *, n_bits: int = 64, sigma: float | None = None, outer: bool = False, random_state: Any = 0
+        self, *, n_bits: int = 64, sigma: float | None = None, outer: bool = False, random_state: Seed = 0
     ) -> None:
         self.n_bits = n_bits
         self.sigma = sigma
         self.outer = outer
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Learn from vectors X (n, d); y is not used."""
-        check_integer("n_bits", self.n_bits, 1, MOST_BITS)
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
+        """Learn from vectors X (n, d); y is ignored."""
         check_choice("outer", self.outer, (True, False))
         if self.sigma is not None:
             check_real("sigma", self.sigma, 0, open_below=True)
-        samples: Any = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        samples = check_vectors(self, X)
         mean, axes = principal_axes(samples, min(self.n_bits, samples.shape[1]))
         sigma = self.sigma or neighbour_distance(samples, _NEIGHBOUR, name="sigma", rng=generator(self.random_state))
         low, high, density = _along_axes(samples, mean, axes.vectors)
         values, functions = grid_eigenfunctions(density, (high - low) / BINS, sigma)
         factors, weights = self._choose(values)
-        if len(weights) < self.n_bits:
-            raise ValueError(
-                f"n_bits={self.n_bits}: X (n_samples={len(samples)}, n_features={samples.shape[1]}) "
-                f"varies along {len(low)} axes, whose grids hold {len(weights)} functions: give at most "
-                f"{len(weights)}"
-            )
+        n, d = samples.shape
+        reason = f"X (n_samples={n}, n_features={d}) varies along {len(low)} axes, with {len(weights)} functions"
+        check_most_bits(self.n_bits, len(weights), reason)
         used, place = np.unique(factors[factors >= 0], return_inverse=True)
         self.factors_ = np.full(factors.shape, -1, dtype=np.int64)
         self.factors_[factors >= 0] = place
@@ -111,16 +110,16 @@ class MultidimensionalSpectralHashing(PrefixMixin, Coder):
         return self
 
     def _choose(self, values: Array) -> tuple[NDArray[np.int64], Array]:
-        """Functions (numbers axis * (BINS - 1) + j) that make up each bit, and the bits' eigenvalues."""
+        """Return the functions of each bit (indices axis * (BINS - 1) + j) and the eigenvalues of the bits."""
         if self.outer:
             return best_products(values, self.n_bits)
         order = np.argsort(-values.ravel(), kind="stable")[: self.n_bits]
         return order[:, None], values.ravel()[order]
 
     def affinity(self, a: NDArray[np.uint8], b: NDArray[np.uint8]) -> Array:
-        """Affinity of every code of ``a`` to every code of ``b``, (n_a, n_b), large is near; -1 is the least.
+        """Return the affinity of every code of ``a`` to every code of ``b``, (n_a, n_b), at least -1; large is near.
 
-        With ``outer=False`` it is over all products of the bits' eigenfunctions along different axes.
+        With ``outer=False`` it sums over all products of the bits' eigenfunctions along different axes.
         """
         check_is_fitted(self)
         left, right = (codes.unpack(codes.check_codes(c, self.n_bits_), self.n_bits_) for c in (a, b))
@@ -135,7 +134,7 @@ class MultidimensionalSpectralHashing(PrefixMixin, Coder):
     def _project(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
         P = ((X - self.mean_.astype(X.dtype)) @ self.axes_.T.astype(X.dtype)).astype(np.float64)
         values = interpolate(P[:, self.axis_], self.low_[self.axis_], self.high_[self.axis_], self.functions_)
-        padded = np.hstack([values, np.ones((len(X), 1))])  # a factor of -1 is the last column
+        padded = np.hstack([values, np.ones((len(X), 1))])  # factor index -1 is the last column
         return np.prod(padded[:, self.factors_], axis=2).astype(X.dtype)
 
     def _width(self) -> int:
@@ -153,17 +152,17 @@ class MultidimensionalSpectralHashing(PrefixMixin, Coder):
         check_real("sigma_", self.sigma_, 0, open_below=True)
         check_choice("outer_", self.outer_, (True, False) if self.factors_.shape[1] == 1 else (True,))
         if not (self.high_ > self.low_).all() or (self.weights_ < 0).any():
-            raise ValueError("an axis has no width, or a weight is negative")
+            raise ValueError("high_, weights_: expected axes of positive width and weights of at least 0")
 
 
 def _along_axes(X: NDArray[np.floating], mean: Array, axes: Array) -> tuple[Array, Array, Array]:
-    """Where each axis is cut, (c,) and (c,), and the density of its samples on the grid between, (c, BINS)."""
+    """Return the ends of each axis, (c,) and (c,), and the density of its samples on the grid, (c, BINS)."""
     lows, highs, densities = [], [], []
-    for start in range(0, len(axes), _AXES_AT_ONCE):
-        W = axes[start : start + _AXES_AT_ONCE].T
+    for start in range(0, len(axes), _AXES_PER_BATCH):
+        W = axes[start : start + _AXES_PER_BATCH].T
         P = np.concatenate([(X[part] - mean) @ W for part in parts(len(X))])
         low, high = np.percentile(P, [_OUTLIERS, 100 - _OUTLIERS], axis=0)
-        # An axis on which nearly all samples share one place is cut at its ends instead.
+        # If nearly all samples share one value, use the full range instead.
         flat = high <= low
         low[flat], high[flat] = P[:, flat].min(axis=0), P[:, flat].max(axis=0)
         lows.append(low)
@@ -173,7 +172,7 @@ def _along_axes(X: NDArray[np.floating], mean: Array, axes: Array) -> tuple[Arra
 
 
 def histograms(P: Array, low: Array, high: Array) -> Array:
-    """Density (c, BINS) of the columns of P (n, c) between low and high; what lies outside falls in the end bins."""
+    """Return the density (c, BINS) of the columns of P (n, c); values outside low..high fall in the end bins."""
     n, c = P.shape
     bins = np.clip(((P - low) / (high - low) * BINS).astype(np.int64), 0, BINS - 1)
     counts = np.bincount((bins + np.arange(c) * BINS).ravel(), minlength=c * BINS).reshape(c, BINS)
@@ -181,10 +180,10 @@ def histograms(P: Array, low: Array, high: Array) -> Array:
 
 
 def grid_eigenfunctions(density: Array, step: Array, sigma: float) -> tuple[Array, Array]:
-    """Eigenvalues (c, BINS - 1), descending, and eigenfunctions (c, BINS - 1, BINS) without the constant.
+    """Return eigenvalues (c, BINS - 1), descending, and eigenfunctions (c, BINS - 1, BINS) without the constant.
 
-    density : (c, BINS). ``step`` (c,) is the width of a bin. Eigenfunctions have mean square 1 under the operator's
-    own measure, p(x) sum_y W(x, y) p(y).
+    density : (c, BINS). ``step`` (c,) is the width of a bin. Eigenfunctions have mean square 1 under the measure of
+    the operator, p(x) sum_y W(x, y) p(y).
     """
     place = np.arange(BINS)
     W = np.exp(-0.5 * ((place[:, None] - place) * (step / sigma)[:, None, None]) ** 2)  # (c, BINS, BINS)
@@ -193,12 +192,12 @@ def grid_eigenfunctions(density: Array, step: Array, sigma: float) -> tuple[Arra
     values, vectors = np.linalg.eigh(root[:, :, None] * W * root[:, None, :])
     measure = density * degree
     functions = np.swapaxes(vectors, 1, 2) / np.sqrt(measure / measure.sum(axis=1, keepdims=True))[:, None, :]
-    # Ascending, the constant last. Rounding may leave the smallest below 0.
+    # Ascending, the constant last. The smallest may be slightly negative through rounding.
     return np.clip(values[:, -2::-1], 0, 1), functions[:, -2::-1]
 
 
 def interpolate(x: Array, low: Array, high: Array, functions: Array) -> Array:
-    """Values (n, m) of function j (a row of ``functions``, on the bins between low_j and high_j) at x (n, m)."""
+    """Return the values (n, m) at x (n, m) of function j: row j of ``functions``, on the grid of low_j..high_j."""
     place = np.clip((x - low) / (high - low) * BINS - 0.5, 0, BINS - 1)
     left = np.minimum(place.astype(np.int64), BINS - 2)
     share = place - left
@@ -207,22 +206,22 @@ def interpolate(x: Array, low: Array, high: Array, functions: Array) -> Array:
 
 
 def best_products(values: Array, count: int) -> tuple[NDArray[np.int64], Array]:
-    """The ``count`` largest products of eigenvalues of different axes, as functions chosen and their products.
+    """Return the ``count`` largest products of eigenvalues of different axes.
 
-    values : (c, k) in [0, 1], descending. Returns (count, order), each row the numbers axis * k + j of the functions
-    that make up a product, padded with -1, and the products (count,), descending. All of a product's factors but one
-    are a product themselves that is no smaller, so that going axis by axis and keeping the best loses none.
+    values : (c, k) in [0, 1], descending. Returns (count, order), where each row holds the indices axis * k + j of
+    the functions of a product, padded with -1, and the products (count,), descending. Dropping a factor never makes a
+    product smaller, so it is exact to go axis by axis and keep the best.
     """
     k = values.shape[1]
     products, chosen = np.ones(1), np.zeros((1, 0), dtype=np.int64)
     for axis in np.argsort(-values[:, 0], kind="stable"):
         if len(products) > count and values[axis, 0] <= products[-1]:
-            break  # no later axis has a product to add
+            break  # no later axis can contribute
         grown = np.concatenate([products, np.outer(products, values[axis]).ravel()])
         order = np.argsort(-grown, kind="stable")[: count + 1]
         new = order >= len(products)
         before = np.where(new, (order - len(products)) // k, order)
         factor = np.where(new, axis * k + (order - len(products)) % k, -1)
         products, chosen = grown[order], np.hstack([chosen[before], factor[:, None]])
-    chosen = -np.sort(-chosen[1:], axis=1)  # without the constant; padding last
+    chosen = -np.sort(-chosen[1:], axis=1)  # drop the constant; padding last
     return chosen[:, : max(1, int((chosen >= 0).sum(axis=1).max(initial=1)))], products[1:]

@@ -1,6 +1,6 @@
 """PiCoDes: bits that are good features of one-against-rest linear classifiers."""
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -8,14 +8,13 @@ from sklearn.svm import LinearSVC
 
 from cbid.checks import check_integer, check_real
 from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder, generator
+from cbid.coders.rivals.common import Array, Seed
 from cbid.coders.rivals.linear_scores import fit_linear_scores
 from cbid.coders.shapes import check_arrays
 from cbid.coders.supervised import SupervisedMixin
 from cbid.learning.centring import centre
 
 __all__ = ["PiCoDes"]
-
-Array = NDArray[np.float64]
 
 
 class PiCoDes(SupervisedMixin, HyperplaneCoder):
@@ -25,38 +24,37 @@ class PiCoDes(SupervisedMixin, HyperplaneCoder):
 
         1/2 ||W||^2 + 1/2 ||b||^2 + C sum_ik loss(y_ik (w_k . h(x_i) + b_k)),
 
-    where y_ik is +1 for the class k of x_i and -1 for others. By turns: classifiers given bits are linear SVMs; a bit
-    given all else is a weighted classification of the samples into those that lose less with it set and those that
-    lose less without it, whose convex bound is a linear SVM as well. A new hyperplane is kept where it lowers the
-    objective itself, which therefore never rises.
+    where y_ik is +1 for the class k of x_i and -1 otherwise. Two steps alternate. Given the bits, the classifiers are
+    linear SVMs. Given all else, one bit is a weighted classification: samples that lose less with the bit set against
+    samples that lose less without it; its convex bound is a linear SVM too. A new hyperplane is kept only if it
+    lowers the objective, which therefore never rises.
 
-    Two things differ from the paper: the loss is the squared hinge, and the start is one SVM for each bit, of a
-    random half of the classes against the others. Each turn learns n_bits SVMs in X and n_classes in the bits: a few
-    hundred bits and some thousand samples take minutes. The paper's thousands of bits are out of reach here.
+    Two things differ from the paper: the loss is the squared hinge, and each bit starts from an SVM of a random half
+    of the classes against the others. Each iteration learns n_bits SVMs in X and n_classes SVMs in the bits. A few
+    hundred bits and some thousand samples take minutes; the paper's thousands of bits take too long here.
 
     Parameters
     ----------
-    n_bits : int
-    C : float > 0
+    n_bits : int, default=64
+    C : float > 0, default=0.1
         Weight of the classifiers' losses.
-    C_bits : float > 0
-        Weight of the losses in the search for a hyperplane, with X centred and scaled to samples of unit mean squared
-        length.
-    n_iter : int
-        Turns; they end when no bit improves.
-    random_state : int, RandomState or None
-        Draws the halves of the classes.
+    C_bits : float > 0, default=1.0
+        Weight of the losses in the search for a hyperplane, with X centred and scaled to unit mean squared length.
+    n_iter : int, default=5
+        Largest number of iterations; they stop when no bit improves.
+    random_state : int, RandomState or None, default=0
+        Seed of the random halves of the classes.
 
     Attributes
     ----------
-    objective_ : (turns + 1,)
+    objective_ : (iterations + 1,)
         Value after each fit of the classifiers.
     """
 
     _ARRAYS = HyperplaneCoder._ARRAYS | {"objective_"}
 
     def __init__(
-        self, *, n_bits: int = 64, C: float = 0.1, C_bits: float = 1.0, n_iter: int = 5, random_state: Any = 0
+        self, *, n_bits: int = 64, C: float = 0.1, C_bits: float = 1.0, n_iter: int = 5, random_state: Seed = 0
     ) -> None:
         self.n_bits = n_bits
         self.C = C
@@ -70,20 +68,20 @@ class PiCoDes(SupervisedMixin, HyperplaneCoder):
         check_real("C", self.C, 0, open_below=True)
         check_real("C_bits", self.C_bits, 0, open_below=True)
         check_integer("n_iter", self.n_iter, 0)
-        samples, numbers = self._labelled(X, y)
+        samples, labels = self._labelled(X, y)
         data = centre(samples)
         rng = generator(self.random_state)
         planes = [
-            fit_plane(data.Z, random_half(len(self.classes_), rng)[numbers], np.ones(len(numbers)), self.C_bits)
+            fit_plane(data.Z, random_half(len(self.classes_), rng)[labels], np.ones(len(labels)), self.C_bits)
             for _ in range(self.n_bits)
         ]
         A = np.column_stack([direction for direction, _ in planes])
         offsets = np.array([offset for _, offset in planes])
         H = (data.Z @ A + offsets >= 0).astype(np.float64)
-        targets = np.where(numbers[:, None] == np.arange(len(self.classes_)), 1.0, -1.0)
+        targets = np.where(labels[:, None] == np.arange(len(self.classes_)), 1.0, -1.0)
         trace = []
         for turn in range(self.n_iter + 1):
-            W, b = fit_linear_scores(H, numbers, C=self.C)
+            W, b = fit_linear_scores(H, labels, C=self.C)
             trace.append(objective(H, W, b, targets, self.C))
             if turn == self.n_iter or not self._improve_bits(data.Z, A, offsets, H, W, b, targets):
                 break
@@ -91,11 +89,11 @@ class PiCoDes(SupervisedMixin, HyperplaneCoder):
         return self._set_hyperplanes(A / data.unit, offsets, data.mean)
 
     def _improve_bits(self, Z: Array, A: Array, offsets: Array, H: Array, W: Array, b: Array, targets: Array) -> bool:
-        """Better hyperplanes, in place, bit after bit; whether there was any."""
+        """Improve the hyperplanes in place, one bit at a time; return whether any improved."""
         scores = H @ W + b
         improved = False
         for s in range(self.n_bits):
-            gain = worth_of_bit(scores - np.outer(H[:, s], W[s]), W[s], targets)
+            gain = gain_of_bit(scores - np.outer(H[:, s], W[s]), W[s], targets)
             if not gain.any() or (gain > 0).all() or (gain < 0).all():
                 continue
             weight = np.abs(gain)
@@ -112,27 +110,27 @@ class PiCoDes(SupervisedMixin, HyperplaneCoder):
         check_arrays(self, {"objective_": (max(1, self.objective_.size),)})
 
 
-def worth_of_bit(without: Array, w: Array, targets: Array) -> Array:
-    """What each sample loses less with the bit set than without, (n,); ``without`` (n, k) are scores without it."""
+def gain_of_bit(without: Array, w: Array, targets: Array) -> Array:
+    """Return how much setting the bit lowers each sample's loss, (n,), given the scores (n, k) without it."""
     return np.sum(losses(without, targets) - losses(without + w, targets), axis=1)
 
 
 def losses(scores: Array, targets: Array) -> Array:
-    """Squared hinge, (n, k)."""
+    """Return the squared hinge losses, (n, k)."""
     return np.maximum(0, 1 - targets * scores) ** 2
 
 
 def objective(H: Array, W: Array, b: Array, targets: Array, C: float) -> float:
-    """1/2 ||W||^2 + 1/2 ||b||^2 + C times the sum of losses."""
+    """Return 1/2 ||W||^2 + 1/2 ||b||^2 + C times the sum of losses."""
     return float(0.5 * np.sum(W**2) + 0.5 * np.sum(b**2) + C * losses(H @ W + b, targets).sum())
 
 
-def fit_plane(Z: Array, sides: NDArray[np.integer], weight: Array, C: float) -> tuple[Array, float]:
-    """A weighted linear SVM: direction (d,) and offset."""
-    svm = LinearSVC(C=C, dual=False).fit(Z, sides, sample_weight=weight)
+def fit_plane(Z: Array, targets: NDArray[np.integer], weight: Array, C: float) -> tuple[Array, float]:
+    """Fit a weighted linear SVM and return its direction (d,) and offset."""
+    svm = LinearSVC(C=C, dual=False).fit(Z, targets, sample_weight=weight)
     return svm.coef_[0], float(svm.intercept_[0])
 
 
 def random_half(n_classes: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """-1 or +1 for each class, one half of them each."""
+    """Return +1 for a random half of the classes and -1 for the others."""
     return np.where(rng.permutation(n_classes) < (n_classes + 1) // 2, 1, -1)

@@ -1,13 +1,14 @@
-"""Supervised discrete hashing: codes from which a linear classifier reads the class, kept binary while learning."""
+"""Supervised discrete hashing: codes that a linear classifier separates, kept binary during learning."""
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.linalg import solve
 
 from cbid.checks import check_integer, check_real
 from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder, generator, kernel_features
+from cbid.coders.rivals.common import Array, Seed
 from cbid.coders.shapes import check_arrays
 from cbid.coders.supervised import SupervisedMixin
 from cbid.learning.centring import centre, indicator
@@ -15,41 +16,39 @@ from cbid.learning.ridge import RidgeMap
 
 __all__ = ["SDH"]
 
-Array = NDArray[np.float64]
-
 
 class SDH(SupervisedMixin, HyperplaneCoder):
     """Supervised discrete hashing (Shen, Shen, Liu and Shen, CVPR 2015), with the squared loss.
 
     Minimises ||Y - B W||^2 + lam ||W||^2 + nu (||B - F P||^2 + ridge ||P||^2) over bits B in -1/+1 (n, n_bits),
-    classifiers W and hash functions P, where Y holds the indicators of the classes and F the features: similarities
-    to anchors, or X. W and P are ridge regressions; B is found bit by bit, each exactly (discrete cyclic coordinate
-    descent). The code of x is the sign of f(x) P.
+    classifiers W and hash functions P. Y holds the indicators of the classes and F the features: similarities to
+    anchors, or X. W and P are ridge regressions. Each column of B is updated exactly, given the others (discrete
+    cyclic coordinate descent). The code of x is the sign of f(x) P.
 
     Parameters
     ----------
-    n_bits : int
-    kernel : {"rbf", None}
-        Similarities to ``n_anchors`` random training samples (the paper's form), or X itself.
-    n_anchors : int
-    gamma : float > 0 or None
-        Width of the kernel. None: the inverse of the total variance of X.
-    lam, nu : float
-        Weight of the classifiers' ridge, and of the fit of the hash functions (the authors' 1 and 1e-5).
-    ridge : float
-        Ridge of the hash functions (the authors' 1e-2), with X centred and scaled to samples of unit mean squared
+    n_bits : int, default=64
+    kernel : {"rbf", None}, default="rbf"
+        Similarities to ``n_anchors`` random training samples, as in the paper, or X itself.
+    n_anchors : int, default=1000
+    gamma : float > 0 or None, default=None
+        Parameter of the kernel. None: the inverse of the total variance of X.
+    lam, nu : float, default=1.0 and 1e-5
+        Weights of the classifiers' ridge and of the fit of the hash functions (as in the authors' program).
+    ridge : float, default=1e-2
+        Ridge of the hash functions (as in the authors' program), with X centred and scaled to unit mean squared
         length.
-    n_iter : int
-        Rounds over W, P and B (the authors' 5).
-    n_sweeps : int
-        Most passes over the bits in a round; they end when no bit changes.
-    random_state : int, RandomState or None
-        Draws the anchors, and the bits that learning starts from.
+    n_iter : int, default=5
+        Iterations over W, P and B (5 in the authors' program).
+    n_sweeps : int, default=10
+        Largest number of passes over the bits in an iteration; they stop when no bit changes.
+    random_state : int, RandomState or None, default=0
+        Seed of the anchors and the initial bits.
 
     Attributes
     ----------
     objective_ : (n_iter + 1,)
-        Value after the first fit of W and P, to random bits, and after each round.
+        Value after fitting W and P to the initial bits, and after each iteration.
     """
 
     _ARRAYS = HyperplaneCoder._ARRAYS | {"objective_"}
@@ -66,7 +65,7 @@ class SDH(SupervisedMixin, HyperplaneCoder):
         ridge: float = 1e-2,
         n_iter: int = 5,
         n_sweeps: int = 10,
-        random_state: Any = 0,
+        random_state: Seed = 0,
     ) -> None:
         self.n_bits = n_bits
         self.kernel = kernel
@@ -88,11 +87,11 @@ class SDH(SupervisedMixin, HyperplaneCoder):
         check_real("ridge", self.ridge, 0)
         check_integer("n_iter", self.n_iter, 1)
         check_integer("n_sweeps", self.n_sweeps, 1)
-        samples, numbers = self._labelled(X, y)
+        samples, labels = self._labelled(X, y)
         rng = generator(self.random_state)
         anchors, F = kernel_features(samples, kernel=self.kernel, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng)
         functions = RidgeMap(F, self.ridge, unit=1.0 if anchors else centre(F).unit)
-        Y = indicator(numbers, len(self.classes_))
+        Y = indicator(labels, len(self.classes_))
         B = np.where(rng.standard_normal((len(Y), self.n_bits)) >= 0, 1.0, -1.0)
         trace = []
         for turn in range(self.n_iter + 1):
@@ -112,14 +111,14 @@ class SDH(SupervisedMixin, HyperplaneCoder):
 
 
 def fit_classifiers(B: Array, Y: Array, lam: float) -> Array:
-    """W (t, k) of the ridge regression of the indicators on the bits."""
+    """Return W (t, k), the ridge regression of the indicators on the bits."""
     return solve(B.T @ B + lam * np.eye(B.shape[1]), B.T @ Y, assume_a="pos")
 
 
 def update_bits(B: Array, W: Array, Q: Array, n_sweeps: int) -> Array:
-    """Bits that lower ||Y - B W||^2 - 2 tr(B' Q) + const, Q = Y W' + nu F P, one column at a time.
+    """Lower ||B W||^2 - 2 tr(B' Q), Q = Y W' + nu F P, over the bits B, one column at a time.
 
-    With the other columns held, column s is optimal at sign(Q_s - B W w_s' + B_s |w_s|^2); a tie keeps what was.
+    With the other columns fixed, the best column s is sign(Q_s - B W w_s' + B_s |w_s|^2); a tie keeps the old bit.
     """
     B = B.copy()
     gram = W @ W.T

@@ -1,6 +1,6 @@
-"""Signs."""
+"""Signs of the coordinates themselves, of principal components, and of the singular vectors of X."""
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,6 +10,7 @@ from cbid.checks import check_choice, check_integer
 from cbid.coders.base import Coder
 from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder
 from cbid.coders.prefix import PrefixMixin
+from cbid.coders.rivals.common import check_most_bits, check_vectors
 from cbid.coders.shapes import check_arrays
 from cbid.learning.axes import check_enough_axes, leading_axes, parts, principal_axes
 from cbid.learning.variation import check_varies
@@ -18,16 +19,16 @@ __all__ = ["LSI", "PCASign", "SignEmbedding"]
 
 
 class SignEmbedding(Coder):
-    """One bit for each coordinate: whether it is above the mean of the training samples, or above zero.
+    """One bit per coordinate: whether it is above the mean of the training samples, or above zero.
 
-    Today's practice for embeddings, together with a second look at the float vectors of the nearest candidates.
+    Vector databases call this binary quantisation and usually re-rank the nearest candidates by their float vectors.
 
     Parameters
     ----------
-    n_bits : int or None
-        The first so many coordinates, at most all. None: all.
-    centre : bool
-        Compare with the mean; else with zero.
+    n_bits : int or None, default=None
+        Use the first ``n_bits`` coordinates. None: all.
+    centre : bool, default=True
+        Compare with the mean; if False, with zero.
     """
 
     _ARRAYS = frozenset({"mean_"})
@@ -36,18 +37,15 @@ class SignEmbedding(Coder):
         self.n_bits = n_bits
         self.centre = centre
 
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Take the mean of X (n, d); labels are not looked at."""
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
+        """Compute the mean of X (n, d); y is ignored."""
         if self.n_bits is not None:
             check_integer("n_bits", self.n_bits, 1, MOST_BITS)
-        samples: Any = validate_data(self, X, dtype=[np.float64, np.float32])
-        n_bits = samples.shape[1] if self.n_bits is None else self.n_bits
-        if n_bits > samples.shape[1]:
-            raise ValueError(
-                f"n_bits={n_bits!r}: X has {samples.shape[1]} features, and each gives one bit: give "
-                f"an integer from 1 to {samples.shape[1]}, or None"
-            )
-        self.mean_ = samples.mean(axis=0, dtype=np.float64) if self.centre else np.zeros(samples.shape[1])
+        samples: NDArray[np.floating] = validate_data(self, X, dtype=[np.float64, np.float32])
+        d = samples.shape[1]
+        n_bits = d if self.n_bits is None else self.n_bits
+        check_most_bits(n_bits, d, f"X has {d} features and each gives one bit")
+        self.mean_ = samples.mean(axis=0, dtype=np.float64) if self.centre else np.zeros(d)
         self.n_bits_ = n_bits
         return self
 
@@ -60,52 +58,49 @@ class SignEmbedding(Coder):
 
 
 class PCASign(PrefixMixin, HyperplaneCoder):
-    """On which side of the mean a sample lies along each leading principal axis.
+    """Signs of the leading principal components, known as PCA hashing (see Wang, Kumar and Chang, 2010).
 
-    The plainest of learned codes, known as PCA hashing (Wang, Kumar and Chang, 2010, compare with it). Every prefix
-    is the code of that length.
+    Every prefix is the code of that length.
 
     Parameters
     ----------
-    n_bits : int
+    n_bits : int, default=64
         At most the number of axes along which X varies.
     """
 
     def __init__(self, *, n_bits: int = 64) -> None:
         self.n_bits = n_bits
 
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Learn from vectors X (n, d); y is not used."""
-        check_integer("n_bits", self.n_bits, 1, MOST_BITS)
-        samples: Any = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
+        """Learn from vectors X (n, d); y is ignored."""
+        samples = check_vectors(self, X)
         mean, axes = principal_axes(samples, self.n_bits)
         check_enough_axes(self.n_bits, len(axes.vectors), samples)
         return self._set_hyperplanes(axes.vectors.T, 0.0, mean)
 
 
 class LSI(PrefixMixin, HyperplaneCoder):
-    """Leading singular vectors of X as it is, not centred (Deerwester et al., 1990), cut at a threshold.
+    """Latent semantic indexing, binarised: leading singular vectors of X, not centred (Deerwester et al., 1990).
 
     Every prefix is the code of that length.
 
     Parameters
     ----------
-    n_bits : int
+    n_bits : int, default=64
         At most the rank of X.
-    threshold : {"median", "zero"}
-        "median" halves the training samples at every bit, as in the binarised LSI that hashing is compared with;
-        "zero" takes the sign. Of samples without negative values the leading bit is then the same for all.
+    threshold : {"median", "zero"}, default="median"
+        "median" splits the training samples in half at every bit, as in comparisons of hashing methods. "zero" takes
+        the sign; if X has no negative values, the first bit is then the same for all samples.
     """
 
     def __init__(self, *, n_bits: int = 64, threshold: str = "median") -> None:
         self.n_bits = n_bits
         self.threshold = threshold
 
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Learn from vectors X (n, d); y is not used."""
-        check_integer("n_bits", self.n_bits, 1, MOST_BITS)
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
+        """Learn from vectors X (n, d); y is ignored."""
         check_choice("threshold", self.threshold, ("median", "zero"))
-        samples: Any = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        samples = check_vectors(self, X)
         check_varies(samples)
         n, d = samples.shape
         V = leading_axes(lambda part: samples[part].astype(np.float64), n, d, self.n_bits).vectors

@@ -1,15 +1,15 @@
 """Spectral hashing."""
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import validate_data
 
 from cbid.checks import check_integer
 from cbid.coders.base import Coder
 from cbid.coders.hyperplane import MOST_BITS
 from cbid.coders.prefix import PrefixMixin
+from cbid.coders.rivals.common import check_vectors
 from cbid.coders.shapes import check_arrays, check_indices
 from cbid.learning.axes import parts, principal_axes
 
@@ -19,23 +19,23 @@ __all__ = ["SpectralHashing"]
 class SpectralHashing(PrefixMixin, Coder):
     """Signs of Laplacian eigenfunctions of a box around the data (Weiss, Torralba and Fergus, NIPS 2008).
 
-    Samples are taken to be uniform in the box that their ranges along the principal axes span. Along axis j, with
-    range R_j, the eigenfunctions are cos(m pi (x_j - low_j) / R_j), m = 1, 2, ..., with eigenvalues that grow with m
-    / R_j. Over all axes, those with the smallest eigenvalues give the bits, so that any number of bits can be had. As
-    in the paper, as many axes are looked at as there are bits. Every prefix is the code of the first eigenfunctions.
+    The method assumes samples uniform in the box that their ranges along the principal axes span. Along axis j, with
+    range R_j, the eigenfunctions are cos(m pi (x_j - low_j) / R_j), m = 1, 2, ..., with eigenvalues that grow with
+    m / R_j. Over all axes, those with the smallest eigenvalues give the bits, so any number of bits is possible. As
+    many axes as bits are considered, as in the paper. Every prefix is the code of the first eigenfunctions.
 
     Parameters
     ----------
-    n_bits : int
+    n_bits : int, default=64
 
     Attributes
     ----------
     axes_ : (c, d)
         Principal axes.
     low_, range_ : (c,)
-        Least projection of a training sample (around ``mean_``) and the width of the box, along each axis.
+        Smallest projection of a training sample (around ``mean_``) and the width of the box, along each axis.
     axis_, mode_ : (n_bits_,)
-        Which axis a bit looks at, and how many half periods fit in the box.
+        The axis of each bit, and the number of half periods in the box.
     """
 
     _ARRAYS = frozenset({"mean_", "axes_", "low_", "range_", "axis_", "mode_"})
@@ -50,10 +50,9 @@ class SpectralHashing(PrefixMixin, Coder):
     def __init__(self, *, n_bits: int = 64) -> None:
         self.n_bits = n_bits
 
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Learn from vectors X (n, d); y is not used."""
-        check_integer("n_bits", self.n_bits, 1, MOST_BITS)
-        samples: Any = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
+        """Learn from vectors X (n, d); y is ignored."""
+        samples = check_vectors(self, X)
         mean, axes = principal_axes(samples, self.n_bits)
         slices = parts(len(samples))
         ends = [(p.min(axis=0), p.max(axis=0)) for p in ((samples[part] - mean) @ axes.vectors.T for part in slices)]
@@ -76,13 +75,13 @@ class SpectralHashing(PrefixMixin, Coder):
         check_indices(self, "axis_", (t,), below=c)
         check_indices(self, "mode_", (t,), below=MOST_BITS + 1, least=1)
         if not (self.range_ > 0).all():
-            raise ValueError("range_ holds a width that is not above 0")
+            raise ValueError("range_: expected values above 0")
 
 
 def smoothest_modes(ranges: NDArray[np.float64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Axis and mode, (count,) each, of the eigenfunctions with the smallest m / R_j, smallest first.
+    """Return axis and mode, (count,) each, of the eigenfunctions with the smallest m / R_j, smallest first.
 
-    The widest axis has ``count`` of them below the frequency count / R_max, so no other axis needs to look further.
+    The widest axis alone has ``count`` of them up to the frequency count / R_max, so none above it is needed.
     """
     most = np.ceil(count * ranges / ranges.max()).astype(np.int64)
     axis = np.repeat(np.arange(len(ranges)), most)

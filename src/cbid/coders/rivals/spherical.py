@@ -1,57 +1,55 @@
 """Spherical hashing."""
 
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics.pairwise import euclidean_distances
-from sklearn.utils.validation import validate_data
 
 from cbid import codes
 from cbid.checks import check_integer, check_real
 from cbid.coders.base import Coder
 from cbid.coders.hyperplane import MOST_BITS, generator
+from cbid.coders.rivals.common import Array, Seed, check_vectors, subsample
 from cbid.coders.shapes import check_arrays
 from cbid.learning.variation import check_varies
 
 __all__ = ["SphericalHashing", "spherical_hamming"]
 
-_START = 5  # samples whose mean is a sphere's first centre
-_LONGEST = 1.0  # a sum of forces is cut at this share of the data's radius, lest a centre be thrown out
-
-Array = NDArray[np.float64]
+_START = 5  # samples whose mean is the initial centre of a sphere
+_LONGEST = 1.0  # longest step of a centre, relative to the radius of the data
 
 
 class SphericalHashing(Coder):
     """Inside or outside of spheres (Heo, Lee, He, Chang and Yoon, CVPR 2012).
 
-    Bit k is +1 where ||x - p_k|| <= r_k. Radii are medians, so that every sphere holds half of the samples; centres
-    move until every two spheres share a quarter of them: a pair that shares more is pushed apart along the line of
-    their centres, one that shares less is pulled together, by half of the relative excess. It ends when the mean of
-    |shared - n/4| is below ``tol_mean`` n/4 and the deviation of shared below ``tol_deviation`` n/4. Any number of
-    bits can be had; all spheres depend on each other, so a prefix is no code of its own.
+    Bit k is +1 if ||x - p_k|| <= r_k. Radii are medians, so every sphere holds half of the samples. Centres move
+    until every two spheres share a quarter of the samples: pairs that share more are pushed apart along the line of
+    their centres, pairs that share less are pulled together, by half of the relative excess. It stops when the mean
+    of |shared - n/4| is below ``tol_mean`` n/4 and the deviation of shared is below ``tol_deviation`` n/4. Any number
+    of bits is possible. All spheres depend on each other, so a prefix is not a code of its own.
 
-    Of its codes the paper compares the number of bits that differ divided by the number of spheres shared, which
-    ``spherical_hamming`` computes; plain Hamming distance is what an index uses.
+    The paper divides the number of differing bits by the number of shared spheres; ``spherical_hamming`` computes
+    this distance. An index uses the plain Hamming distance.
 
     Parameters
     ----------
-    n_bits : int
-    max_iter : int
-        Rounds of moving the centres.
-    tol_mean, tol_deviation : float
-        The paper's 0.1 and 0.15.
-    max_samples : int
-        Of more samples than that, a random part places the spheres.
-    random_state : int, RandomState or None
-        Draws the first centres.
+    n_bits : int, default=64
+    max_iter : int, default=100
+        Largest number of iterations.
+    tol_mean, tol_deviation : float, default=0.1 and 0.15
+        As in the paper.
+    max_samples : int, default=100_000
+        Learn from a random subset if there are more samples.
+    random_state : int, RandomState or None, default=0
+        Seed of the initial centres and the subset.
 
     Attributes
     ----------
     pivots_ : (n_bits_, d)
     radii_ : (n_bits_,)
     n_iter_ : int
-        Rounds that were run.
+        Iterations run.
     """
 
     _ARRAYS = frozenset({"pivots_", "radii_"})
@@ -67,7 +65,7 @@ class SphericalHashing(Coder):
         tol_mean: float = 0.1,
         tol_deviation: float = 0.15,
         max_samples: int = 100_000,
-        random_state: Any = 0,
+        random_state: Seed = 0,
     ) -> None:
         self.n_bits = n_bits
         self.max_iter = max_iter
@@ -76,35 +74,33 @@ class SphericalHashing(Coder):
         self.max_samples = max_samples
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Learn from vectors X (n, d); y is not used."""
-        check_integer("n_bits", self.n_bits, 1, MOST_BITS)
+    def fit(self, X: ArrayLike, y: object = None) -> Self:
+        """Learn from vectors X (n, d); y is ignored."""
         check_integer("max_iter", self.max_iter, 1)
         check_real("tol_mean", self.tol_mean, 0)
         check_real("tol_deviation", self.tol_deviation, 0)
         check_integer("max_samples", self.max_samples, 2)
-        samples: Any = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        samples = check_vectors(self, X)
         check_varies(samples)
         rng = generator(self.random_state)
-        if len(samples) > self.max_samples:
-            samples = samples[np.sort(rng.choice(len(samples), self.max_samples, replace=False))]
+        samples = subsample(samples, self.max_samples, rng)
         mean = samples.mean(axis=0, dtype=np.float64)
         Z = samples - mean.astype(samples.dtype)
         pivots = _first_pivots(Z, self.n_bits, rng)
         radius = float(np.sqrt(np.mean(np.einsum("ij,ij->i", Z, Z, dtype=np.float64))))
         radii, shared = _spheres(Z, pivots)
-        n_iter, even = 0, False
-        while n_iter < self.max_iter and not even:
+        n_iter, balanced = 0, False
+        while n_iter < self.max_iter and not balanced:
             n_iter += 1
             pivots += _forces(pivots, shared, len(Z), radius)
             radii, shared = _spheres(Z, pivots)
-            even = _even(shared, len(Z), self.tol_mean, self.tol_deviation)
+            balanced = _is_balanced(shared, len(Z), self.tol_mean, self.tol_deviation)
         self.pivots_, self.radii_ = pivots + mean, radii
         self.n_bits_, self.n_iter_ = self.n_bits, n_iter
         return self
 
     def _project(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
-        """How deep inside each sphere."""
+        """Return the depth inside each sphere, negative outside."""
         centre = self.pivots_.mean(axis=0)
         D = euclidean_distances((X - centre).astype(X.dtype), (self.pivots_ - centre).astype(X.dtype))
         return self.radii_.astype(X.dtype) - D
@@ -116,9 +112,9 @@ class SphericalHashing(Coder):
 
 
 def spherical_hamming(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> Array:
-    """Differing bits divided by common +1 bits, between every code of ``a`` and of ``b``, (n_a, n_b).
+    """Return differing bits divided by common +1 bits, for every code of ``a`` and of ``b``, (n_a, n_b).
 
-    Codes without a sphere in common are infinitely far apart, unless they are equal.
+    Codes without a common sphere are infinitely far apart, unless they are equal.
     """
     a, b = codes.check_codes(a, name="a"), codes.check_codes(b, name="b")
     differing = np.asarray(codes.hamming(a, b), dtype=np.float64)
@@ -127,20 +123,19 @@ def spherical_hamming(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> Array:
 
 
 def _first_pivots(Z: NDArray[np.floating], n_bits: int, rng: np.random.Generator) -> Array:
-    """Means of a few random samples each."""
-    drawn = rng.integers(len(Z), size=(n_bits, _START))
-    return Z[drawn].mean(axis=1, dtype=np.float64)
+    """Return n_bits means of a few random samples each."""
+    return Z[rng.integers(len(Z), size=(n_bits, _START))].mean(axis=1, dtype=np.float64)
 
 
 def _spheres(Z: NDArray[np.floating], pivots: Array) -> tuple[Array, Array]:
-    """Radii (t,) that hold half of the samples, and how many samples every two spheres share, (t, t)."""
+    """Return radii (t,) that hold half of the samples, and the number of samples shared by two spheres, (t, t)."""
     D = euclidean_distances(Z, pivots.astype(Z.dtype))
     radii = np.median(D, axis=0)
     inside = (radii >= D).astype(np.float32)
     return radii.astype(np.float64), (inside.T @ inside).astype(np.float64)
 
 
-def _even(shared: Array, n: int, tol_mean: float, tol_deviation: float) -> bool:
+def _is_balanced(shared: Array, n: int, tol_mean: float, tol_deviation: float) -> bool:
     pairs = shared[np.triu_indices(len(shared), 1)]
     if len(pairs) == 0:
         return True
@@ -149,7 +144,7 @@ def _even(shared: Array, n: int, tol_mean: float, tol_deviation: float) -> bool:
 
 
 def _forces(pivots: Array, shared: Array, n: int, radius: float) -> Array:
-    """What moves each centre: the mean over all others j of (shared_ij - n/4) / (n/4) (p_i - p_j) / 2."""
+    """Return the step of each centre: the mean over all others j of (shared_ij - n/4) / (n/4) (p_i - p_j) / 2."""
     strength = (shared - n / 4) / (n / 4) / 2
     np.fill_diagonal(strength, 0)
     forces = (strength.sum(axis=1)[:, None] * pivots - strength @ pivots) / len(pivots)

@@ -1,0 +1,50 @@
+"""Checks and small steps that several rivals share."""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse.linalg import LinearOperator, eigsh
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
+
+from cbid.checks import check_integer
+from cbid.coders.hyperplane import MOST_BITS
+
+__all__ = ["Array", "Seed", "check_most_bits", "check_vectors", "fix_signs", "leading_eigenvectors", "subsample"]
+
+Array = NDArray[np.float64]
+Vectors = NDArray[np.floating]
+Seed = int | np.random.RandomState | None
+
+
+def check_vectors(coder: BaseEstimator, X: ArrayLike, least: int = 2) -> Vectors:
+    """Check ``n_bits`` and X of an unsupervised coder; return X (n, d) with at least ``least`` samples."""
+    check_integer("n_bits", coder.n_bits, 1, MOST_BITS)
+    samples: Vectors = validate_data(coder, X, dtype=[np.float64, np.float32], ensure_min_samples=least)
+    return samples
+
+
+def check_most_bits(n_bits: int, most: int, reason: str) -> None:
+    """Raise a ValueError if a method cannot give ``n_bits`` bits for this X and y."""
+    if n_bits > most:
+        raise ValueError(f"n_bits={n_bits}: expected at most {most}, because {reason}")
+
+
+def subsample(X: Vectors, most: int, rng: np.random.Generator) -> Vectors:
+    """Return at most ``most`` random samples of X, in their original order."""
+    return X if len(X) <= most else X[np.sort(rng.choice(len(X), most, replace=False))]
+
+
+def leading_eigenvectors(times: Callable[[Array], Array], n: int, count: int) -> Array:
+    """Return the ``count`` leading eigenvectors (n, count) of a symmetric operator, largest eigenvalue first."""
+    matrix = LinearOperator((n, n), matvec=lambda v: times(v.ravel()), dtype=np.float64)
+    start = np.random.default_rng(0).standard_normal(n)
+    values, vectors = eigsh(matrix, k=count, which="LA", v0=start, tol=1e-6)
+    return vectors[:, np.argsort(-values)]
+
+
+def fix_signs(V: Array, axis: int) -> Array:
+    """Flip the vectors along ``axis`` so that the largest entry of each is positive."""
+    largest = np.take_along_axis(V, np.expand_dims(np.abs(V).argmax(axis=axis), axis), axis=axis)
+    return V * np.where(largest < 0, -1.0, 1.0)
