@@ -1,4 +1,4 @@
-"""Small bags of patches, and what NBNN must say of them, by plain numpy."""
+"""Small bags of patches, and NBNN on them in plain numpy."""
 
 import numpy as np
 

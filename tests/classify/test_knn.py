@@ -133,28 +133,28 @@ def test_neighbours_of_the_training_items_leave_themselves_out():
     assert rows.tolist() == [[1, 2], [0, 2], [0, 1], [0, 1], [0, 1]]
     assert distances[:4].max() == 0
     assert model.kneighbors(n_neighbors=4, return_distance=False).tolist()[4] == [0, 1, 2, 3]
-    with pytest.raises(ValueError, match="n_neighbors is 5; the model was fitted on 5 samples"):
+    with pytest.raises(ValueError, match="n_neighbors=5"):
         model.kneighbors(n_neighbors=5)
 
 
 BAD = {
-    "n_neighbors": ({"n_neighbors": 0}, ValueError, "n_neighbors is 0; an integer >= 1"),
-    "weights": ({"weights": "squared"}, ValueError, "weights is 'squared'; 'uniform' or 'distance'"),
+    "n_neighbors": ({"n_neighbors": 0}, ValueError, "n_neighbors"),
+    "weights": ({"weights": "squared"}, ValueError, "weights='squared'"),
     "packed and coder": (
         {"packed": True, "coder": SignCoder()},
         ValueError,
-        "packed is True and coder is given",
+        "packed=True",
     ),
-    "n_bits": ({"n_bits": 3}, ValueError, "n_bits is 3 and packed is False"),
+    "n_bits": ({"n_bits": 3}, ValueError, "n_bits=3"),
     "bit_weights text": (
         {"bit_weights": "best"},
         ValueError,
-        "bit_weights is 'best'; 'auto', None or an array",
+        "bit_weights='best'",
     ),
     "bit_weights shape": ({"bit_weights": [1, 2]}, ValueError, r"weights has shape \(2,\)"),
-    "bit_weights sign": ({"bit_weights": [-1, 1, 1]}, ValueError, "weights has negative"),
-    "bit_weights columns": ({"bit_weights": np.ones((3, 3))}, ValueError, "has 3 columns; y has 2 classes"),
-    "not packed": ({"packed": True}, TypeError, "X has dtype int64; packed codes are uint8"),
+    "bit_weights sign": ({"bit_weights": [-1, 1, 1]}, ValueError, "weights.*negative"),
+    "bit_weights columns": ({"bit_weights": np.ones((3, 3))}, ValueError, "bit_weights has 3 columns"),
+    "not packed": ({"packed": True}, TypeError, "X has dtype int64"),
 }
 
 
@@ -168,7 +168,7 @@ def test_bad_input(case):
 
 def test_more_neighbours_than_items():
     model = CodeKNeighborsClassifier(4).fit(np.eye(3), [0, 1, 1])
-    with pytest.raises(ValueError, match="n_neighbors is 4; the model was fitted on 3 samples"):
+    with pytest.raises(ValueError, match="n_neighbors=4"):
         model.predict(np.eye(3))
 
 
@@ -207,13 +207,13 @@ def test_n_jobs_is_no_number_but_zero():
 
 
 def test_weights_of_bits_given_for_those_of_votes():
-    with pytest.raises(ValueError, match="'uniform' or 'distance' is accepted"):
+    with pytest.raises(ValueError, match="weights="):
         CodeKNeighborsClassifier(weights=np.ones(2)).fit([[1, 0], [-1, 0]] * 5, [0, 1] * 5)
 
 
 def test_a_coder_must_encode(digits):
     X, _, y, _ = digits
-    with pytest.raises(ValueError, match=r"coder is PCA\(n_components=3\); an estimator with encode"):
+    with pytest.raises(ValueError, match=r"coder=PCA\(n_components=3\)"):
         CodeKNeighborsClassifier(coder=PCA(3)).fit(X, y)
 
 
@@ -221,7 +221,7 @@ def test_a_coder_must_encode(digits):
 def test_weights_that_go_with_the_class_of_the_query_are_left_out(digits, margin):
     X, X_test, y, _ = digits
     coder = CBID(n_bits=8, margin=margin)
-    with pytest.warns(UserWarning, match=f"margin='{margin}'.* go with the class of the query"):
+    with pytest.warns(UserWarning, match=f"margin='{margin}'"):
         model = CodeKNeighborsClassifier(3, coder=coder).fit(X, y)
     plain = CodeKNeighborsClassifier(3, coder=coder, bit_weights=None).fit(X, y)
     np.testing.assert_array_equal(model.predict(X_test), plain.predict(X_test))

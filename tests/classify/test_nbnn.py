@@ -172,9 +172,9 @@ def test_weights_of_each_class():
         part = coder.transform(np.concatenate([bag for bag, name in zip(TRAIN, Y) if name == label]))
         wanted = [((coder.transform(bag)[:, None] != part[None]) @ w).min(axis=1).sum() for bag in TEST]
         np.testing.assert_allclose(model.image_to_class_distances(TEST)[:, c], wanted, rtol=1e-6)
-    with pytest.raises(ValueError, match="'fish' is none of them"):
+    with pytest.raises(ValueError, match="'fish'"):
         model.add_images(TEST[:1], ["fish"])
-    with pytest.raises(ValueError, match="one metric"):
+    with pytest.raises(ValueError, match="local=True"):
         NBNNClassifier(coder=coder, local=True).fit(TRAIN, Y)
 
 
@@ -210,7 +210,7 @@ def test_a_removed_image_is_as_if_never_fitted():
     wanted = NBNNClassifier().fit([TRAIN[i] for i in kept], Y[kept])
     np.testing.assert_array_equal(model.decision_function(TEST), wanted.decision_function(TEST))
     assert "image 5" not in model.ids_
-    with pytest.raises(UnknownImageError, match="no image has the id 'image 5'"):
+    with pytest.raises(UnknownImageError, match="image='image 5'"):
         model.remove_image("image 5")
 
 
@@ -229,7 +229,7 @@ def test_a_class_goes_with_its_last_image_and_comes_back():
 def test_the_last_image_stays():
     model = NBNNClassifier().fit(TRAIN[3:5], Y[3:5])
     model.remove_image(0)
-    with pytest.raises(ValueError, match="image 1 is the last one"):
+    with pytest.raises(ValueError, match="image=1"):
         model.remove_image(1)
     assert model.predict(TEST[:1]).tolist() == ["cat"]
 
@@ -322,7 +322,7 @@ def test_predicting_leaves_the_model_as_it_is():
 
 def test_an_image_without_descriptors():
     none = np.empty((0, 8))
-    with pytest.warns(UserWarning, match="images without descriptors are not stored: image 1"):
+    with pytest.warns(UserWarning, match="without descriptors.* image 1"):
         model = NBNNClassifier().fit([TRAIN[0], none, *TRAIN[2:]], Y)
     assert 1 not in model.ids_
     with pytest.raises(ValueError, match="image 2 has no descriptor"):
@@ -332,12 +332,12 @@ def test_an_image_without_descriptors():
         pytest.warns(UserWarning, match="image 0, image 1, image 2, image 3"),
     ):
         NBNNClassifier().fit([none] * 4 + TRAIN[4:], Y)
-    with pytest.warns(UserWarning, match="not stored: image 0"):
+    with pytest.warns(UserWarning, match="without descriptors.* image 0"):
         model.add_images([none, TEST[0]], ["fish", "cat"], ids=["none", "one"])
     assert model.classes_.tolist() == CLASSES
     assert "one" in model.ids_
     assert "none" not in model.ids_
-    with pytest.warns(UserWarning, match="not stored: image 0"):
+    with pytest.warns(UserWarning, match="without descriptors.* image 0"):
         assert model.add_images([none], ["fish"]).classes_.tolist() == CLASSES
 
 
@@ -373,7 +373,7 @@ def test_bags_of_other_widths_are_named():
         NBNNClassifier().fit([TRAIN[0], np.zeros((20, 7)), *TRAIN[2:]], Y)
     model = NBNNClassifier().fit(TRAIN, Y)
     for call in (lambda: model.predict([np.zeros((5, 7))]), lambda: model.add_images([np.zeros((5, 7))], ["boat"])):
-        with pytest.raises(ValueError, match="7 columns: expected 8"):
+        with pytest.raises(ValueError, match="7 columns"):
             call()
     assert NBNNClassifier().fit(TRAIN, Y).fit([bag[:, :5] for bag in TRAIN], Y).n_features_in_ == 5
 
@@ -405,8 +405,8 @@ def test_labels_that_do_not_fit(labels, message):
 
 def test_ids_that_do_not_fit():
     for ids, message in (
-        ([0] * 12, "ids holds 0, which another image has"),
-        ([1], "ids has 1 entries for 12 images"),
+        ([0] * 12, "ids holds 0"),
+        ([1], "ids has 1 entries"),
         ([*range(11), 2.5], r"ids holds 2\.5"),
         ([*range(11), True], "ids holds True"),
     ):
@@ -426,13 +426,13 @@ def test_ids_that_do_not_fit():
         ({"search": "fast"}, "search='fast'"),
         ({"local": 2}, "local=2"),
         ({"weighted": "yes"}, "weighted='yes'"),
-        ({"weighted": True}, "weighted=True needs a coder"),
+        ({"weighted": True}, "weighted=True"),
         ({"checks": 0}, "checks=0"),
         ({"n_neighbors": 1.5}, r"n_neighbors=1\.5"),
         ({"bin_width": 0}, "bin_width=0"),
         ({"location": -1}, "location=-1"),
         ({"coder": "itq"}, "coder='itq'"),
-        ({"coder": CODER, "search": "lsh"}, "search='lsh' is for descriptors"),
+        ({"coder": CODER, "search": "lsh"}, "search='lsh'"),
         ({"coder": CODER, "location": 1}, "location=1"),
         ({"search": "pca", "n_components": 9}, "n_components=9"),
     ],
@@ -478,7 +478,7 @@ def test_weights_that_are_not_used_let_classes_in():
     assert model.classes_.tolist() == ["ant", *CLASSES]
     assert model.predict(TEST[:1]).tolist() == ["ant"]
     model = NBNNClassifier(coder=coder).fit(TRAIN, Y)
-    with pytest.raises(ValueError, match="the coder has weights for each class it was fitted on; 'ant' is none"):
+    with pytest.raises(ValueError, match="'ant'"):
         model.add_images(TEST[:1], ["ant"])
     for image in range(4):
         model.remove_image(image)
@@ -516,7 +516,7 @@ def test_a_failed_fit_leaves_the_classifier_as_it_was():
     coder = CBID(n_bits=6, margin="class").fit(np.concatenate(TRAIN), np.repeat(Y, [len(bag) for bag in TRAIN]))
     model = NBNNClassifier(coder=coder).fit(TRAIN, Y)
     before = model.predict(TEST)
-    with pytest.raises(ValueError, match="none of them"):
+    with pytest.raises(ValueError, match="unknown"):
         model.fit([bag[:, ::-1] for bag in TRAIN], [label + "!" for label in Y])
     np.testing.assert_array_equal(model.predict(TEST), before)
     model = NBNNClassifier(search="pca", n_components=4).fit(TRAIN, Y)
@@ -550,7 +550,7 @@ def test_n_jobs_is_no_number_but_zero():
 
 @pytest.mark.parametrize("seed", ["a", np.random.default_rng(0)], ids=str)
 def test_what_is_no_seed_is_refused_by_name(seed):
-    with pytest.raises(ValueError, match=r"random_state=.*"):
+    with pytest.raises(ValueError, match=r"random_state="):
         NBNNClassifier(random_state=seed).fit(TRAIN, Y)
 
 
@@ -558,5 +558,5 @@ def test_what_is_no_descriptor_or_no_id():
     bags, y = make_bags(3, n_per_class=2)
     with pytest.raises(ValueError, match="descriptor='sift'"):
         NBNNClassifier(descriptor="sift").fit(bags, y)
-    with pytest.raises(TypeError, match=r"image is \['a'\]; the id of one image"):
+    with pytest.raises(TypeError, match=r"image=\['a'\]"):
         NBNNClassifier().fit(bags, y).remove_image(["a"])

@@ -80,7 +80,7 @@ def test_a_foreign_coder_cannot_be_saved(tmp_path):
         n_bits_ = 24
 
     model = NBNNClassifier(coder=Foreign()).fit(TRAIN, Y)
-    with pytest.raises(ValueError, match="only coders of cbid can be saved"):
+    with pytest.raises(ValueError, match="coder is a"):
         model.save(tmp_path / "model")
 
 
@@ -136,7 +136,7 @@ def test_damage_is_noticed(saved):
 
 def test_a_coder_is_no_classifier(tmp_path):
     CODER.save(tmp_path / "coder")
-    with pytest.raises(ModelFileError, match="not a cbid NBNN classifier"):
+    with pytest.raises(ModelFileError, match="NBNN classifier"):
         NBNNClassifier.load(tmp_path / "coder")
 
 
@@ -144,5 +144,5 @@ def test_values_that_are_not_finite_are_refused(tmp_path):
     bags, y = make_bags(3)
     NBNNClassifier().fit(bags, y).save(tmp_path / "model")
     path = altered(tmp_path / "model", lambda c, a: a["rows"].__setitem__((0, 0), np.nan))
-    with pytest.raises(ModelFileError, match="not finite"):
+    with pytest.raises(ModelFileError, match="rows"):
         NBNNClassifier.load(path)

@@ -84,5 +84,5 @@ def test_what_is_wrong_is_named(model, folder, tmp_path):
     Image.fromarray(np.zeros((8, 8), np.uint8)).save(small)
     with pytest.raises(ValueError, match=r"small\.png has no descriptor"):
         model.predict_paths([folder / "upright" / "1.png", small])
-    with pytest.raises(ValueError, match="descriptor is None"):
+    with pytest.raises(ValueError, match="descriptor=None"):
         NBNNClassifier().fit([np.ones((3, 2)), np.zeros((3, 2))], [0, 1]).predict_paths(folder)

@@ -1,13 +1,11 @@
-"""The structures that find nearest patches, each against every distance."""
+"""The search structures against all distances."""
 
 import sys
 
 import numpy as np
 import pytest
 
-from cbid.classify.flat import FlatSearch
-from cbid.classify.lsh import LSHSearch
-from cbid.classify.patch_search import CodeSearch, KDTreeSearch
+from cbid.classify.patch_search import CodeSearch, FlatSearch, KDTreeSearch, LSHSearch
 from tests.classify.bags import squared_distances
 
 RNG = np.random.default_rng(0)
@@ -69,7 +67,7 @@ def test_kd_trees_repeat_by_their_seed():
     assert (a != c).any()
 
 
-def test_kd_trees_say_what_is_missing_without_opencv(monkeypatch):
+def test_kd_trees_without_opencv_name_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "cv2", None)
     with pytest.raises(ImportError, match=r"cbid\[images\]"):
         KDTreeSearch(X, checks=5, n_trees=1, seed=0)

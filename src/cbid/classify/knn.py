@@ -1,4 +1,4 @@
-"""k-nearest-neighbour classification on binary codes, with the index under it."""
+"""k-nearest-neighbour classification on binary codes."""
 
 import warnings
 from typing import Any, Self
@@ -19,27 +19,28 @@ __all__ = ["CodeKNeighborsClassifier", "count_votes"]
 
 
 class CodeKNeighborsClassifier(ClassifierMixin, BaseEstimator):
-    """The classes of the nearest codes vote, under plain or weighted Hamming distance.
+    """Classify by the votes of the nearest codes, by plain or weighted Hamming distance.
 
     Parameters
     ----------
-    n_neighbors : int, default 5
-    weights : "uniform" (default) or "distance"
-        One vote a neighbour, or 1 / distance each (neighbours at distance 0, if any, then vote alone). Where
-        classes tie, that of the nearest neighbour wins.
+    n_neighbors : int, default=5
+        Neighbours that vote.
+    weights : {"uniform", "distance"}, default="uniform"
+        One vote for each neighbour, or 1 / distance (neighbours at distance 0, if any, then vote alone). The nearest
+        neighbour breaks ties between classes.
     coder : estimator with ``fit`` and ``encode``, optional
-        Fitted here on X and y; X are then vectors. Without one, X are the bits themselves, set where
-        positive: 0/1, -1/+1 (what a coder's ``transform`` gives, in a Pipeline) and projections all do.
-    packed : bool, default False
+        Fitted on X and y; X are then vectors. Without a coder X are bits, set where positive: 0/1, -1/+1 (the
+        ``transform`` of a coder in a Pipeline) or projections.
+    packed : bool, default=False
         Without a coder: X are packed codes, uint8, (n, ceil(n_bits/8)).
     n_bits : int, optional
-        With ``packed``: the number of bits, by default 8 a byte.
-    bit_weights : "auto" (default), None, (n_bits,) or (n_bits, n_classes)
+        With ``packed``: the number of bits, by default 8 for each byte.
+    bit_weights : "auto", None, (n_bits,) or (n_bits, n_classes), default="auto"
         Weights of the distance. "auto": ``weights_`` of the coder if it has them; None: plain Hamming.
-        Two-dimensional: one vector per class of the training item, columns in the order of ``classes_``. Those of a
-        coder that go with the class of the query instead (a margin other than "database") are left out, and told.
+        Two-dimensional: one vector for each class of the training item, columns in the order of ``classes_``. Weights
+        of a coder that belong to the class of the query (a margin other than "database") are ignored with a warning.
     n_jobs : int, optional
-        Threads of a search, by the rules of scikit-learn: None is one, -1 all processors.
+        Threads of a search, as in scikit-learn: None is one, -1 all processors.
 
     Attributes
     ----------
@@ -82,18 +83,18 @@ class CodeKNeighborsClassifier(ClassifierMixin, BaseEstimator):
         check_n_jobs(self.n_jobs)
         if not isinstance(self.weights, str) or self.weights not in ("uniform", "distance"):
             raise ValueError(
-                f"weights is {self.weights!r}; 'uniform' or 'distance' is accepted (weights of bits: bit_weights)"
+                f"weights={self.weights!r}: expected 'uniform' or 'distance' (for weights of bits see bit_weights)"
             )
         if self.coder is not None and not (hasattr(self.coder, "fit") and hasattr(self.coder, "encode")):
-            raise ValueError(f"coder is {self.coder!r}; an estimator with encode, or None, is accepted")
+            raise ValueError(f"coder={self.coder!r}: expected an estimator with encode, or None")
         if self.packed and self.coder is not None:
-            raise ValueError("packed is True and coder is given; a coder takes vectors, not codes")
+            raise ValueError("packed=True: expected False with a coder, which takes vectors, not codes")
         if self.n_bits is not None and not self.packed:
-            raise ValueError(f"n_bits is {self.n_bits} and packed is False; n_bits belongs to packed codes")
+            raise ValueError(f"n_bits={self.n_bits}: expected None with packed=False")
         rows, y = validate_data(self, X, y, dtype=_dtype(self.packed))
         check_classification_targets(y)
         self.classes_, classes = np.unique(y, return_inverse=True)
-        # What parameters are set to after this waits for the next fit.
+        # Parameters that are set after this count in the next fit.
         self.coder_ = None if self.coder is None else clone(self.coder).fit(rows, y)
         self._packed = self.packed
         n_bits = self._count_bits(rows)
@@ -104,20 +105,20 @@ class CodeKNeighborsClassifier(ClassifierMixin, BaseEstimator):
     def kneighbors(
         self, X: ArrayLike | None = None, n_neighbors: int | None = None, return_distance: bool = True
     ) -> NDArray[np.int64] | tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """The nearest training items of each row of X, nearest first: distances and rows, (n, n_neighbors).
+        """Return the nearest training items of each row of X: distances and row numbers (n, n_neighbors).
 
-        Without X: of each training item, itself left out.
+        Without X: of each training item, without itself.
         """
         check_is_fitted(self)
         k = as_count(self.n_neighbors if n_neighbors is None else n_neighbors, "n_neighbors")
         others = len(self.index_) - (X is None)
         if k > others:
-            raise ValueError(f"n_neighbors is {k}; the model was fitted on {len(self.index_)} samples")
+            raise ValueError(f"n_neighbors={k}: the model has {len(self.index_)} samples")
         if X is None:
             codes = self.index_.reconstruct(self.index_.ids)
             found = self.index_.search(codes, k + 1)
             keep = found.ids != np.arange(len(codes))[:, None]
-            keep[keep.all(axis=1), -1] = False  # k + 1 copies of it came before it
+            keep[keep.all(axis=1), -1] = False  # k + 1 duplicates come before it
             distances, rows = (a[keep].reshape(len(codes), k) for a in (found.distances, found.ids))
         else:
             found = self.index_.search(self._encoded(self._validated(X)), k)
@@ -125,18 +126,18 @@ class CodeKNeighborsClassifier(ClassifierMixin, BaseEstimator):
         return (distances, rows) if return_distance else rows
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Share of the votes of each class, (n, n_classes); where classes tie, the winner is 1e-9 ahead."""
+        """Return the share of the votes of each class (n, n_classes); the winner of a tie is 1e-9 ahead."""
         check_is_fitted(self)
         k = as_count(self.n_neighbors, "n_neighbors")
         if k > len(self.index_):
-            raise ValueError(f"n_neighbors is {k}; the model was fitted on {len(self.index_)} samples")
+            raise ValueError(f"n_neighbors={k}: the model has {len(self.index_)} samples")
         found = self.index_.search(self._encoded(self._validated(X)), k)
         assert found.labels is not None
         votes = count_votes(found.distances.astype(np.float64), found.labels, len(self.classes_), self.weights)
         return votes / votes.sum(axis=1, keepdims=True)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The class with most votes of each row of X."""
+        """Return the class with most votes for each row of X."""
         shares = self.predict_proba(X)
         return self.classes_[shares.argmax(axis=1)]
 
@@ -158,14 +159,14 @@ class CodeKNeighborsClassifier(ClassifierMixin, BaseEstimator):
     def _bit_weights(self) -> ArrayLike | None:
         if isinstance(self.bit_weights, str):
             if self.bit_weights != "auto":
-                raise ValueError(f"bit_weights is {self.bit_weights!r}; 'auto', None or an array is accepted")
+                raise ValueError(f"bit_weights={self.bit_weights!r}: expected 'auto', None or an array")
             learned = getattr(self.coder_, "weights_", None)
             margin = getattr(self.coder_, "margin", "database")
             if learned is not None and np.ndim(learned) == 2 and margin != "database":
                 warnings.warn(
-                    f"the coder's weights (margin={margin!r}) go with the class of the query, which is "
-                    "what is asked for: codes are compared bit by bit. margin='database' gives weights that go with "
-                    "the stored items; bit_weights=None leaves them out",
+                    f"the coder's weights (margin={margin!r}) depend on the class of the query, which is unknown: "
+                    "using plain Hamming distance. margin='database' gives weights by the class of the stored items; "
+                    "bit_weights=None silences this warning",
                     UserWarning,
                     stacklevel=4,
                 )
@@ -174,33 +175,35 @@ class CodeKNeighborsClassifier(ClassifierMixin, BaseEstimator):
         if self.bit_weights is not None and np.ndim(self.bit_weights) == 2:
             n_columns = np.shape(self.bit_weights)[1]
             if n_columns != len(self.classes_):
-                raise ValueError(f"bit_weights has {n_columns} columns; y has {len(self.classes_)} classes")
+                raise ValueError(
+                    f"bit_weights has {n_columns} columns; expected {len(self.classes_)}, one for each class"
+                )
         return self.bit_weights
 
 
 def _dtype(packed: bool) -> Any:
-    # Packed codes must come as uint8: converting would hide that they are something else.
+    # Packed codes must be uint8: a conversion would hide other data.
     return None if packed else "numeric"
 
 
 def count_votes(
     distances: NDArray[np.float64], labels: NDArray[np.int64], n_classes: int, weights: str
 ) -> NDArray[np.float64]:
-    """Votes of each class (n, n_classes), from neighbours (n, k) ordered nearest first."""
+    """Return the votes of each class (n, n_classes) from neighbours (n, k), nearest first."""
     vote = np.ones(distances.shape)
     if weights == "distance":
         same = distances == 0
-        # Relative to the nearest, so that tiny distances do not overflow; the shares stay the same.
+        # Relative to the nearest: tiny distances do not overflow, and the shares stay the same.
         nearest = np.where(same, np.inf, distances).min(axis=1, keepdims=True)
         np.divide(nearest, distances, out=vote, where=~same)
         vote = np.where(same.any(axis=1, keepdims=True), same, vote)
     rows = np.arange(len(labels))
     votes = np.zeros((len(labels), n_classes))
-    for place in range(labels.shape[1]):
-        votes[rows, labels[:, place]] += vote[:, place]
+    for j in range(labels.shape[1]):
+        votes[rows, labels[:, j]] += vote[:, j]
     tied = votes == votes.max(axis=1, keepdims=True)
-    of_tied = np.take_along_axis(tied, labels, axis=1)  # the first of these is the nearest
-    winner = labels[rows, of_tied.argmax(axis=1)]
+    votes_for_tied = np.take_along_axis(tied, labels, axis=1)  # the first of them is the nearest
+    winner = labels[rows, votes_for_tied.argmax(axis=1)]
     several = tied.sum(axis=1) > 1
     votes[rows[several], winner[several]] *= 1 + 1e-9
     return votes

@@ -1,4 +1,4 @@
-"""Naive Bayes nearest neighbour (NBNN): images classified by the nearest training patches of their patches."""
+"""Naive Bayes nearest neighbour (NBNN): classify images by the nearest training patches of their patches."""
 
 import os
 import time
@@ -15,31 +15,30 @@ from threadpoolctl import threadpool_limits
 
 from cbid.bags import Bags
 from cbid.checks import as_random_state, check_choice, check_integer, check_n_jobs, check_real, unchanged_on_error
-from cbid.classify.class_distances import sum_by_image
-from cbid.classify.image_bags import Images, named_bags, runs, with_descriptors
-from cbid.classify.nbnn_structures import class_distances
-from cbid.classify.patch_rows import PatchRows, takes_bags
+from cbid.classify.class_distances import class_distances, sum_by_image
 from cbid.classify.patch_store import PatchStore
+from cbid.classify.patches import Images, PatchRows, drop_empty, named_bags, takes_bags
 from cbid.labels import check_labels, encode_labels, image_labels
 
 __all__ = ["EvaluationTime", "NBNNClassifier"]
 
-_QUERIES = 1 << 15  # patches whose distances to all classes are held at a time
+_QUERIES = 1 << 15  # patches searched at a time
 
 
 class EvaluationTime(NamedTuple):
-    """Seconds for an image and a class: to make the rows of its patches (their codes), and to search."""
+    """Seconds for each image and class: to compute the rows (codes) of its patches, and to search."""
 
     encode: float
     search: float
 
     @property
     def total(self) -> float:
+        """The sum of both."""
         return self.encode + self.search
 
 
 class NBNNClassifier(ClassifierMixin, BaseEstimator):
-    """The class whose training patches lie nearest to the patches of an image (Boiman et al., 2008).
+    """Predict the class whose training patches are nearest to the patches of an image (Boiman et al., 2008).
 
     The distance from an image to a class is the sum over its patches of the distance to the nearest training patch of
     that class: squared Euclidean between descriptors, weighted Hamming between codes.
@@ -47,32 +46,32 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     coder : estimator with ``encode``, optional
-        Patches are kept and compared as its codes: ``PatchCBID``, which learns from bags, or any other coder of the
-        package, which is given a sample of the patches, each with the label of its image. A fitted coder is used as
-        it is; one that is not is cloned and fitted. Without a coder the descriptors are kept, as float32.
-    search : {"exact", "kd-tree", "lsh", "pca"}
-        How the nearest patch of a class is found. "exact": by every distance, the only way on codes. "kd-tree": best
+        Patches are stored and compared as its codes: ``PatchCBID``, which is fitted on bags, or any other coder of
+        the package, which is fitted on a sample of the patches, each with the label of its image. A fitted coder is
+        used unchanged; one that is not is cloned and fitted. Without a coder the descriptors are stored as float32.
+    search : {"exact", "kd-tree", "lsh", "pca"}, default="exact"
+        How the nearest patch of a class is found. "exact": by all distances, the only way for codes. "kd-tree": best
         bin first, at most ``checks`` comparisons over ``n_trees`` trees. "lsh": among the patches that share a bucket
         with the query in one of ``n_tables`` tables of ``n_functions`` p-stable functions with bins of ``bin_width``;
-        where there is none in a class, the largest distance found for the image counts.
-        "pca": exactly, among projections to ``n_components`` principal axes, 32 bits each.
-    local : bool
-        Local NBNN (McCann and Lowe, 2012): one structure for all classes; of its ``n_neighbors`` nearest patches only
-        the classes among them count, less the distance of the next one.
-    weighted : bool or None
+        a class without such a patch gets the largest distance found for the image.
+        "pca": exact, on projections to ``n_components`` principal axes of 32 bits each.
+    local : bool, default=False
+        Local NBNN (McCann and Lowe, 2012): one structure for all classes. Only the classes among the ``n_neighbors``
+        nearest patches count, with their distance minus that of the next patch.
+    weighted : bool or None, default=None
         Whether codes are compared by the ``weights_`` of the coder. None: if it has them.
-    location : float >= 0 or None
-        Weight of a patch's place: x over the width and y over the height of its image, times this, times the root
-        mean square length of the training descriptors, join the descriptor. ``PatchCBID`` has a location of its own.
-    max_patches : int
-        Most patches that the principal axes, or a coder that does not learn from bags, are learned from; an equal
-        number from each image.
+    location : float >= 0 or None, default=None
+        Weight of the position of a patch: x / width and y / height, times this, times the root mean square length of
+        the training descriptors, are appended to the descriptor. ``PatchCBID`` has a location of its own.
+    max_patches : int, default=100_000
+        Most patches for fitting the principal axes, or a coder that does not take bags; an equal number from each
+        image.
     descriptor : local descriptor, optional
-        With one, images may be given as arrays or paths wherever bags are.
-    n_jobs : int or None
-        Threads, by the rules of scikit-learn: None is one, -1 all processors.
-    random_state : int, RandomState or None
-        Of the sample of patches, the kd-trees and the hash functions.
+        With a descriptor, images may be arrays or paths wherever bags are expected.
+    n_jobs : int or None, default=None
+        Threads, as in scikit-learn: None is one, -1 all processors.
+    random_state : int, RandomState or None, default=0
+        Seed of the sample of patches, the kd-trees and the hash functions.
 
     Attributes
     ----------
@@ -82,16 +81,16 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
     coder_ : the fitted coder, or None
     ids_ : list, the ids of the stored images
     storage_per_image_ : float
-        Bytes of the rows kept for a training image, on average: what a file holds of it.
+        Mean bytes of the rows of a training image, in memory and in a file.
     index_bytes_ : int
-        Bytes that the search structures take in memory beside these rows.
+        Bytes of the search structures in memory, beside the rows.
 
     Examples
     --------
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> y = ["dark", "dark", "light", "light"]
-    >>> bags = [rng.normal(label == "light", size=(30, 8)) for label in y]  # 30 descriptors of 8 values an image
+    >>> bags = [rng.normal(label == "light", size=(30, 8)) for label in y]  # 30 descriptors of 8 values each
     >>> model = NBNNClassifier().fit(bags, y)
     >>> model.predict([rng.normal(1, size=(20, 8))])
     array(['light'], dtype='<U5')
@@ -150,37 +149,39 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"descriptor={self.descriptor!r}: expected a local descriptor (DenseSIFT()), or None")
         if self.coder is None:
             if self.weighted:
-                raise ValueError("weighted=True needs a coder whose weights to use")
+                raise ValueError("weighted=True: expected a coder with weights; coder is None")
             return
         if not (hasattr(self.coder, "fit") and hasattr(self.coder, "encode")):
             raise ValueError(f"coder={self.coder!r}: expected an estimator with encode, or None")
         if self.search != "exact":
-            raise ValueError(f"search={self.search!r} is for descriptors; codes are searched with 'exact'")
+            raise ValueError(f"search={self.search!r}: expected 'exact' with a coder; the others are for descriptors")
         if self.location and takes_bags(self.coder):
             raise ValueError(
-                f"location={self.location!r}: expected None, because {type(self.coder).__name__} has its own"
+                f"location={self.location!r}: expected None with a {type(self.coder).__name__}, which has its own"
             )
 
-    # Training images
+    # ---- Training images ----
 
     @unchanged_on_error
     def fit(self, X: Images, y: ArrayLike, ids: Sequence[Hashable] | None = None) -> Self:
         """Store the patches of n images: Bags or one (m_i, d) array each, with labels y (n,).
 
-        ids: of the images, integers or strings, by which they can be removed; by default 0 to n - 1.
+        ``ids`` of the images are integers or strings, for ``remove_image``; by default 0 to n - 1.
         """
         self._check_params()
         bags, names = self._bags(X, any_width=True)
         classes, numbers = check_labels(y, len(bags))
         store = PatchStore()
         ids = store.new_ids(ids, len(bags))
-        bags, numbers, ids = with_descriptors(bags, numbers, ids, names)
+        bags, numbers, ids = drop_empty(bags, numbers, ids, names)
         if len(np.unique(numbers)) < len(classes):
-            lacking = np.setdiff1d(np.arange(len(classes)), numbers)
-            raise ValueError(f"no image of class {classes.tolist()[lacking[0]]!r} has a descriptor; each needs one")
+            empty = np.setdiff1d(np.arange(len(classes)), numbers)
+            raise ValueError(
+                f"no image of class {classes.tolist()[empty[0]]!r} has a descriptor; expected at least one"
+            )
         self.classes_, self.n_features_in_ = classes, bags.values.shape[1]
         seed = int(as_random_state(self.random_state).randint(2**31 - 1))
-        with self._one_pool():
+        with self._limited_threads():
             self._rows = PatchRows.fit(
                 bags,
                 self.classes_[numbers],
@@ -199,36 +200,36 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
 
     @unchanged_on_error
     def add_images(self, X: Images, y: ArrayLike, ids: Sequence[Hashable] | None = None) -> Self:
-        """Store more images. Coder and projection stay; a label that is new makes a new class."""
+        """Store more images. Coder and projection do not change; a new label adds a class."""
         check_is_fitted(self)
         bags, names = self._bags(X)
         labels, numbers = image_labels(y, len(bags))
-        bags, numbers, ids = with_descriptors(bags, numbers, self._store.new_ids(ids, len(bags)), names)
+        bags, numbers, ids = drop_empty(bags, numbers, self._store.new_ids(ids, len(bags)), names)
         if not ids:
             return self
-        with self._one_pool():
+        with self._limited_threads():
             rows = self._rows(bags)
         known = self.classes_.tolist()
         given = [labels.tolist()[c] for c in np.unique(numbers)]
         classes = encode_labels([*known, *given])[0]
-        self._store = self._store.copied()
+        self._store = self._store.copy()
         for at, label in enumerate(classes.tolist()):
             if label not in known:
                 self._store.insert_class(at)
-        place = {label: at for at, label in enumerate(classes.tolist())}
+        number_of = {label: at for at, label in enumerate(classes.tolist())}
         self.classes_ = classes
-        self._add(bags, rows, np.array([place.get(label, -1) for label in labels.tolist()])[numbers], ids)
+        self._add(bags, rows, np.array([number_of.get(label, -1) for label in labels.tolist()])[numbers], ids)
         return self
 
     @unchanged_on_error
     def remove_image(self, image: Hashable) -> Self:
-        """Forget the image with this id, and its class with its last image."""
+        """Remove the image with this id, and a class with its last image."""
         check_is_fitted(self)
         if not isinstance(image, Hashable):
-            raise TypeError(f"image is {image!r}; the id of one image, an integer or a string, is accepted")
+            raise TypeError(f"image={image!r}: expected the id of one image, an integer or a string")
         if self._store.n_images == 1 and image in self._store:
-            raise ValueError(f"image {image!r} is the last one; a classifier keeps at least one")
-        self._store = self._store.copied()
+            raise ValueError(f"image={image!r} is the last image; a classifier needs at least one")
+        self._store = self._store.copy()
         c = self._store.remove(image)
         if not self._store.ids[c]:
             self._store.drop_class(c)
@@ -236,37 +237,37 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
         self._build()
         return self
 
-    # Queries
+    # ---- Queries ----
 
     def image_to_class_distances(self, X: Images) -> NDArray[np.float64]:
-        """Distances (n, n_classes) from images, Bags or one (m_i, d) array each, to the classes.
+        """Return distances (n, n_classes) from images, Bags or one (m_i, d) array each, to the classes.
 
-        In local NBNN they are less the distance of what lies beyond the neighbours, so that they are not positive.
+        In local NBNN the background distance is subtracted, and they are zero or negative.
         """
         check_is_fitted(self)
         return self._distances(*self._bags(X))[0]
 
     def decision_function(self, X: Images) -> NDArray[np.float64]:
-        """Minus the image-to-class distances (n, n_classes): the largest is the class predicted.
+        """Return minus the image-to-class distances (n, n_classes); the predicted class has the largest value.
 
-        With two classes, as everywhere in scikit-learn, (n,): how much nearer the second class is than the first.
+        With two classes, as in scikit-learn, (n,): how much nearer the second class is than the first.
         """
         distances = self.image_to_class_distances(X)
         return distances[:, 0] - distances[:, 1] if len(self.classes_) == 2 else -distances
 
     def predict(self, X: Images) -> NDArray[Any]:
-        """The nearest class (n,) of each image; of several equally near the first in ``classes_``."""
+        """Return the nearest class (n,) of each image; ties go to the first in ``classes_``."""
         nearest = self.image_to_class_distances(X).argmin(axis=1)
         return self.classes_[nearest]
 
     def predict_paths(self, source: str | os.PathLike[str] | Sequence[Any]) -> list[tuple[str, Any]]:
-        """Name and class of every image in a folder, of one image file, or of a sequence of paths.
+        """Return name and class of each image of a folder, an image file, or a sequence of paths.
 
-        It needs a descriptor.
+        Needs a descriptor.
         """
         check_is_fitted(self)
         if self.descriptor is None:
-            raise ValueError("descriptor is None; give the classifier the descriptor that its bags were made with")
+            raise ValueError("descriptor=None: expected the descriptor of the bags, to describe images")
         if isinstance(source, (str, os.PathLike)):
             from cbid.data import ImageFolder
 
@@ -275,9 +276,9 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
         return list(zip(names, self.classes_[self._distances(bags, names)[0].argmin(axis=1)].tolist()))
 
     def evaluation_time(self, X: Images) -> EvaluationTime:
-        """Seconds per image and class to classify these images, by the thread's own clock if ``n_jobs`` is one.
+        """Return the seconds per image and class to classify these images, as thread time if ``n_jobs`` is one.
 
-        What the images are described with is not part of it, nor is building the structures.
+        Describing the images and building the structures are not counted.
         """
         check_is_fitted(self)
         bags, names = self._bags(X)
@@ -287,28 +288,32 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def coder_(self) -> Any:
+        """The fitted coder, or None."""
         check_is_fitted(self)
         return self._rows.coder
 
     @property
     def ids_(self) -> list[Hashable]:
+        """The ids of the stored images."""
         check_is_fitted(self)
         return [image for ids in self._store.ids for image in ids]
 
     @property
     def storage_per_image_(self) -> float:
+        """Mean bytes of the rows of a training image."""
         check_is_fitted(self)
         return self._store.nbytes / self._store.n_images
 
     @property
     def index_bytes_(self) -> int:
+        """Bytes of the search structures."""
         check_is_fitted(self)
         return self._class_distances.nbytes
 
-    # Files
+    # ---- Files ----
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the classifier to a safetensors file, whole or not at all; structures are built again when loaded."""
+        """Write the classifier to a safetensors file, atomically; ``load`` rebuilds the search structures."""
         from cbid.classify.nbnn_file import save_nbnn
 
         check_is_fitted(self)
@@ -316,50 +321,48 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Open a classifier that ``save`` wrote, here or on another machine."""
+        """Open a classifier that ``save`` wrote."""
         from cbid.classify.nbnn_file import load_nbnn
 
         return load_nbnn(cls, path)
-
-    # Behind these
 
     def _bags(self, X: Images, *, any_width: bool = False) -> tuple[Bags, list[str]]:
         return named_bags(X, self.descriptor, None if any_width else self.n_features_in_, self.n_jobs)
 
     def _add(self, bags: Bags, rows: NDArray[Any], numbers: NDArray[np.integer], ids: list[Hashable]) -> None:
         for c in np.unique(numbers).tolist():
-            of_class = np.flatnonzero(numbers == c)
-            parts = [rows[bags.offsets[i] : bags.offsets[i + 1]] for i in of_class]
-            self._store.add(c, parts, [ids[i] for i in of_class])
+            members = np.flatnonzero(numbers == c)
+            parts = [rows[bags.offsets[i] : bags.offsets[i + 1]] for i in members]
+            self._store.add(c, parts, [ids[i] for i in members])
         self._build()
 
     def _build(self) -> None:
-        """The search structures over the stored rows."""
+        """Build the search structures over the stored rows."""
         self._class_distances = class_distances(
             self._store.parts, self.classes_, self.get_params(deep=False), self._rows.coder, self._seed
         )
 
     def _distances(self, bags: Bags, names: list[str]) -> tuple[NDArray[np.float64], float, float]:
-        """Image-to-class distances (n, n_classes), and the seconds that coding and searching took."""
+        """Return image-to-class distances (n, n_classes), and the seconds of encoding and searching."""
         empty = np.flatnonzero(bags.sizes == 0)
         if len(empty):
-            raise ValueError(f"{names[empty[0]]} has no descriptor; an image needs one to be classified")
+            raise ValueError(f"{names[empty[0]]} has no descriptor; expected at least one")
         n_threads = effective_n_jobs(self.n_jobs)
         clock = time.thread_time if n_threads == 1 else time.perf_counter
         out = np.empty((len(bags), len(self.classes_)))
         encode = search = 0.0
-        with self._one_pool():
-            for images in runs(bags, _QUERIES):
+        with self._limited_threads():
+            for images in _batches(bags, _QUERIES):
                 part = bags.take(images)
                 started = clock()
                 rows = self._rows(part)
-                coded = clock()
+                encoded = clock()
                 distances = self._class_distances(rows, n_threads)
                 out[images] = sum_by_image(distances, part.offsets)
-                encode, search = encode + coded - started, search + clock() - coded
+                encode, search = encode + encoded - started, search + clock() - encoded
         return out, encode, search
 
-    def _one_pool(self) -> Any:
+    def _limited_threads(self) -> Any:
         return threadpool_limits(effective_n_jobs(self.n_jobs), user_api="blas")
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -369,3 +372,9 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False
         return tags
+
+
+def _batches(bags: Bags, most: int) -> list[NDArray[np.int64]]:
+    """Return the numbers of consecutive images in batches of about ``most`` patches."""
+    batch = bags.offsets[:-1] // most
+    return np.split(np.arange(len(bags)), np.flatnonzero(np.diff(batch)) + 1)

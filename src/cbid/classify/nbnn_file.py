@@ -1,4 +1,4 @@
-"""Files of NBNN classifiers: the rows of all images, with the coder and the descriptor they were made with."""
+"""Files of NBNN classifiers: the rows of all images, the coder and the descriptor."""
 
 import os
 from functools import partial
@@ -9,8 +9,9 @@ from sklearn.base import clone
 from sklearn.frozen import FrozenEstimator
 
 import cbid.coders
-from cbid.classify.patch_rows import PatchRows, is_fitted
+from cbid.bags import Bags
 from cbid.classify.patch_store import PatchStore
+from cbid.classify.patches import PatchRows, is_fitted
 from cbid.coders.base import Coder
 from cbid.storage.models import (
     ModelFileError,
@@ -52,9 +53,9 @@ def save_nbnn(model: "NBNNClassifier", path: str | os.PathLike[str]) -> None:
     if rows.coder is not None:
         coder = rows.coder.estimator if isinstance(rows.coder, FrozenEstimator) else rows.coder
         if not isinstance(coder, Coder):
-            raise ValueError(f"coder is a {type(coder).__name__}; only coders of cbid can be saved")
-        state, of_coder = model_parts(coder)
-        arrays |= {f"coder.{name}": array for name, array in of_coder.items()}
+            raise ValueError(f"coder is a {type(coder).__name__}; expected a coder of cbid, others cannot be saved")
+        state, coder_arrays = model_parts(coder)
+        arrays |= {f"coder.{name}": array for name, array in coder_arrays.items()}
         content["coder"] = {"kind": type(coder).__name__, "state": state, "was_fitted": is_fitted(model.coder)}
     if model.descriptor is not None:
         content["descriptor"] = {"kind": type(model.descriptor).__name__, "params": _json_params(model.descriptor)}
@@ -69,9 +70,9 @@ def load_nbnn(cls: type[Model], path: str | os.PathLike[str]) -> Model:
 def _restore(cls: type[Model], content: dict[str, Any], arrays: Arrays, source: str) -> Model:
     coder, given = None, None
     if content["coder"] is not None:
-        of_coder = {name[6:]: array for name, array in arrays.items() if name.startswith("coder.")}
+        coder_arrays = {name[6:]: array for name, array in arrays.items() if name.startswith("coder.")}
         saved = content["coder"]
-        coder = restore_from(cbid.coders, Coder, saved["kind"], saved["state"], of_coder, source)
+        coder = restore_from(cbid.coders, Coder, saved["kind"], saved["state"], coder_arrays, source)
         given = coder if saved["was_fitted"] else clone(coder)
     model = cls(**content["params"], coder=given, descriptor=_descriptor(content["descriptor"], source))
     model._check_params()
@@ -81,27 +82,25 @@ def _restore(cls: type[Model], content: dict[str, Any], arrays: Arrays, source: 
     model._rows = PatchRows(float(content["location"]), arrays.get("mean"), arrays.get("components"), coder)
     model._store = PatchStore.from_arrays(arrays, content["ids"])
     if len(model._store.parts) != len(model.classes_) or not all(model._store.ids):
-        raise ValueError(f"{len(model._store.parts)} classes have images; {len(model.classes_)} have labels")
+        raise ValueError(f"{len(model._store.parts)} classes have rows, {len(model.classes_)} have labels")
     _check_rows(model)
     model._build()
     return model
 
 
 def _check_rows(model: "NBNNClassifier") -> None:
-    """That stored rows are what rows made here would be."""
-    from cbid.bags import Bags
-
+    """Check that the stored rows have the type and width that the settings give."""
     d = model.n_features_in_
     one = Bags(
         np.zeros((1, d), np.float32), np.array([0, 1]), np.zeros((1, 3), np.float32), np.ones((1, 2), np.int64)
     )
     made, stored = model._rows(one), model._store.parts[0]
     if made.shape[1:] != stored.shape[1:] or made.dtype != stored.dtype:
-        raise ValueError(f"rows are {stored.dtype} of width {stored.shape[1]}; its settings make other ones")
+        raise ValueError(f"rows are {stored.dtype} of width {stored.shape[1]}; the settings give others")
 
 
 def _json_params(descriptor: Any) -> dict[str, Any]:
-    """Settings as JSON values; sequences become lists."""
+    """Return the settings as JSON values; tuples become lists."""
     params = descriptor.get_params(deep=False)
     return {name: list(value) if isinstance(value, tuple) else value for name, value in params.items()}
 

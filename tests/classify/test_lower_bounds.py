@@ -1,4 +1,4 @@
-"""Heads bound distances from below, and a search that begins with them is exact."""
+"""Reduced rows bound distances from below, and searches with these bounds are exact."""
 
 import numpy as np
 import pytest
@@ -6,9 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cbid import NBNNClassifier
-from cbid.classify.flat import FlatSearch
-from cbid.classify.heads import Heads, head_axes, slack
-from cbid.classify.lsh import LSHSearch
+from cbid.classify.lower_bounds import Reduction, bound_axes, rounding_slack
+from cbid.classify.patch_search import FlatSearch, LSHSearch
 from tests.classify.bags import local_nbnn, nbnn, squared_distances
 
 
@@ -20,29 +19,29 @@ def decaying(rng, n, d, *, fall=0.8, centre=0.0, scale=1.0):
 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, 10_000), st.sampled_from([0.0, 1.0, 300.0]), st.sampled_from([1e-6, 1.0, 1e6]))
-def test_heads_are_never_farther_apart_than_rows(seed, centre, scale):
+def test_reduced_rows_are_never_farther_apart_than_rows(seed, centre, scale):
     """|A u|^2 + (|r| - |s|)^2 <= |A u|^2 + |r - s|^2 = |u|^2, where r and s are what the axes leave out of two rows
-    and u is their difference; up to the rounding that `slack` allows for."""
+    and u is their difference; up to the rounding that `rounding_slack` allows for."""
     rng = np.random.default_rng(seed)
     rows = decaying(rng, 60, 24, centre=centre * scale, scale=scale)
     rows[:5] = rows[5:10]  # some at distance zero
-    axes = head_axes([rows[:40], rows[40:]])
+    axes = bound_axes([rows[:40], rows[40:]])
     assert axes is not None
-    heads = Heads.around(rows, axes)(rows)
-    bounds = squared_distances(heads, heads)
-    most = float(np.einsum("ij,ij->i", heads, heads).max())
-    assert (bounds <= squared_distances(rows, rows) + slack(heads, most)[:, None]).all()
+    reduced = Reduction.around(rows, axes)(rows)
+    bounds = squared_distances(reduced, reduced)
+    most = float(np.einsum("ij,ij->i", reduced, reduced).max())
+    assert (bounds <= squared_distances(rows, rows) + rounding_slack(reduced, most)[:, None]).all()
 
 
-def test_heads_settle_most_comparisons():
-    """Of rows of which the axes hold nearly all, few heads are nearer than the nearest row."""
+def test_bounds_settle_most_comparisons():
+    """If the axes hold most of the variance, few bounds are below the nearest distance."""
     rng = np.random.default_rng(0)
     rows = decaying(rng, 2000, 64)
-    axes = head_axes([rows])
-    head = Heads.around(rows, axes)
-    asked = decaying(np.random.default_rng(0), 2100, 64)[2000:]
-    nearest = squared_distances(asked, rows).min(axis=1)
-    passing = squared_distances(head(asked), head(rows)) < nearest[:, None]
+    axes = bound_axes([rows])
+    reduce = Reduction.around(rows, axes)
+    queries = decaying(np.random.default_rng(0), 2100, 64)[2000:]
+    nearest = squared_distances(queries, rows).min(axis=1)
+    passing = squared_distances(reduce(queries), reduce(rows)) < nearest[:, None]
     assert axes.shape[1] < 16
     assert passing.mean() < 0.02
 
@@ -59,20 +58,18 @@ def test_heads_settle_most_comparisons():
     ],
     ids=["even", "constant", "one row", "two columns", "one column", "huge"],
 )
-def test_no_heads_where_they_are_of_no_use(rows):
-    assert head_axes([rows]) is None
+def test_no_axes_where_bounds_gain_nothing(rows):
+    assert bound_axes([rows]) is None
 
 
-@pytest.mark.parametrize("n_threads", [1, 2])
-@pytest.mark.parametrize("k", [1, 6])
-@pytest.mark.parametrize("centre", [0.0, 500.0])
+@pytest.mark.parametrize(("centre", "k", "n_threads"), [(0.0, 1, 1), (500.0, 6, 2), (500.0, 1, 1)])
 @pytest.mark.parametrize("n", [7, 512, 1301])
-def test_flat_search_by_heads_is_exact(n, centre, k, n_threads):
+def test_flat_search_by_bounds_is_exact(n, centre, k, n_threads):
     rng = np.random.default_rng(n)
     everything = decaying(rng, n + 1500, 40, centre=centre)
     rows, Q = everything[:n], everything[n:]
     Q[:3] = rows[:3]
-    axes = head_axes([everything])
+    axes = bound_axes([everything])
     distances, positions = FlatSearch(rows, axes).query(Q, k, n_threads)
     table = squared_distances(Q, rows)
     order = np.argsort(table, axis=1, kind="stable")[:, :k]
@@ -83,7 +80,7 @@ def test_flat_search_by_heads_is_exact(n, centre, k, n_threads):
 def test_of_equal_rows_the_first_is_nearest():
     rng = np.random.default_rng(0)
     rows = np.tile(decaying(rng, 40, 30), (20, 1))
-    axes = head_axes([rows])
+    axes = bound_axes([rows])
     for structure in (
         FlatSearch(rows, axes),
         LSHSearch(rows, n_tables=1, n_functions=1, bin_width=1e3, seed=0, axes=axes),
@@ -93,13 +90,13 @@ def test_of_equal_rows_the_first_is_nearest():
         assert (distances == 0).all()
 
 
-def test_heads_change_nothing_that_lsh_finds():
+def test_bounds_do_not_change_what_lsh_finds():
     rng = np.random.default_rng(1)
     everything = decaying(rng, 3000, 40)
     rows, Q = everything[:2500], everything[2500:]
     hashing = {"n_tables": 5, "n_functions": 4, "bin_width": 1.0, "seed": 0}
     plain = LSHSearch(rows, **hashing).query(Q, 4, 1)
-    found = LSHSearch(rows, **hashing, axes=head_axes([rows])).query(Q, 4, 1)
+    found = LSHSearch(rows, **hashing, axes=bound_axes([rows])).query(Q, 4, 1)
     np.testing.assert_array_equal(found[1], plain[1])
     np.testing.assert_array_equal(found[0], plain[0])
     assert (plain[1] >= 0).any()
@@ -107,7 +104,7 @@ def test_heads_change_nothing_that_lsh_finds():
 
 def test_more_neighbours_than_rows_leave_places_empty():
     rows = decaying(np.random.default_rng(0), 50, 30)
-    distances, positions = FlatSearch(rows[:3], head_axes([rows])).query(rows, 5, 1)
+    distances, positions = FlatSearch(rows[:3], bound_axes([rows])).query(rows, 5, 1)
     assert np.isinf(distances[:, 3:]).all()
     assert (positions[:, 3:] == -1).all()
     assert (np.sort(positions[:, :3], axis=1) == [0, 1, 2]).all()
@@ -117,7 +114,7 @@ def test_more_neighbours_than_rows_leave_places_empty():
 def test_flat_search_is_exact_far_from_where_the_axes_were_found(scale):
     """Rows elsewhere, in one place, alone, or with one that is far from all others; queries far from all rows."""
     rng = np.random.default_rng(0)
-    axes = head_axes([decaying(rng, 500, 40, scale=scale)])
+    axes = bound_axes([decaying(rng, 500, 40, scale=scale)])
     own = decaying(rng, 200, 40, fall=0.95, scale=scale)
     outlier = np.concatenate([own, own[:1] + np.float32(1e4 * scale)])
     Q = np.concatenate([own[:20] * np.float32(1.01), own[:5] + np.float32(1e6 * scale), own[:3]])
@@ -133,7 +130,7 @@ def test_flat_search_is_exact_far_from_where_the_axes_were_found(scale):
 def test_flat_search_of_wide_rows_is_exact():
     everything = decaying(np.random.default_rng(0), 700, 1024, fall=0.99, centre=2.0)
     rows, Q = everything[:600], everything[600:]
-    distances, positions = FlatSearch(rows, head_axes([everything])).query(Q, 1, 1)
+    distances, positions = FlatSearch(rows, bound_axes([everything])).query(Q, 1, 1)
     table = squared_distances(Q, rows)
     np.testing.assert_array_equal(positions[:, 0], table.argmin(axis=1))
     np.testing.assert_allclose(distances[:, 0], table.min(axis=1), rtol=1e-5)
@@ -141,7 +138,7 @@ def test_flat_search_of_wide_rows_is_exact():
 
 @pytest.mark.parametrize("local", [False, True])
 @pytest.mark.parametrize("apart", [0.0, 50.0])
-def test_classifiers_whose_search_begins_with_heads(apart, local):
+def test_classifiers_with_bounds(apart, local):
     """Against plain numpy; classes near each other, and far."""
     rng = np.random.default_rng(0)
     rows = decaying(rng, 600, 24)
@@ -149,6 +146,6 @@ def test_classifiers_whose_search_begins_with_heads(apart, local):
     bags = [part + np.float32(apart * "abc".index(label)) for part, label in zip(np.split(rows[:450], 15), y)]
     test = np.split(rows[450:] + np.float32(apart), 5)
     model = NBNNClassifier(local=local, n_neighbors=4).fit(bags, y)
-    assert model.index_bytes_ > 0  # heads
+    assert model.index_bytes_ > 0  # reduced rows
     wanted = local_nbnn(bags, y, test, 4) if local else nbnn(bags, y, test)
     np.testing.assert_allclose(model.image_to_class_distances(test), wanted, rtol=1e-4, atol=1e-4)

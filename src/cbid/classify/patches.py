@@ -1,5 +1,7 @@
-"""What is kept of a patch: its descriptor, with its place, in fewer dimensions, or as a code."""
+"""From images to bags of patches, and from patches to the rows that a classifier stores."""
 
+import warnings
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -11,19 +13,50 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from cbid.bags import Bags, positions
+from cbid.bags import Bags, check_bags, positions
 from cbid.learning.neighbourhoods import of_unit_size
 
-__all__ = ["PatchRows", "is_fitted", "takes_bags"]
+__all__ = ["Images", "PatchRows", "drop_empty", "is_fitted", "named_bags", "takes_bags"]
+
+Images = Bags | Sequence[Any]
+
+
+def named_bags(X: Images, descriptor: Any, n_features: int | None, n_jobs: int | None) -> tuple[Bags, list[str]]:
+    """Return X as checked bags, described first if there is a descriptor, and the names of the images."""
+    if descriptor is None or isinstance(X, Bags):
+        bags = check_bags(X, n_features=n_features)
+        return bags, [f"image {i}" for i in range(len(bags))]
+    from cbid.descriptors import describe
+
+    described = describe(X, descriptor, n_jobs=n_jobs)
+    return check_bags(described.values, n_features=n_features), list(described.names)
+
+
+def drop_empty(
+    bags: Bags, numbers: NDArray[np.int64], ids: list[Hashable], names: list[str]
+) -> tuple[Bags, NDArray[np.int64], list[Hashable]]:
+    """Drop images without descriptors and warn about them."""
+    empty = np.flatnonzero(bags.sizes == 0)
+    if not len(empty):
+        return bags, numbers, ids
+    shown = ", ".join(names[i] for i in empty[:5]) + (", ..." if len(empty) > 5 else "")
+    warnings.warn(f"images without descriptors are skipped: {shown}", stacklevel=4)
+    kept = np.flatnonzero(bags.sizes > 0)
+    return bags.take(kept), numbers[kept], [ids[i] for i in kept]
 
 
 @dataclass(frozen=True)
 class PatchRows:
-    """Rows from bags: descriptors float32, or codes uint8 where there is a coder.
+    """The map from bags to rows: descriptors float32, or codes uint8 with a coder.
 
-    location: what x over the width and y over the height are multiplied by before they join the descriptor; 0: none.
-    mean, components: (d,), (n, d) of the principal axes that descriptors are projected to, or None.
-    coder: fitted, or None.
+    Attributes
+    ----------
+    location
+        Factor of x / width and y / height, which are appended to the descriptor; 0 appends nothing.
+    mean, components : (d,), (n, d) or None
+        The principal axes that descriptors are projected to.
+    coder
+        Fitted, or None.
     """
 
     location: float = 0.0
@@ -43,8 +76,11 @@ class PatchRows:
         max_patches: int,
         rng: np.random.Generator,
     ) -> Self:
-        """Learn from the bags of images with labels (n,): a coder of bags from all of them, what else there is to
-        learn from ``max_patches`` of their patches. A coder that is fitted stays as it is."""
+        """Fit on the bags of images with labels (n,).
+
+        A coder that takes bags is fitted on all of them, everything else on a sample of ``max_patches`` patches. A
+        fitted coder is used unchanged.
+        """
         sample = bags.sample(max(1, max_patches // len(bags)), rng)
         scale = 0.0
         if location:
@@ -61,15 +97,16 @@ class PatchRows:
         X = _with_location(sample, scale)
         if n_components > min(X.shape):
             raise ValueError(
-                f"n_components={n_components}: {len(X)} patches of {X.shape[1]} values have at most {min(X.shape)}"
+                f"n_components={n_components}: expected at most {min(X.shape)} for {len(X)} patches of {X.shape[1]} "
+                "values"
             )
-        # Around the mean, where float32 has its digits.
+        # Centred, to keep the digits of float32.
         pca = PCA(n_components, svd_solver="covariance_eigh").fit(of_unit_size(X))
         mean = X.mean(axis=0, dtype=np.float64).astype(np.float32)
         return cls(scale, mean, pca.components_.astype(np.float32))
 
     def __call__(self, bags: Bags) -> NDArray[Any]:
-        """The rows of all images, one after the other."""
+        """Return the rows of all images, concatenated."""
         if self.coder is not None:
             codes = self.coder.encode(bags if takes_bags(self.coder) else _with_location(bags, self.location))
             return np.asarray(codes)
@@ -80,11 +117,12 @@ class PatchRows:
 
 
 def takes_bags(coder: Any) -> bool:
-    """Whether a coder learns from bags, not from an array of descriptors."""
+    """Return whether a coder takes bags, not an array of descriptors."""
     return not get_tags(coder).input_tags.two_d_array
 
 
 def is_fitted(estimator: Any) -> bool:
+    """Return whether an estimator is fitted."""
     try:
         check_is_fitted(estimator)
     except NotFittedError:
