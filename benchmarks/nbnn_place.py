@@ -12,8 +12,7 @@ from pathlib import Path
 from benchmarks.nbnn_times import SETS
 from benchmarks.results import FOLDER
 from cbid.paper.base import Context
-from cbid.paper.patch_methods import PLACE_METHODS
-from cbid.paper.patches import EXPERIMENT
+from cbid.paper.patches import EXPERIMENT, PLACE_METHODS
 from cbid.paper.raw import RawResults
 from cbid.paper.runner import one_thread
 

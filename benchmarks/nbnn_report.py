@@ -12,8 +12,7 @@ from benchmarks.results import FOLDER
 from benchmarks.sift_study import DATABASE
 from benchmarks.sift_study import QUERIES as ASKED
 from cbid.paper.base import Results
-from cbid.paper.patch_methods import METHODS, PLACE_METHODS
-from cbid.paper.patches import EXPERIMENT, QUERIES
+from cbid.paper.patches import EXPERIMENT, METHODS, PLACE_METHODS, QUERIES
 from cbid.paper.raw import RawResults
 
 PAGE = Path(__file__).parent.parent / "docs" / "nbnn.md"
@@ -57,9 +56,9 @@ def accuracy_table(found):
     for method in found.distinct("method"):
         about = (METHODS | PLACE_METHODS)[method]
         row = [about.title]
-        for name, published in zip(SETS, ("caltech", "scene")):
+        for name in SETS:
             of = found.measured("accuracy", set=name, method=method)
-            theirs = getattr(about.published, published, None)
+            theirs = about.published and about.published.accuracy[name]
             few = f", {len(of)} draws" if 0 < len(of) < DRAWS else ""
             row += [percent(of) + few, f"{theirs[0]:.1f} ({theirs[1]:.1f})" if theirs else "-"]
         of = found.where(method=method)
@@ -114,9 +113,10 @@ def unlike_published(accuracies, asked):
     first = 100 * accuracies.measured("accuracy", set="scene15", method="exact", repeat=0).mean()
     twice = 100 * next(line["accuracy"] for line in asked if (line["set"], line["method"], line["queries"])
                        == ("scene15", "exact", 2 * QUERIES))  # fmt: skip
-    published = METHODS["exact"].published.scene[0]
+    published = METHODS["exact"].published.accuracy["scene15"][0]
     above = [
-        100 * accuracies.measured("accuracy", set="caltech101-five", method=m).mean() - about.published.caltech[0]
+        100 * accuracies.measured("accuracy", set="caltech101-five", method=m).mean()
+        - about.published.accuracy["caltech101-five"][0]
         for m, about in METHODS.items()
         if about.published
     ]

@@ -19,8 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.results import FOLDER
 from cbid.descriptors import DenseSIFT
-from cbid.paper.patch_methods import METHODS, PLACE_METHODS, learn_cbid
-from cbid.paper.patches import sampled
+from cbid.paper.patches import METHODS, PLACE_METHODS, learn_cbid, sampled
 from cbid.paper.sets import open_set
 from cbid.threads import faiss_products, faiss_threads
 

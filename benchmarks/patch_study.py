@@ -24,7 +24,7 @@ from cbid import NBNNClassifier, PatchCBID
 from cbid.coders import ITQ, LSH
 from cbid.descriptors import DenseSIFT
 from cbid.paper.sets import open_set
-from cbid.paper.sets.protocols import shuffled
+from cbid.paper.sets.base import shuffled
 
 SETS = {"caltech101-five": 4, "scene15": 2}  # draws
 TRAIN, VALIDATION, DATABASE, QUERIES = 10, 25, 1000, 150

@@ -7,7 +7,7 @@ the same for all.
 
 Each method picks one of at most four settings (benchmarks/rival_methods.py) by the mean of 5-NN accuracy and mean
 average precision at 32 bits on validation splits, drawn from what is not tested at seed 0; then it runs at every
-length and seed. Figures are those of cbid.paper.scoring, by plain Hamming distance. Times are seconds of
+length and seed. Figures are those of benchmarks/scoring.py, by plain Hamming distance. Times are seconds of
 processor time in one thread.
 
 Results go to benchmarks/results/rivals/NAME.jsonl, one line for each cell as it is done; what is there is not run
@@ -26,9 +26,9 @@ from threadpoolctl import threadpool_limits
 from benchmarks import data
 from benchmarks.results import FOLDER
 from benchmarks.rival_methods import METHODS, MOST_SETTINGS
+from benchmarks.scoring import figures, hamming_rows
 from cbid import CBID
 from cbid.coders import Coder
-from cbid.paper.scoring import figures, hamming_rows
 
 LENGTHS = (16, 32, 64, 128, 256)
 CHOSEN_AT = 32

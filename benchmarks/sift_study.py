@@ -20,7 +20,7 @@ from PIL import Image
 from benchmarks.results import FOLDER, store
 from cbid.descriptors import DenseSIFT
 from cbid.paper.sets import open_set
-from cbid.paper.sets.protocols import per_class
+from cbid.paper.sets.base import per_class
 
 DRAWS, DATABASE, QUERIES, COMPONENTS = 4, 1000, 60, 40
 CHANGES = [

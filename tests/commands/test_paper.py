@@ -69,7 +69,7 @@ def toy_only():
     """Replace the experiments of the paper by a small one."""
     everything = dict(EXPERIMENTS)
     EXPERIMENTS.clear()
-    EXPERIMENTS.update({"toy": "tests.paper.toy"})
+    EXPERIMENTS.update({"toy": "tests.paper.toy:EXPERIMENT"})
     yield
     EXPERIMENTS.clear()
     EXPERIMENTS.update(everything)

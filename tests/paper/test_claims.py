@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cbid.paper import descriptors, detection, knn_bits, patches, similarity, svm_bits, windows
+from cbid.paper import classifiers, descriptors, detection, patches, similarity, windows
 from cbid.paper.over_bits import ORIGINAL
 from tests.paper.made import accuracies, row, together
 
@@ -12,7 +12,7 @@ def knn(ours, rivals, original=0.6):
     fixed = {"set": "scene15", "features": "x"}
     return together(
         *(accuracies([v, v + 0.01], **fixed, method="C-BID", bits=b) for b, v in ours.items()),
-        *(accuracies([rivals, rivals], **fixed, method=m, bits=b) for m in knn_bits.RIVALS for b in ours),
+        *(accuracies([rivals, rivals], **fixed, method=m, bits=b) for m in classifiers.RIVALS for b in ours),
         accuracies([original, original], **fixed, method=ORIGINAL, bits=None),
     )
 
@@ -27,13 +27,13 @@ def knn(ours, rivals, original=0.6):
 )
 def test_nearest_neighbours(ours, rivals, expected):
     results = knn(ours, rivals)
-    judged = (knn_bits.same_as_original, knn_bits.beats_hashing, knn_bits.grows)
+    judged = (classifiers.same_as_original, classifiers.beats_hashing, classifiers.grows)
     assert tuple(judge(results).holds for judge in judged) == expected
 
 
 def test_original_features_alone_judge_nothing():
     results = together(accuracies([0.6], set="scene15", features="x", method=ORIGINAL, bits=None))
-    judged = (knn_bits.same_as_original, knn_bits.beats_hashing, knn_bits.grows)
+    judged = (classifiers.same_as_original, classifiers.beats_hashing, classifiers.grows)
     assert [judge(results) for judge in judged] == [None] * 3
 
 
@@ -81,10 +81,10 @@ def svm(cbid=0.8, pooled=0.81, anchors=0.7, original=0.7, pooled_bytes=10_000):
 
 
 def test_support_vectors():
-    judged = (svm_bits.beats_original, svm_bits.comparable, svm_bits.anchors_fall_behind)
+    judged = (classifiers.beats_original, classifiers.comparable, classifiers.anchors_fall_behind)
     assert [j(svm()).holds for j in judged] == [True, True, True]
     assert [j(svm(cbid=0.65)).holds for j in judged] == [False, False, False]
-    assert not svm_bits.comparable(svm(pooled_bytes=500)).holds  # not an order of magnitude less
+    assert not classifiers.comparable(svm(pooled_bytes=500)).holds  # not an order of magnitude less
 
 
 def test_patches_on_every_set():
@@ -109,7 +109,7 @@ def test_patches_on_every_set():
     assert not patches.best_on_average(table(0.4)).holds
     small = patches.smaller_and_faster(table(0.7))
     assert small.holds
-    assert "125 times less room" in small.figures
+    assert "125 times less storage" in small.figures
     assert "90 times less time" in small.figures
 
 

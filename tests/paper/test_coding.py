@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from sklearn.neighbors import KNeighborsClassifier
 
+from benchmarks.scoring import hamming_rows, nearest_class
 from cbid import CBID
 from cbid.coders import LSH
 from cbid.paper.coding import CODERS, code_lengths, nearest_neighbours, support_vectors
-from cbid.paper.scoring import hamming_rows, nearest_class
 from cbid.paper.vectors import Vectors
 
 

@@ -50,7 +50,7 @@ def test_the_layout_of_tud_brussels(tmp_path):
 
 
 def test_sets_that_are_not_there(tmp_path):
-    with pytest.raises(DataAbsent, match="INRIA Person is not there"):
+    with pytest.raises(DataAbsent, match="INRIA Person is missing"):
         open_annotated("inria_person", tmp_path)
     with pytest.raises(ValueError, match="name='digits'"):
         open_annotated("digits")

@@ -6,9 +6,8 @@ import pytest
 from cbid.evaluation import accuracy
 from cbid.paper.base import Context
 from cbid.paper.coding import nearest_neighbours
-from cbid.paper.drawing import in_style
 from cbid.paper.over_bits import ORIGINAL, Draw, cells_of, compare, lead, run_cells, show_over_bits
-from cbid.paper.page import Page, Plot, Table
+from cbid.paper.page import Page, Plot, Table, plot_style
 from tests.paper.made import accuracies, row, together
 
 DRAW = Draw("raw pixels", "held-out", 2, axes="pca", most_train=20, most_test=10)
@@ -60,7 +59,7 @@ RESULTS = together(
 
 def test_it_shows_a_plot_and_a_table(tmp_path):
     page = Page("x", tmp_path, Context(None, tmp_path), True)
-    with in_style():
+    with plot_style():
         show_over_bits(RESULTS, page, "accuracy")
     plot, table = page.parts
     assert isinstance(plot, Plot)
@@ -95,6 +94,6 @@ def test_a_comparison_in_words():
 def test_one_repeat_has_no_bars_but_is_drawn(tmp_path, repeats):
     page = Page("x", tmp_path, Context(None, tmp_path), True)
     part = together([r for r in RESULTS if r.settings["repeat"] < repeats])
-    with in_style():
+    with plot_style():
         show_over_bits(part, page, "accuracy")
     assert len(page.parts) == 2

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -32,7 +33,7 @@ def test_results_come_in_the_order_of_the_cells(raw):
 
 
 def test_nothing_there(raw):
-    raw.mend()
+    raw.repair()
     assert not len(raw.results([{"a": 1}]))
 
 
@@ -43,7 +44,7 @@ def test_a_line_without_its_end_is_cut_off_and_the_others_stay(raw, cut):
     whole = raw.path.read_bytes()
     raw.path.write_bytes(whole[:-cut])
     assert [row["i"] for row in raw.read().values()] == [0, 1]
-    raw.mend()
+    raw.repair()
     raw.add({"i": 2}, {"value": 2}, 0)
     assert raw.path.read_bytes() == whole
 
@@ -71,14 +72,11 @@ def test_bad_lines_count_as_missing_and_are_told(raw):
     whole = raw.path.read_bytes().splitlines(keepends=True)
     raw.path.write_bytes(whole[0] + whole[1][:20] + whole[2])  # half a line, and the next one behind it
     assert raw.missing([{"i": i} for i in range(3)]) == [{"i": 1}, {"i": 2}]
-    assert raw.problem().startswith("x.jsonl: line 2 is no raw result (JSONDecodeError: ")
+    assert re.match(r"x\.jsonl: line 2 .*JSONDecodeError", raw.problem())
     raw.add({"i": 1}, {"value": 1}, 0)
     assert [row["i"] for row in raw.results([{"i": i} for i in range(3)])] == [0, 1]
     raw.path.write_text('{"settings": {}}\n[]\n')
-    assert raw.problem() == (
-        "x.jsonl: 2 lines are no raw results, the first of them line 1 (KeyError: 'result'); what it held counts as "
-        "missing"
-    )
+    assert re.match(r"x\.jsonl: 2 lines.*line 1.*KeyError: 'result'", raw.problem())
 
 
 @pytest.mark.parametrize("other", [False, True])
@@ -95,7 +93,7 @@ def test_half_a_line_is_taken_back_unless_another_stands_behind_it(raw, monkeypa
 
     with monkeypatch.context() as patch:
         patch.setattr("cbid.paper.raw.os.write", half)
-        with pytest.raises(OSError, match="not written whole"):
+        with pytest.raises(OSError, match=r"x\.jsonl: only"):
             raw.add({"i": 1}, {}, 0)
     assert raw.path.read_bytes().startswith(before)
     assert raw.path.read_bytes().endswith(before)
@@ -103,6 +101,6 @@ def test_half_a_line_is_taken_back_unless_another_stands_behind_it(raw, monkeypa
 
 
 def test_what_json_has_no_word_for_is_an_error(raw):
-    with pytest.raises(TypeError, match="set is no JSON value"):
+    with pytest.raises(TypeError, match="set is not a JSON value"):
         raw.add({"i": 0}, {"value": {1, 2}}, 0)
     assert not raw.path.exists()

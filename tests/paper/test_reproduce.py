@@ -11,10 +11,10 @@ from html.parser import HTMLParser
 import pytest
 
 from cbid.paper import EXPERIMENTS, reproduce
-from cbid.paper.drawing import new_figure
+from cbid.paper.page import new_figure
 from tests.paper import toy
 
-TOY = {"toy": "tests.paper.toy"}
+TOY = {"toy": "tests.paper.toy:EXPERIMENT"}
 # What the program is, with one experiment.
 PROGRAM = (
     f"from cbid.paper import EXPERIMENTS; EXPERIMENTS.clear(); EXPERIMENTS.update({TOY!r}); "
@@ -40,7 +40,7 @@ def lines(folder):
 
 def test_a_run_is_kept_and_gone_on_with(tmp_path):
     told = []
-    first = reproduce(out=tmp_path, quick=True, tell=told.append)
+    first = reproduce(out=tmp_path, quick=True, progress=told.append)
     assert (first.ran, first.kept, first.failures, first.left_out) == (4, 0, {}, {})
     assert [(s.done, s.of) for s in told] == [(1, 2), (2, 2)]
     assert told[-1].left == 0
@@ -66,8 +66,8 @@ def test_a_report_of_what_is_there(tmp_path):
     assert (shown.ran, shown.kept) == (0, 4)
     text = shown.report.read_text()
     assert "Run in part: Two coins (4 of 8 cells)." in text
-    assert text.count("By 4 of 8 cells.") == 2
-    assert '<td class="untested">not run</td>' in text
+    assert text.count("(4 of 8 cells)") == 3
+    assert '<span class="untested">not run</span>' in text
     assert len(lines(tmp_path)) == 4
 
 
@@ -82,9 +82,9 @@ def test_several_workers_do_the_same(tmp_path):
 def test_the_report_stands_alone(tmp_path):
     report = reproduce(out=tmp_path, quick=True).report
     text = report.read_text()
-    for part in ("Coins &lt;dream&gt;", "5 &lt; 6 &amp; more", "quick run on reduced sizes", "Two coins", "viewport"):
+    for part in ("Coins &lt;dream&gt;", "5 &lt; 6 &amp; more", "--quick", "Two coins", "viewport"):
         assert part in text
-    assert [text.count(f'<td class="{c}">') for c in ("holds", "fails", "untested")] == [1, 1, 1]
+    assert [text.count(f'<span class="{c}">') for c in ("holds", "fails", "untested")] == [1, 1, 1]
     for name in ("plots/toy.png", "plots/toy.svg", "raw/toy.jsonl"):
         assert (tmp_path / name).stat().st_size > 0
 
@@ -172,7 +172,7 @@ def test_half_a_line_does_not_cost_the_report(tmp_path):
     path.write_bytes(whole[0] + whole[1][:30] + b"".join(whole[2:]))
     shown = reproduce(out=tmp_path, run=False)
     assert (shown.kept, shown.failures) == (6, {})
-    assert "toy.jsonl: line 2 is no raw result (" in shown.report.read_text()
+    assert "toy.jsonl: line 2 is damaged (" in shown.report.read_text()
     mended = reproduce(out=tmp_path)
     assert (mended.ran, mended.kept) == (2, 6)
 
@@ -193,13 +193,13 @@ def test_a_killed_worker_is_told_and_the_others_go_on(tmp_path, monkeypatch):
     monkeypatch.setattr(toy, "EXPERIMENT", replace(_without_claims(), together=("repeat",)))
     monkeypatch.setenv("TOY_KILLED", "loaded 0")
     told = []
-    done = reproduce(out=tmp_path, jobs=2, tell=told.append)
+    done = reproduce(out=tmp_path, jobs=2, progress=told.append)
     assert len(told) == 4
-    killed = [state.task.cells[0]["repeat"] for state in told if state.trouble]
+    killed = [state.task.cells[0]["repeat"] for state in told if state.problem]
     assert 0 in killed
     assert len(killed) <= 2
-    assert done.failures["toy"][0].startswith("a worker was killed, perhaps for want of memory")
-    assert "Failed: a worker was killed" in done.report.read_text()
+    assert done.failures["toy"][0].startswith("a worker process was killed")
+    assert "Failed: a worker process was killed" in done.report.read_text()
     assert done.ran >= 4
     monkeypatch.delenv("TOY_KILLED")
     again = reproduce(out=tmp_path, jobs=2)

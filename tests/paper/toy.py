@@ -7,8 +7,7 @@ import time
 import numpy as np
 
 from cbid.paper import Claim, Experiment, Judgement
-from cbid.paper.drawing import new_figure
-from cbid.paper.page import spread
+from cbid.paper.page import mean_and_deviation, new_figure
 from cbid.paper.sets import DataAbsent
 
 METHODS = {"fair": 0.5, "loaded": 0.9}
@@ -41,7 +40,7 @@ def show(results, page):
     for method in results.distinct("method"):
         axes.plot(results.measured("accuracy", method=method), label=method)
     page.plot(figure, "", "Heads <by> repeat.")
-    rows = [[m, spread(results.measured("accuracy", method=m))] for m in results.distinct("method")]
+    rows = [[m, mean_and_deviation(results.measured("accuracy", method=m))] for m in results.distinct("method")]
     page.table("Heads, %", ["coin", "heads"], rows)
     page.note("5 < 6 & more")
 

@@ -11,7 +11,7 @@ from cbid.commands.options import JsonOption
 from cbid.commands.output import Interrupted, echo, echo_json, table
 
 if TYPE_CHECKING:
-    from cbid.paper.reproduce import State
+    from cbid.paper.runner import Progress
     from cbid.paper.sets import SetInfo
 
 __all__ = ["reproduce", "show_data"]
@@ -59,8 +59,8 @@ def reproduce(
 
     Example: cbid reproduce knn svm --quick --n-jobs 2
     """
-    from cbid.paper.registry import EXPERIMENTS
-    from cbid.paper.reproduce import reproduce as run_experiments
+    from cbid.paper import EXPERIMENTS
+    from cbid.paper.runner import reproduce as run_experiments
 
     unknown = [name for name in names or () if name not in EXPERIMENTS]
     if unknown:
@@ -76,7 +76,7 @@ def reproduce(
             photographs=photographs,
             root=root,
             cache=cache,
-            tell=_echo_progress,
+            progress=_echo_progress,
         )
     except KeyboardInterrupt:
         raise Interrupted(
@@ -95,11 +95,11 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def _echo_progress(state: "State") -> None:
+def _echo_progress(state: "Progress") -> None:
     """Print one line when a task ends, with the time left."""
     task = state.task
     what = ", ".join(str(v) for k, v in task.cells[0].items() if k in ("set", "features", "method", "repeat"))
-    result = " skipped" if state.trouble and state.trouble.lacking else " failed" if state.trouble else ""
+    result = " skipped" if state.problem and state.problem.missing_data else " failed" if state.problem else ""
     print(
         f"[{state.done}/{state.of}] {task.experiment} {what}{result}"
         f" ({_clock(state.elapsed)} elapsed, about {_clock(state.left)} left)",

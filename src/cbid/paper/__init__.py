@@ -1,8 +1,19 @@
-"""The paper's tables and figures: one file for each, run by ``cbid reproduce``."""
+"""The paper's tables and figures, one experiment for each; ``cbid reproduce`` runs them.
 
-from cbid.paper.base import Cell, Claim, Context, Experiment, Judgement, Results, Row
-from cbid.paper.registry import EXPERIMENTS, get_experiment
-from cbid.paper.reproduce import Outcome, reproduce
+Importing this package imports no experiment and none of their dependencies. The order of reading:
+
+- ``base``: what an experiment declares. ``raw``: how its results are stored. ``runner``: runs experiments and writes
+  the report (``page``, ``report``).
+- ``sets``: the named data sets with their protocols. ``vectors``, ``coding``: vectors of a set, codes of vectors.
+- One module for each kind of experiment; ``EXPERIMENTS`` lists them.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cbid.paper.base import Cell, Claim, Context, Experiment, Judgement, Results, Row
+    from cbid.paper.runner import Outcome, reproduce
 
 __all__ = [
     "EXPERIMENTS",
@@ -15,5 +26,47 @@ __all__ = [
     "Results",
     "Row",
     "get_experiment",
+    "load_experiment",
     "reproduce",
 ]
+
+# The experiments by name, in the order of the report: "module:attribute".
+EXPERIMENTS: dict[str, str] = {
+    "spiral": "cbid.paper.spiral:EXPERIMENT",
+    "similarity": "cbid.paper.similarity:EXPERIMENT",
+    "faces": "cbid.paper.windows:FACES",
+    "pedestrians": "cbid.paper.windows:PEDESTRIANS",
+    "descriptors": "cbid.paper.descriptors:EXPERIMENT",
+    "knn": "cbid.paper.classifiers:KNN",
+    "svm": "cbid.paper.classifiers:SVM",
+    "patches": "cbid.paper.patches:EXPERIMENT",
+    "detection": "cbid.paper.detection:EXPERIMENT",
+    "galleries": "cbid.paper.galleries:EXPERIMENT",
+    "learning": "cbid.paper.learning_curves:EXPERIMENT",
+}
+
+_MODULES = {
+    **dict.fromkeys(("Cell", "Claim", "Context", "Experiment", "Judgement", "Results", "Row"), "cbid.paper.base"),
+    **dict.fromkeys(("Outcome", "reproduce"), "cbid.paper.runner"),
+}
+
+
+def get_experiment(name: str) -> "Experiment":
+    """Return an experiment by name; its module is imported now."""
+    from cbid.checks import check_choice
+
+    check_choice("name", name, tuple(EXPERIMENTS))
+    return load_experiment(EXPERIMENTS[name])
+
+
+def load_experiment(location: str) -> "Experiment":
+    """Return the experiment at "module:attribute"."""
+    module, _, attribute = location.partition(":")
+    experiment: Experiment = getattr(import_module(module), attribute)
+    return experiment
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return getattr(import_module(_MODULES[name]), name)
+    raise AttributeError(f"module 'cbid.paper' has no attribute {name!r}")

@@ -1,7 +1,7 @@
 """What an experiment declares, and how its raw results are read."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,39 +15,60 @@ from cbid.paper.sets import NamedSet, open_set
 if TYPE_CHECKING:
     from cbid.paper.page import Page
 
-__all__ = ["Cell", "Claim", "Context", "Experiment", "Judgement", "Results", "Row", "Settings", "key_of"]
+__all__ = [
+    "Cell",
+    "Claim",
+    "Context",
+    "Experiment",
+    "Judgement",
+    "Result",
+    "Results",
+    "Row",
+    "Settings",
+    "judge_all",
+    "key_of",
+]
 
-Settings = dict[str, Any]  # JSON values that name a cell: data set, method, length, repeat, sizes
-Result = dict[str, Any]  # JSON values that were computed for it
+Settings = dict[str, Any]  # JSON values that identify a cell: data set, method, code length, repeat, sizes
+Result = dict[str, Any]  # JSON values computed for a cell
 Cell = tuple[Settings, Result]
 
 
 def key_of(settings: Settings) -> str:
-    """The same text for the same settings, whatever their order."""
+    """Return a text that is equal for equal settings, in any order."""
     return json.dumps(settings, sort_keys=True)
 
 
 @dataclass(frozen=True)
 class Context:
-    """Where a run finds what it needs. root: the folder of data sets, or None for CBID_DATA. cache: descriptors."""
+    """Where a run finds its data.
+
+    Parameters
+    ----------
+    root : str or None
+        The folder of the data sets. None stands for the environment variable CBID_DATA.
+    cache : Path
+        The folder of computed descriptors.
+    """
 
     root: str | None
     cache: Path
 
     def open(self, name: str) -> NamedSet:
+        """Return a data set by name."""
         return open_set(name, self.root)
 
 
 @dataclass(frozen=True)
 class Row:
-    """One cell of raw results."""
+    """The raw result of one cell."""
 
     settings: Settings
     result: Result
     seconds: float
 
     def __getitem__(self, name: str) -> Any:
-        """A setting, or else a field of the result."""
+        """Return a setting, or else a field of the result."""
         return self.settings[name] if name in self.settings else self.result[name]
 
 
@@ -64,17 +85,21 @@ class Results:
         return iter(self.rows)
 
     def where(self, **wanted: Any) -> "Results":
-        """The rows with these settings."""
+        """Return the rows with these settings."""
         return Results([r for r in self.rows if all(r.settings.get(k) == v for k, v in wanted.items())])
 
     def distinct(self, name: str) -> list[Any]:
-        """The values of a setting, in order of appearance."""
+        """Return the values of a setting, in order of appearance."""
         return list(dict.fromkeys(row.settings[name] for row in self.rows if name in row.settings))
 
-    def measured(self, metric: str, **wanted: Any) -> NDArray[np.float64]:
-        """A metric of the rows with these settings, one value of each repeat, in the order of the repeats.
+    def lengths(self) -> list[int]:
+        """Return the code lengths, in order of appearance."""
+        return [bits for bits in self.distinct("bits") if bits is not None]
 
-        Rows that hold no result, but the reason why there is none ("absent"), do not count.
+    def measured(self, metric: str, **wanted: Any) -> NDArray[np.float64]:
+        """Return a metric of the rows with these settings: one value for each repeat, in the order of the repeats.
+
+        Rows that hold the reason why they have no result ("absent") are skipped.
         """
         rows = [row for row in self.where(**wanted) if "absent" not in row.result]
         rows.sort(key=lambda row: row.settings.get("repeat", 0))
@@ -83,15 +108,26 @@ class Results:
 
 @dataclass(frozen=True)
 class Judgement:
-    """Whether a claim holds, and the figures that say so."""
+    """Whether a claim holds, and the figures that show it."""
 
     holds: bool
     figures: str
 
 
+def judge_all(judgements: Iterable[Judgement]) -> Judgement | None:
+    """Return one judgement that holds if all of these hold, or None if there is none."""
+    found = list(judgements)
+    if not found:
+        return None
+    return Judgement(all(j.holds for j in found), " ".join(j.figures for j in found))
+
+
 @dataclass(frozen=True)
 class Claim:
-    """A claim of the paper. source: where it is made. judge: None from it means that it cannot be tested here."""
+    """A claim of the paper, the place where it is made, and a function that judges it.
+
+    ``judge`` returns None if these results cannot test the claim.
+    """
 
     text: str
     source: str
@@ -102,15 +138,28 @@ class Claim:
 class Experiment:
     """One table or figure of the paper.
 
-    shows: what of the paper it regenerates. sets: the data sets it runs on, each where it is present. protocol,
-    methods, metrics: for the report; metrics are names of ``cbid.evaluation.METRICS``.
-    cells: from the sets that are present and whether the run is a quick one to the settings of all cells.
-    together: settings; cells that agree in them are one task of one worker.
-    apart: methods that take so long that they are a task of their own.
-    run: the cells of one task, each with its result as soon as it is there.
-    show: puts tables and plots on a page of the report.
-    cost: about how many seconds a cell takes, in a full and in a quick run; only the time left is told by it.
-    revision: to be raised when cells of the same settings would come out different, so that they are run again.
+    Parameters
+    ----------
+    shows : str
+        What of the paper it reproduces.
+    sets : tuple of str
+        The data sets it runs on. Sets that are not on this machine are skipped.
+    protocol, methods, metrics
+        Texts for the report. Metrics are names of ``cbid.evaluation.METRICS``.
+    cells : callable
+        From the names of the available sets and ``quick`` to the settings of all cells.
+    run : callable
+        From the cells of one task to their results, each yielded as soon as it is computed.
+    show : callable
+        Adds tables and plots to a page of the report.
+    together : tuple of str
+        Names of settings. Cells that agree in them form one task of one worker.
+    apart : tuple of str
+        Slow methods, which form a task of their own.
+    cost : (float, float)
+        About how many seconds a cell takes in a full and in a quick run, to estimate the remaining time.
+    revision : int
+        Raise it when cells of the same settings would come out differently; stored results are then recomputed.
     """
 
     name: str
@@ -130,7 +179,7 @@ class Experiment:
     apart: tuple[str, ...] = ()
 
     def tasks(self, cells: Sequence[Settings]) -> list[list[Settings]]:
-        """The cells in groups that one worker runs one after the other."""
+        """Return the cells in groups; one worker runs the cells of a group one after the other."""
         groups: dict[str, list[Settings]] = {}
         for settings in cells:
             shared = {k: settings.get(k) for k in self.together}

@@ -1,4 +1,7 @@
-"""Pedestrians in photographs: HOG and a linear SVM, and what verification by codes of the same vectors adds."""
+"""Pedestrian detection: the paper's figure of detection rate over false positives per image.
+
+A detector (HOG and a linear SVM), and what verification by codes of the same vectors adds.
+"""
 
 import json
 import os
@@ -25,9 +28,8 @@ from cbid.detection.drawing import false_positive_sheet, plot_curves
 from cbid.detection.evaluate import FalsePositive
 from cbid.detection.scan import Windows
 from cbid.evaluation import measure
-from cbid.paper.base import Cell, Claim, Context, Experiment, Judgement, Results, Row, Settings
-from cbid.paper.drawing import new_figure
-from cbid.paper.page import Page, spread
+from cbid.paper.base import Cell, Claim, Context, Experiment, Judgement, Results, Row, Settings, judge_all
+from cbid.paper.page import Page, mean_and_deviation, new_figure
 from cbid.paper.sets import CATALOGUE, DataAbsent, open_set
 from cbid.storage.atomic import whole_file
 from cbid.storage.digests import digest_text
@@ -37,14 +39,14 @@ BASELINE = "HOG + SVM"
 OURS, NEAREST = "C-BID", "C-BID, 5 nearest"
 CODERS: dict[str, Any] = {OURS: {}, NEAREST: {"hits": "nearest"}}
 RIVALS: dict[str, Any] = {"LSH": LSH, "SDH": SDH}
-# The others have the defaults, these what served best on held-out training windows (benchmarks/detector_study.py).
+# Best on held-out training windows (benchmarks/detector_study.py); other methods have the defaults.
 TUNED: dict[str, dict[str, Any]] = {NEAREST: {"C": 3.0, "weight": 0.75}}
 LENGTHS, NEAREST_LENGTHS, RIVAL_LENGTH, QUICK_LENGTH = (64, 256, 1024, 3780), (64, 256, 1024), 1024, 32
 METRIC = "log_average_detection_rate"
 PROTOCOL = {"aspect": 0.41, "min_height": 50.0}
-KEPT_FPPI = 3.0  # raw results hold the curve up to there
-KEPT_EVERY = 128  # bits
-WORST = 16  # false positives that are shown
+MOST_FPPI = 3.0  # raw results store the curve up to there
+SAVE_EVERY = 128  # bits
+WORST = 16  # false positives to show
 PUBLISHED_GAIN, PUBLISHED_MISS = 5.28, 46
 SIZES = ("photographs", "windows", "negatives")  # None: all
 
@@ -73,6 +75,7 @@ def training_images(name: str, root: str | os.PathLike[str] | None = None) -> tu
 
 
 def cells(present: Sequence[str], quick: bool) -> list[Settings]:
+    """Return the detector alone and every verifier, for each seed."""
     sizes = {"photographs": 8, "windows": 200, "negatives": 8} if quick else dict.fromkeys(SIZES)
     coded = [(OURS, bits) for bits in ((QUICK_LENGTH,) if quick else LENGTHS)]
     coded += [(NEAREST, bits) for bits in ((QUICK_LENGTH,) if quick else NEAREST_LENGTHS)]
@@ -86,10 +89,10 @@ def cells(present: Sequence[str], quick: bool) -> list[Settings]:
 
 
 def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
-    """One seed: all verifiers score the same candidates, whose vectors are computed once.
+    """Run the cells of one seed. All verifiers score the same candidates, whose vectors are computed once.
 
-    What was learned, and the candidates of each photograph, are kept beside the descriptors, so that a run which
-    was stopped goes on there.
+    The models and the candidates of each photograph are stored beside the descriptors; an interrupted run continues
+    from there.
     """
     first = cells[0]
     seed = first["repeat"]
@@ -97,21 +100,21 @@ def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
     detector, X, y = learned(first, context, work)
     test = open_annotated(first["set"], context.root)
     rows = np.random.default_rng(0).permutation(len(test))[: first["photographs"]].tolist()
-    found = [candidates(detector, test, i, work) for i in rows]
+    windows = [candidates(detector, test, i, work) for i in rows]
     truth = [test.annotations[i] for i in rows]
     verifiers: dict[tuple[str, int], CBIDVerifier] = {}
     for settings in cells:
         if settings["method"] == BASELINE:
-            answers = [windows.detections() for windows in found]
+            detections = [candidate.detections() for candidate in windows]
         else:
             verifiers = verifiers or _verifiers(cells, X, y, work)
             verifier = verifiers[settings["method"], settings["bits"]]
-            answers = [verifier.verify(windows) for windows in found]
-        yield settings, _result(evaluate(answers, truth, **PROTOCOL), rows)
+            detections = [verifier.verify(candidate) for candidate in windows]
+        yield settings, _result(evaluate(detections, truth, **PROTOCOL), rows)
 
 
 def work_folder(settings: Settings, seed: int, context: Context) -> Path:
-    """Where the work of a seed is kept: a folder of its own for each set, place of its files, and revision."""
+    """Return the folder of stored models and candidates of a seed: one for each set, its location, and revision."""
     name = settings["set"]
     place = str(CATALOGUE[name].find(context.root).resolve())
     origin = digest_text(json.dumps([name, place, EXPERIMENT.revision]), size=4)
@@ -122,7 +125,7 @@ def work_folder(settings: Settings, seed: int, context: Context) -> Path:
 
 
 def learned(settings: Settings, context: Context, work: Path) -> tuple[SlidingWindowDetector, Any, Any]:
-    """The detector without a verifier, and the vectors and labels that verifiers are learned from."""
+    """Return the detector without a verifier, and the vectors and labels to learn verifiers from."""
     model, rows = work / "detector.safetensors", work / "rows.npz"
     if model.exists() and rows.exists():
         with np.load(rows) as stored:
@@ -138,6 +141,7 @@ def learned(settings: Settings, context: Context, work: Path) -> tuple[SlidingWi
 
 
 def candidates(detector: SlidingWindowDetector, test: AnnotatedImages, i: int, work: Path) -> Windows:
+    """Return the candidate windows of photograph i, computed or read from ``work``."""
     path = work / f"photograph{i:03d}.npz"
     if not path.exists():
         windows = detector.candidates(test.read(i))
@@ -157,7 +161,10 @@ def _verifiers(cells: list[Settings], X: Any, y: Any, work: Path) -> dict[tuple[
 
 
 def coders_of(cells: list[Settings], X: Any, y: Any, work: Path) -> dict[tuple[str, int], Coder]:
-    """Codes of C-BID of each length are the beginning of the longest; a RuntimeError if learning ended before it."""
+    """Return the coder of each method and length. Shorter codes of C-BID are prefixes of the longest one.
+
+    Raises a RuntimeError if learning ended before the longest length.
+    """
     wanted = [(c["method"], c["bits"]) for c in cells if c["method"] != BASELINE]
     seed = cells[0]["repeat"]
     chosen = CBIDVerifier(random_state=seed).sample(y)
@@ -166,9 +173,7 @@ def coders_of(cells: list[Settings], X: Any, y: Any, work: Path) -> dict[tuple[s
         if lengths := [bits for of, bits in wanted if of == method]:
             longest = _learned_bits(method, max(lengths), X[chosen], y[chosen], seed, work)
             if longest.n_bits_ < max(lengths):
-                raise RuntimeError(
-                    f"{method}: learning ended at {longest.n_bits_} bits, and {max(lengths)} were asked for"
-                )
+                raise RuntimeError(f"{method}: learning ended at {longest.n_bits_} of {max(lengths)} bits")
             for bits in lengths:
                 found[method, bits] = longest.truncate(bits) if bits < longest.n_bits_ else longest
     for method, bits in wanted:
@@ -178,24 +183,24 @@ def coders_of(cells: list[Settings], X: Any, y: Any, work: Path) -> dict[tuple[s
 
 
 def _learned_bits(method: str, n_bits: int, X: Any, y: Any, seed: int, work: Path) -> CBID:
-    """C-BID of at least that length; it takes up to half an hour, so it is kept on the way and gone on with."""
+    """Return C-BID of at least that length. Learning takes half an hour, so it is saved on the way and resumed."""
     path = work / f"{method}.safetensors"
     coder: CBID = load(path) if path.exists() else CBID(**CODERS[method], random_state=seed)
     if not path.exists() or coder.n_bits_ < n_bits:
 
-        def keep(so_far: CBID) -> None:
-            if so_far.n_bits_ % KEPT_EVERY == 0:
+        def save(so_far: CBID) -> None:
+            if so_far.n_bits_ % SAVE_EVERY == 0:
                 so_far.save(path)
 
-        coder.set_params(n_bits=n_bits, warm_start=path.exists(), callback=keep).fit(X, y)
+        coder.set_params(n_bits=n_bits, warm_start=path.exists(), callback=save).fit(X, y)
         coder.set_params(callback=None).save(path)
     return coder
 
 
 def _result(curve: DetectionCurve, rows: list[int]) -> dict[str, Any]:
-    """The curve, of points with as many false positives the last, and the worst false positives."""
+    """Return the curve (the last of the points with equally many false positives) and the worst false positives."""
     last = np.diff(curve.fppi, append=np.inf) > 0
-    last &= curve.fppi <= KEPT_FPPI
+    last &= curve.fppi <= MOST_FPPI
     return {
         "thresholds": np.round(curve.thresholds[last], 4),
         "false_positives": np.round(curve.fppi[last], 6),
@@ -210,24 +215,26 @@ def _result(curve: DetectionCurve, rows: list[int]) -> dict[str, Any]:
 
 
 def curve_of(row: Row) -> DetectionCurve:
-    """The curve of a cell."""
+    """Return the curve of a cell."""
     thresholds, fppi, rates = (np.array(row[name]) for name in ("thresholds", "false_positives", "detection_rates"))
     worst = [FalsePositive(w["photograph"], np.array(w["box"]), w["score"]) for w in row["worst"]]
     return DetectionCurve(thresholds, fppi, rates, row["n_images"], row["n_objects"], worst)
 
 
 def title_of(settings: Settings) -> str:
+    """Return the title of a method and its length."""
     return BASELINE if settings["method"] == BASELINE else f"+ {settings['method']}, {settings['bits']} bits"
 
 
 def gains_of(part: Results, **wanted: Any) -> NDArray[np.float64]:
-    """Points of log-average detection rate above HOG + SVM, one for each seed that has both."""
+    """Return the gain over HOG + SVM in points of log-average detection rate, for each seed that has both."""
     base = {row["repeat"]: measure(METRIC, row.result) for row in part.where(method=BASELINE)}
     own = {row["repeat"]: measure(METRIC, row.result) for row in part.where(**wanted)}
     return 100 * np.array([own[seed] - base[seed] for seed in own if seed in base])
 
 
 def show(results: Results, page: Page) -> None:
+    """Add the table, the curves and the worst false positives of each set."""
     for name in results.distinct("set"):
         part = results.where(set=name)
         page.table(*table_of(part, name))
@@ -238,27 +245,33 @@ def show(results: Results, page: Page) -> None:
 
 
 def table_of(part: Results, name: str) -> tuple[str, list[str], list[list[str]]]:
-    """Title, head and rows of the table of one set."""
+    """Return title, head and rows of the table of one set."""
     first = part.rows[0]
     rows = []
     for method, bits in dict.fromkeys((row["method"], row["bits"]) for row in part):
         of = part.where(method=method, bits=bits)
         gains = gains_of(part, method=method, bits=bits)
-        told = f"{gains.mean():+.1f} ({', '.join(f'{g:+.1f}' for g in gains)})" if len(gains) else "–"
-        told = "" if method == BASELINE else told
+        gain = f"{gains.mean():+.1f} ({', '.join(f'{g:+.1f}' for g in gains)})" if len(gains) else "–"
         misses = [curve_of(row).log_average_miss_rate() for row in of]
-        rows.append([title_of(of.rows[0].settings), spread(of.measured(METRIC)), told, spread(misses)])
+        rows.append(
+            [
+                title_of(of.rows[0].settings),
+                mean_and_deviation(of.measured(METRIC)),
+                "" if method == BASELINE else gain,
+                mean_and_deviation(misses),
+            ]
+        )
     title = f"{CATALOGUE[name].title}, {first['n_images']} photographs, {first['n_objects']} people"
     head = ["", "log-average detection rate, %", "gain, points (each seed)", "log-average miss rate, %"]
     return title, head, rows
 
 
 def _show_worst(part: Results, page: Page, name: str) -> None:
-    """What is taken for a person, by the detector and after verification by the longest code."""
+    """Add the worst false positives of the detector, and of verification by the longest code."""
     try:
         test = open_annotated(name, page.context.root)
     except DataAbsent:
-        page.note(f"{CATALOGUE[name].title} is not here any more, so its worst false positives are not drawn.")
+        page.note(f"{CATALOGUE[name].title} is not here any more; its worst false positives are not drawn.")
         return
     for row in (*part.where(repeat=0, method=BASELINE), *part.where(repeat=0, method=OURS).rows[-1:]):
         curve = curve_of(row)
@@ -266,24 +279,23 @@ def _show_worst(part: Results, page: Page, name: str) -> None:
             figure, (ax,) = new_figure(width=5.0, height=2.6)
             ax.imshow(false_positive_sheet(test.images, curve.false_positives, columns=8))
             ax.set_axis_off()
-            told = f"{CATALOGUE[name].title}, {title_of(row.settings)}: the worst false positives."
-            page.plot(figure, f"{name}_worst_{row['bits'] or 0}", told, svg=False, photographs=True)
+            caption = f"{CATALOGUE[name].title}, {title_of(row.settings)}: the worst false positives."
+            page.plot(figure, f"{name}_worst_{row['bits'] or 0}", caption, svg=False, photographs=True)
 
 
 def verification_helps(results: Results) -> Judgement | None:
-    """At the length that the paper has, or the longest that is there."""
-    told, holds = [], []
-    for name in results.distinct("set"):
-        part = results.where(set=name)
-        lengths = [row["bits"] for row in part.where(method=OURS)]
-        if not lengths:
-            continue
-        gains = gains_of(part, method=OURS, bits=max(lengths))
-        if len(gains):
-            figures = ", ".join(f"{g:+.1f}" for g in gains)
-            told.append(f"{CATALOGUE[name].title}, {max(lengths)} bits: {gains.mean():+.1f} points ({figures}).")
-            holds.append(bool(gains.mean() > 0))
-    return Judgement(all(holds), " ".join(told)) if holds else None
+    """Judge the gain at the longest length of each set; the paper has 3,780 bits."""
+
+    def judgements() -> Iterator[Judgement]:
+        for name in results.distinct("set"):
+            part = results.where(set=name)
+            longest = max(part.where(method=OURS).lengths(), default=0)
+            gains = gains_of(part, method=OURS, bits=longest)
+            if len(gains):
+                points = f"{gains.mean():+.1f} points ({', '.join(f'{g:+.1f}' for g in gains)})"
+                yield Judgement(bool(gains.mean() > 0), f"{CATALOGUE[name].title}, {longest} bits: {points}.")
+
+    return judge_all(judgements())
 
 
 EXPERIMENT = Experiment(
@@ -291,12 +303,12 @@ EXPERIMENT = Experiment(
     title="Pedestrian detection",
     shows="The paper’s figure of detection rate over false positives per image.",
     sets=("inria_person",),
-    protocol="INRIA: 2,416 windows and the 200 photographs without people that are at hand train; the published "
-    f"baseline (log-average miss rate near {PUBLISHED_MISS} %) had 1,218. 288 photographs test: intersection over "
-    "union .5, boxes brought to the aspect .41, people of at least 50 pixels. Windows of 64 x 128 every 4 pixels, 10 "
-    "scales an octave; two rounds of hard negatives. The seed draws the random negatives and is that of the SVMs and "
-    "coders. The 5 nearest windows, and C and weight with them, were best on held-out training windows, which the "
-    "test photographs do not bear out; the defaults stand beside them.",
+    protocol="INRIA: 2,416 windows and the available 200 photographs without people train; the published baseline "
+    f"(log-average miss rate near {PUBLISHED_MISS} %) had 1,218 photographs. 288 photographs test: intersection over "
+    "union .5, boxes of aspect .41, people of at least 50 pixels. Windows of 64 x 128 every 4 pixels, 10 scales an "
+    "octave; two rounds of hard negatives. The seed draws the random negatives and seeds the SVMs and coders. The 5 "
+    "nearest windows, with their C and weight, were best on held-out training windows but not on the test "
+    "photographs; the table shows the defaults as well.",
     methods={
         BASELINE: "the detector alone",
         OURS: f"verified by a linear SVM on codes of the HOG vectors (published gain: {PUBLISHED_GAIN} points)",

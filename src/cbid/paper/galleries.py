@@ -1,4 +1,4 @@
-"""Retrieval galleries: the ten nearest images to a query by each method, errors framed in red."""
+"""Retrieval galleries: the paper's tables of the ten nearest images to a query by each method."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -7,9 +7,8 @@ import numpy as np
 
 from cbid.paper.base import Cell, Context, Experiment, Results, Row, Settings
 from cbid.paper.coding import CODERS, code_lengths
-from cbid.paper.drawing import new_figure
-from cbid.paper.over_bits import Draw
-from cbid.paper.page import Page, percent
+from cbid.paper.over_bits import FULL, QUICK
+from cbid.paper.page import Page, new_figure, percent
 from cbid.paper.sets import CATALOGUE, DataAbsent
 from cbid.paper.vectors import load_vectors
 from cbid.search import CodeIndex
@@ -23,32 +22,23 @@ METHODS = (
     "spherical hashing",
     "self-taught hashing",
 )
-SHOWN, N_BITS, QUERIES = 10, 64, 2
-FULL = {
-    "graz02": Draw("GIST", "paper", 1, axes="pca"),
-    "sports8": Draw("GIST", "paper", 1, axes="pca"),
-    "scene15": Draw("EfficientNet-Lite0 embeddings", "paper", 1, axes="pca"),
-    "digits": Draw("raw pixels", "held-out", 1, axes="pca"),
-}
-QUICK = {
-    "graz02": Draw("GIST", [20, 10], 1, axes="pca"),
-    "sports8": Draw("GIST", [20, 10], 1, axes="pca"),
-    "scene15": Draw("EfficientNet-Lite0 embeddings", [30, 10], 1, axes="pca"),
-    "digits": Draw("raw pixels", "held-out", 1, axes="pca", most_train=40, most_test=10),
-}
+SETS = ("graz02", "sports8", "scene15", "digits")
+SHOWN, N_BITS, QUICK_BITS, QUERIES = 10, 64, 32, 2
 
 
 def cells(present: Sequence[str], quick: bool) -> list[Settings]:
+    """Return all methods on the first repeat of each set."""
+    draws, bits = (QUICK, QUICK_BITS) if quick else (FULL, N_BITS)
     return [
-        {"set": name, **draw.settings(), "repeat": 0, "method": method, "bits": 32 if quick else N_BITS}
-        for name, draw in (QUICK if quick else FULL).items()
+        {"set": name, **draws[name][0].settings(), "repeat": 0, "method": method, "bits": bits}
+        for name in SETS
         if name in present
         for method in METHODS
     ]
 
 
 def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
-    """The nearest of every test image are kept, so that others than those drawn can be looked at."""
+    """Store the nearest images of every test image, not only of the queries that are drawn."""
     for settings in cells:
         vectors = load_vectors(settings, context)
         ((_, coder),) = code_lengths(settings["method"], vectors, [settings["bits"]], settings["repeat"])
@@ -62,29 +52,29 @@ def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
 
 
 def show(results: Results, page: Page) -> None:
+    """Add galleries of two queries of each set, errors framed in red, and a table over all queries."""
     for name in results.distinct("set"):
         part = Results([row for row in results.where(set=name) if "absent" not in row.result])
         try:
             data = page.context.open(name)
         except DataAbsent:
-            page.note(f"{CATALOGUE[name].title} is not here any more, so its galleries are not drawn.")
+            page.note(f"{CATALOGUE[name].title} is not here any more; its galleries are not drawn.")
             continue
         assert data.labels is not None
-        for number, place in enumerate(_chosen(part.rows[0], data.labels)):
+        for number, place in enumerate(_drawn_queries(part.rows[0], data.labels)):
             _gallery(part, data, place, page, f"{name}_{number}")
-        rows = [
-            [row["method"], percent(float(np.mean(_right(row, data.labels))))] for row in part
-        ]  # over all queries, so that two drawn ones do not mislead
+        # Over all queries: the two that are drawn may mislead.
+        rows = [[row["method"], percent(float(np.mean(_same_class(row, data.labels))))] for row in part]
         title = f"{CATALOGUE[name].title}: share of the ten nearest that show the query’s class, all queries, %"
         page.table(title, ["", f"{part.rows[0]['bits']} bits"], rows)
 
 
-def _right(row: Row, labels: Any) -> Any:
+def _same_class(row: Row, labels: Any) -> Any:
     return labels[np.array(row["ids"])] == labels[np.array(row["queries"])][:, None]
 
 
-def _chosen(row: Row, labels: Any) -> list[int]:
-    """Places of the queries that are drawn: the first of two classes, not those that come out best."""
+def _drawn_queries(row: Row, labels: Any) -> list[int]:
+    """Return the positions of the queries to draw: the first of two classes, not the most successful ones."""
     classes = labels[np.array(row["queries"])]
     kinds = np.unique(classes)
     return [
@@ -117,7 +107,7 @@ def _gallery(part: Results, data: Any, place: int, page: Page, name: str) -> Non
 
 
 def _thumbnail(image: Any) -> Any:
-    """At most 64 pixels along a side."""
+    """Return an image of at most about 64 pixels along a side."""
     step = max(1, max(image.shape[:2]) // 64)
     return image[::step, ::step]
 
@@ -126,8 +116,8 @@ EXPERIMENT = Experiment(
     name="galleries",
     title="Retrieval galleries",
     shows="The paper’s tables of the ten nearest images by each method.",
-    sets=tuple(FULL),
-    protocol="The training images of the first repeat are searched, test images ask. 64 bits, Hamming distance "
+    sets=SETS,
+    protocol="Test images are searched for among the training images of the first repeat. 64 bits, Hamming distance "
     "(weighted for C-BID). Two queries are drawn, the first test images of two classes; the tables count all.",
     methods={name: CODERS[name].text for name in METHODS},
     metrics=(),

@@ -1,4 +1,7 @@
-"""How learning goes: objective, duality gap, distinct bits and training time over the number of bits."""
+"""Learning curves: objective, duality gap, distinct bits and training time over the number of bits.
+
+The paper has no such figure; it shows how its column generation converges.
+"""
 
 import time
 import warnings
@@ -10,34 +13,30 @@ import numpy as np
 from cbid import CBID
 from cbid.paper.base import Cell, Context, Experiment, Results, Settings
 from cbid.paper.coding import CODERS
-from cbid.paper.drawing import COLOURS, new_figure
-from cbid.paper.over_bits import Draw
-from cbid.paper.page import Page
+from cbid.paper.over_bits import FULL, QUICK
+from cbid.paper.page import COLOURS, Page, new_figure
 from cbid.paper.sets import CATALOGUE
 from cbid.paper.vectors import load_vectors
 
 METHODS = ("C-BID", "C-BID, RBF", "C-BID, l1")
 L1 = {"penalty": "l1", "nu": 1e-5}
-FULL = {
-    "digits": (Draw("raw pixels", "held-out", 1, axes="pca"), 256),
-    "scene15": (Draw("EfficientNet-Lite0 embeddings", "paper", 1, axes="pca"), 256),
-}
-QUICK = {
-    "digits": (Draw("raw pixels", "held-out", 1, axes="pca", most_train=40), 32),
-    "scene15": (Draw("EfficientNet-Lite0 embeddings", [30, 30], 1, axes="pca"), 32),
-}
+SETS = ("digits", "scene15")
+N_BITS, QUICK_BITS = 256, 32
 
 
 def cells(present: Sequence[str], quick: bool) -> list[Settings]:
+    """Return all methods on the first repeat of each set."""
+    draws, bits = (QUICK, QUICK_BITS) if quick else (FULL, N_BITS)
     return [
-        {"set": name, **draw.settings(), "repeat": 0, "method": method, "bits": bits}
-        for name, (draw, bits) in (QUICK if quick else FULL).items()
+        {"set": name, **draws[name][0].settings(), "repeat": 0, "method": method, "bits": bits}
+        for name in SETS
         if name in present
         for method in METHODS
     ]
 
 
 def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
+    """Fit each method once, with a clock."""
     for settings in cells:
         vectors = load_vectors(settings, context)
         own = L1 if settings["method"] == "C-BID, l1" else CODERS[settings["method"]].settings
@@ -48,7 +47,7 @@ def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
             seconds.append(time.process_time() - started)
 
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of learning that ended early: the curve ends there
+            warnings.simplefilter("ignore")  # that learning ended early: the curve shows it
             coder = CBID(n_bits=settings["bits"], callback=note, **own).fit(vectors.X, vectors.y)
         yield (
             settings,
@@ -64,8 +63,8 @@ def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
 
 
 def distinct_bits(bits: Any) -> list[int]:
-    """Of the first 1, 2, ... columns of -1/+1, how many are neither equal nor opposite to one before."""
-    signed = bits * bits[:1]  # a column and its opposite are the same from the first row on
+    """Count the distinct columns of -1/+1 among the first 1, 2, ...; opposite columns count as one."""
+    signed = bits * bits[:1]  # a column and its opposite become equal
     seen: set[bytes] = set()
     counts = []
     for column in np.packbits(signed.T > 0, axis=1):
@@ -75,6 +74,7 @@ def distinct_bits(bits: Any) -> list[int]:
 
 
 def show(results: Results, page: Page) -> None:
+    """Add the curves, and a table of their last values."""
     names = results.distinct("set")
     figure, axes = new_figure(len(names), 4, width=2.7, height=2.5)
     rows = []
@@ -111,10 +111,10 @@ EXPERIMENT = Experiment(
     name="learning",
     title="Learning curves",
     shows="How the column generation of the paper converges; the paper has no such figure.",
-    sets=tuple(FULL),
+    sets=SETS,
     protocol="One fit on the training images of the first repeat. The objective is the mean loss plus the penalty, "
-    "so forms with different penalties differ in scale. Two bits are the same if they part the training samples "
-    "alike. Processor time in one thread.",
+    "so forms with different penalties differ in scale. Two bits count as one if they divide the training samples "
+    "in the same way. Processor time in one thread.",
     methods={
         "C-BID": "the defaults: logistic loss, l-infinity penalty",
         "C-BID, RBF": CODERS["C-BID, RBF"].text,

@@ -1,4 +1,4 @@
-"""Accuracy over the length of codes: what the experiments on faces, pedestrians, k-NN and SVMs share."""
+"""Accuracy over the length of codes: cells, run and plots that ``windows`` and ``classifiers`` share."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,14 +10,12 @@ from numpy.typing import NDArray
 from cbid.evaluation import METRICS, confidence_interval, paired_test
 from cbid.paper.base import Cell, Context, Judgement, Results, Settings
 from cbid.paper.coding import code_lengths
-from cbid.paper.drawing import COLOURS, new_figure
-from cbid.paper.page import Page, percent, spread
+from cbid.paper.page import COLOURS, Page, mean_and_deviation, new_figure, percent
 from cbid.paper.sets import CATALOGUE
 from cbid.paper.vectors import Vectors, load_vectors
 
 __all__ = [
     "FULL",
-    "METRIC",
     "ORIGINAL",
     "QUICK",
     "TOGETHER",
@@ -36,7 +34,7 @@ Classify = Callable[[Vectors, Any], NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class Draw:
-    """How a set takes part: its features, and the settings of its split (see ``vectors.split_of``)."""
+    """How an experiment uses a set: features, split (see ``vectors.split_of``) and number of repeats."""
 
     features: str
     protocol: Any
@@ -48,16 +46,16 @@ class Draw:
     most_test: int | None = None
 
     def settings(self) -> Settings:
+        """Return the settings of a cell that this draw fixes."""
         named = ("classes", "most_train", "most_test")
         sizes = {name: getattr(self, name) for name in named if getattr(self, name) is not None}
         fixed = ("features", "protocol", "part", "axes")
         return {name: getattr(self, name) for name in fixed} | sizes
 
 
-METRIC = "accuracy"
 EMBEDDINGS = "EfficientNet-Lite0 embeddings"
 
-# How each set of photographs takes part, in full and in a quick run; a line adds another set.
+# How each set is used in a full and in a quick run. To add a set, add a line.
 FULL = {
     "digits": [Draw("raw pixels", "held-out", 5, axes="pca")],
     "scene15": [Draw(EMBEDDINGS, "paper", 5, axes="pca")],
@@ -77,7 +75,7 @@ QUICK = {
 def cells_of(
     draws: Mapping[str, Sequence[Draw]], present: Sequence[str], methods: Sequence[str], lengths: Sequence[int]
 ) -> list[Settings]:
-    """Every method at every length and the original features, for every repeat of every draw."""
+    """Return cells for every method at every length and for the original features, for every repeat of every draw."""
     cells: list[Settings] = []
     for name in present:
         for draw in draws.get(name, ()):
@@ -89,17 +87,18 @@ def cells_of(
 
 
 def run_cells(cells: list[Settings], context: Context, classify: Classify) -> Iterator[Cell]:
-    """The cells of one set, repeat and method, by a classifier over the coder's bits (over vectors without one).
+    """Run the cells of one set, repeat and method.
 
-    Cells that differ only in the part that tests share their training vectors, and so the coder.
+    ``classify`` returns the classes of the test vectors, from the bits of a coder or, with None, from the vectors.
+    Cells that differ only in the test part have the same training vectors, and share the coder.
     """
     vectors = {settings["part"]: load_vectors(settings, context) for settings in cells}
     learned_from = vectors[cells[0]["part"]]
     if cells[0]["method"] == ORIGINAL:
         size = {"bytes": 4 * learned_from.X.shape[1]}
         for settings in cells:
-            asked = vectors[settings["part"]]
-            yield settings, {"truth": asked.yt, "predicted": classify(asked, None), **size}
+            tested = vectors[settings["part"]]
+            yield settings, {"truth": tested.yt, "predicted": classify(tested, None), **size}
         return
     lengths = sorted({settings["bits"] for settings in cells})
     for length, coder in code_lengths(cells[0]["method"], learned_from, lengths, cells[0]["repeat"]):
@@ -107,15 +106,15 @@ def run_cells(cells: list[Settings], context: Context, classify: Classify) -> It
             if isinstance(coder, str):
                 yield settings, {"absent": coder}
                 continue
-            asked = vectors[settings["part"]]
+            tested = vectors[settings["part"]]
             size = {"n_bits": coder.n_bits_, "bytes": -(-coder.n_bits_ // 8)}
-            yield settings, {"truth": asked.yt, "predicted": classify(asked, coder), **size}
+            yield settings, {"truth": tested.yt, "predicted": classify(tested, coder), **size}
 
 
 def show_over_bits(results: Results, page: Page, metric: str, *, lines: Sequence[str] = ()) -> None:
-    """One panel for each set, its features and the part that tests, and the same figures as tables.
+    """Add one plot with a panel for each set, features and test part, and the same figures as tables.
 
-    ``lines`` are further methods without a length, drawn as level lines like the original features.
+    ``lines`` names further methods without a code length; like the original features they are horizontal lines.
     """
     panels = _panels(results)
     columns = min(2, len(panels))
@@ -130,7 +129,7 @@ def show_over_bits(results: Results, page: Page, metric: str, *, lines: Sequence
                 ax.axhline(100 * values.mean(), color="#444444", linestyle=style, linewidth=1, label=method)
         _fit_to_means(ax, part, metric)
         ax.set_xscale("log", base=2)
-        lengths = [b for b in part.distinct("bits") if b is not None]
+        lengths = part.lengths()
         ax.set_xticks(lengths, [str(b) for b in lengths])
         ax.set_xlabel("bits")
         ax.set_ylabel(f"{METRICS[metric].title}, %")
@@ -141,7 +140,7 @@ def show_over_bits(results: Results, page: Page, metric: str, *, lines: Sequence
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns + 1)
     page.plot(figure, "", f"{METRICS[metric].title} over bits; bars are 95 % confidence intervals over repeats.")
     for title, part in panels.items():
-        lengths = [b for b in part.distinct("bits") if b is not None]
+        lengths = part.lengths()
         rows = [
             [method, *(_cell(part, metric, method, bits) for bits in lengths)]
             for method in part.distinct("method")
@@ -151,7 +150,7 @@ def show_over_bits(results: Results, page: Page, metric: str, *, lines: Sequence
             values = part.measured(metric, method=method)
             if len(values):
                 size = part.where(method=method).rows[0].result.get("bytes")
-                rows.append([f"{method} ({size:,} bytes)", spread(values), *[""] * (len(lengths) - 1)])
+                rows.append([f"{method} ({size:,} bytes)", mean_and_deviation(values), *[""] * (len(lengths) - 1)])
         page.table(
             f"{title}: {METRICS[metric].title}, % (mean ± deviation of repeats)",
             ["", *(f"{b} bits" for b in lengths)],
@@ -160,7 +159,7 @@ def show_over_bits(results: Results, page: Page, metric: str, *, lines: Sequence
 
 
 def _panels(results: Results) -> dict[str, Results]:
-    """The results of each panel, by its title."""
+    """Return the results of each panel by its title."""
     found: dict[str, Results] = {}
     for row in results:
         name, features, part = (row.settings.get(k) for k in ("set", "features", "part"))
@@ -171,7 +170,7 @@ def _panels(results: Results) -> dict[str, Results]:
 
 
 def _fit_to_means(ax: Any, part: Results, metric: str) -> None:
-    """Limits that hold all means; intervals of two or three repeats may be far wider than what there is to see."""
+    """Set limits that show all means; intervals over two or three repeats may be far wider."""
     found = [part.measured(metric, method=m, bits=b) for m in part.distinct("method") for b in part.distinct("bits")]
     means = [100 * values.mean() for values in found if len(values)]
     margin = 0.08 * (max(means) - min(means)) + 0.5
@@ -187,7 +186,7 @@ def _draw_method(ax: Any, part: Results, method: str, colour: str, metric: str) 
             n_bits = float(np.mean([r["n_bits"] for r in part.where(bits=bits) if "n_bits" in r.result]))
             points.append((n_bits, 100 * interval.mean, 100 * np.nan_to_num(interval.high - interval.mean)))
     if points:
-        x, y, error = zip(*dict.fromkeys(points))  # a method of one length stands once
+        x, y, error = zip(*dict.fromkeys(points))  # a method with one length is drawn once
         width = 2.0 if method.startswith("C-BID") else 1.2
         ax.errorbar(
             x, y, yerr=error, label=method, color=colour, marker="o", markersize=3, linewidth=width, capsize=2
@@ -200,26 +199,26 @@ def _cell(part: Results, metric: str, method: str, bits: int) -> str:
     if not len(values):
         return "–"
     n_bits = next(row["n_bits"] for row in rows if "n_bits" in row.result)
-    return spread(values) + ("" if n_bits == bits else f" ({n_bits} bits)")
+    return mean_and_deviation(values) + ("" if n_bits == bits else f" ({n_bits} bits)")
 
 
 def compare(a: NDArray[np.float64], b: NDArray[np.float64]) -> str:
-    """Two methods over the same repeats in words: means, difference, and how sure it is.
+    """Return the means of two methods over the same repeats, the interval of their difference, and its p-value.
 
-    Where a run is not complete and one of them has fewer repeats, the means alone.
+    If one of them has fewer repeats, because a run is incomplete, return the means only.
     """
-    told = f"{percent(float(a.mean()))} against {percent(float(b.mean()))} %"
+    means = f"{percent(float(a.mean()))} against {percent(float(b.mean()))} %"
     if len(a) != len(b):
-        return f"{told} (means of {len(a)} and of {len(b)} repeats)"
+        return f"{means} (means of {len(a)} and of {len(b)} repeats)"
     tested = paired_test(a, b)
     if np.isnan(tested.p):
-        return told
+        return means
     low, high = 100 * tested.difference.low, 100 * tested.difference.high
-    return f"{told} (difference {low:+.1f} to {high:+.1f}, p = {tested.p:.2g})"
+    return f"{means} (difference {low:+.1f} to {high:+.1f}, p = {tested.p:.2g})"
 
 
 def lead(results: Results, metric: str, ours: Sequence[str], theirs: Sequence[str], bits: int) -> Judgement | None:
-    """The best of ours at a length against the best of theirs at the same, or against methods without a length."""
+    """Compare the best of ours at a length with the best of theirs, at that length or without one."""
     at = {m: results.measured(metric, method=m, bits=bits) for m in ours}
     rivals = {
         m: values
@@ -231,5 +230,5 @@ def lead(results: Results, metric: str, ours: Sequence[str], theirs: Sequence[st
     if not at or not rivals:
         return None
     best, rival = (max(d, key=lambda m, d=d: d[m].mean()) for d in (at, rivals))  # type: ignore[misc]
-    told = f"{best} at {bits} bits, {rival}: {compare(at[best], rivals[rival])}."
-    return Judgement(bool(at[best].mean() >= rivals[rival].mean()), told)
+    figures = f"{best} at {bits} bits, {rival}: {compare(at[best], rivals[rival])}."
+    return Judgement(bool(at[best].mean() >= rivals[rival].mean()), figures)

@@ -1,32 +1,51 @@
-"""Raw results as lines of JSON, one for each cell, keyed by settings, written once and never changed."""
+"""Raw results: one JSON line for each cell, keyed by its settings, and the machine that computed them.
+
+Metrics are computed afterwards, from these files alone. The scripts in ``benchmarks`` store their results with the
+same functions.
+"""
 
 import json
 import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import cbid
 from cbid.paper.base import Result, Results, Row, Settings, key_of
 from cbid.storage.atomic import flush
 
-__all__ = ["RawResults"]
+__all__ = ["RawResults", "append_line", "describe_machine", "to_json"]
+
+_PACKAGES = (
+    "numpy",
+    "scipy",
+    "scikit-learn",
+    "faiss-cpu",
+    "numba",
+    "opencv-python-headless",
+    "scikit-image",
+    "pillow",
+    "matplotlib",
+)
 
 
 class RawResults:
-    """The lines of one experiment in one file.
+    """The results of one experiment in one file, one line for each cell.
 
-    A line goes to the file in one write, so that workers do not mix theirs. What a kill left of a line without its
-    end is cut off when the file is opened with ``mend``, and its cell is run again. A line that is no raw result, of
-    which a full disk may have kept the half, counts as missing; ``problem`` tells of it.
+    A line is written with one system call, so lines of several workers do not mix. ``repair`` removes an incomplete
+    last line, which a killed run may leave; its cell is run again. Other damaged lines count as missing; ``problem``
+    reports them.
     """
 
     def __init__(self, path: str | os.PathLike[str], revision: int = 1) -> None:
         self.path = Path(path)
         self.revision = revision
 
-    def mend(self) -> None:
-        """Cut off a line that was not written to its end."""
+    def repair(self) -> None:
+        """Remove an incomplete last line."""
         if not self.path.exists():
             return
         data = self.path.read_bytes()
@@ -35,40 +54,25 @@ class RawResults:
             os.truncate(self.path, end)
 
     def add(self, settings: Settings, result: Result, seconds: float) -> None:
-        """One line, on the disk when this returns."""
-        new = not self.path.exists()
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        """Write one line; it is on the disk when this returns."""
         line = {"settings": settings, "revision": self.revision, "seconds": round(seconds, 3), "result": result}
-        data = (json.dumps(line, default=_plain, separators=(",", ":")) + "\n").encode()
-        handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-        try:
-            written = os.write(handle, data)
-            if written != len(data):
-                _take_back(handle, written)
-                raise OSError(f"{self.path}: the line was not written whole; is the disk full?")
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-        if new:
-            flush(self.path.parent)
+        append_line(self.path, line)
 
     def read(self) -> dict[str, Row]:
-        """What is there, by the key of its settings; results of other revisions do not count."""
+        """Return the rows of this revision by the key of their settings."""
         return self._read()[0]
 
     def problem(self) -> str | None:
-        """Which lines are no raw results, or None."""
+        """Return a message that names the damaged lines, or None."""
         bad = self._read()[1]
         if not bad:
             return None
         number, reason = bad[0]
-        told = f"line {number} is no raw result ({reason})"
-        if len(bad) > 1:
-            told = f"{len(bad)} lines are no raw results, the first of them line {number} ({reason})"
-        return f"{self.path.name}: {told}; what it held counts as missing"
+        lines = f"line {number} is" if len(bad) == 1 else f"{len(bad)} lines, the first is line {number}, are"
+        return f"{self.path.name}: {lines} damaged ({reason}); these results count as missing"
 
     def _read(self) -> tuple[dict[str, Row], list[tuple[int, str]]]:
-        """Results by their key, and the numbers of bad lines with reasons."""
+        """Return the rows by key, and (number, reason) of each damaged line."""
         found: dict[str, Row] = {}
         bad: list[tuple[int, str]] = []
         if not self.path.exists():
@@ -89,27 +93,77 @@ class RawResults:
         return found, bad
 
     def results(self, cells: list[Settings]) -> Results:
-        """Those of these cells that are there, in their order."""
+        """Return the results of those of these cells that are stored, in their order."""
         found = self.read()
         return Results([found[key] for key in map(key_of, cells) if key in found])
 
     def missing(self, cells: list[Settings]) -> list[Settings]:
-        """Those of these cells that are not there."""
+        """Return those of these cells that are not stored."""
         found = self.read()
         return [settings for settings in cells if key_of(settings) not in found]
 
 
-def _take_back(handle: int, written: int) -> None:
-    """Cut off what was written last, unless another worker has written behind it: then it stays, as a bad line."""
-    end = os.lseek(handle, 0, os.SEEK_CUR)
-    if os.fstat(handle).st_size == end:
-        os.ftruncate(handle, end - written)
+def append_line(path: Path, value: Any) -> None:
+    """Append a value as one line of JSON in one write; it is on the disk when this returns."""
+    new = not path.exists()
+    data = (json.dumps(value, default=to_json, separators=(",", ":")) + "\n").encode()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    try:
+        written = os.write(handle, data)
+        if written != len(data):
+            # Remove the incomplete line, unless another worker has written after it.
+            end = os.lseek(handle, 0, os.SEEK_CUR)
+            if os.fstat(handle).st_size == end:
+                os.ftruncate(handle, end - written)
+            raise OSError(f"{path}: only {written} of {len(data)} bytes were written; is the disk full?")
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+    if new:
+        flush(path.parent)
 
 
-def _plain(value: Any) -> Any:
-    """numpy's values as JSON's."""
+def to_json(value: Any) -> Any:
+    """Return a numpy value as a JSON value; for the argument ``default`` of ``json.dumps``."""
     if isinstance(value, np.ndarray):
         return value.tolist()
     if isinstance(value, np.generic):
         return value.item()
-    raise TypeError(f"{type(value).__name__} is no JSON value")
+    raise TypeError(f"{type(value).__name__} is not a JSON value")
+
+
+def describe_machine() -> dict[str, Any]:
+    """Return processor, memory, system, and the versions of the packages that compute."""
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "memory": _memory(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "versions": {"cbid": cbid.__version__, **{name: _version(name) for name in _PACKAGES}},
+    }
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "absent"
+
+
+def _processor() -> str:
+    """Return the name of the processor; on Linux from /proc/cpuinfo."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _memory() -> str:
+    try:
+        return f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.0f} GB"
+    except (ValueError, OSError, AttributeError):
+        return "unknown"

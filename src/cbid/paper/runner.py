@@ -1,11 +1,12 @@
-"""Runs the cells that are missing, some tasks at a time, and keeps each result as it comes."""
+"""Runs experiments: computes the missing cells, several tasks at a time, then writes the report."""
 
+import os
 import signal
 import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,34 +15,80 @@ from types import FrameType
 
 from threadpoolctl import threadpool_limits
 
-from cbid.paper.base import Context, Experiment, Settings
+from cbid.checks import check_integer
+from cbid.paper import EXPERIMENTS, get_experiment, load_experiment
+from cbid.paper.base import Claim, Context, Experiment, Judgement, Results, Settings
+from cbid.paper.page import Page, plot_style
 from cbid.paper.raw import RawResults
-from cbid.paper.registry import EXPERIMENTS, load_experiment
+from cbid.paper.report import Section, write_report
 from cbid.paper.sets import CATALOGUE, DataAbsent
 from cbid.threads import faiss_threads
 
-__all__ = ["Plan", "Task", "Trouble", "present_sets", "raw_file", "run_missing", "tasks_of", "told"]
+__all__ = ["Outcome", "Progress", "Task", "TaskProblem", "one_thread", "reproduce"]
 
 _KILLED = (
-    "a worker was killed, perhaps for want of memory, and with it all tasks under way; what they had done is kept, "
-    "and the same command, with fewer --jobs, goes on from there"
+    "a worker process was killed, perhaps because memory ran out, and all running tasks ended with it; finished "
+    "cells are stored, and the same command with fewer --jobs continues from there"
 )
 
 
 @dataclass(frozen=True)
 class Task:
-    """Cells of one experiment for one worker, which finds it by its module; seconds is a guess."""
+    """Cells of one experiment for one worker. ``location`` finds the experiment; ``seconds`` is an estimate."""
 
     experiment: str
-    module: str
+    location: str
     cells: list[Settings]
     seconds: float
 
 
+@dataclass(frozen=True)
+class TaskProblem:
+    """Why a task ended early. ``missing_data``: because of missing data, not of an error."""
+
+    text: str
+    missing_data: bool = False
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is: finished tasks, all tasks, seconds so far and estimated seconds left, and the last task."""
+
+    done: int
+    of: int
+    elapsed: float
+    left: float
+    task: Task
+    problem: TaskProblem | None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run did.
+
+    Parameters
+    ----------
+    report : Path
+        The HTML file.
+    ran, kept : int
+        Cells computed by this run, and by earlier runs.
+    failures, left_out : dict
+        Errors, and data that is not on this machine, by experiment.
+    """
+
+    report: Path
+    ran: int
+    kept: int
+    failures: dict[str, list[str]]
+    left_out: dict[str, list[str]]
+
+
 @dataclass
-class Plan:
-    """What an experiment has to run. absent: the sets that are not on this machine, with the reason. lacking: parts
-    of sets that turned out not to be there. failures: errors. kept: how many cells were there before."""
+class _Plan:
+    """The cells of one experiment, how many were stored before, and what is missing or failed.
+
+    ``absent``: data sets that are not on this machine, with the reason. ``lacking``: missing parts of sets.
+    """
 
     experiment: Experiment
     cells: list[Settings]
@@ -51,16 +98,82 @@ class Plan:
     failures: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Trouble:
-    """Why a task ended early. lacking: for want of data, not for an error."""
+def reproduce(
+    names: Sequence[str] = (),
+    *,
+    out: str | os.PathLike[str],
+    quick: bool = False,
+    jobs: int = 1,
+    run: bool = True,
+    photographs: bool = True,
+    root: str | os.PathLike[str] | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Outcome:
+    """Run experiments and write the report.
 
-    text: str
-    lacking: bool = False
+    Cells that an earlier run stored in ``out`` are not run again, whether that run was interrupted or not.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Names of ``EXPERIMENTS``. By default all of them.
+    out : path
+        The folder of the report and its raw results.
+    quick : bool, default=False
+        Reduced sizes.
+    jobs : int, default=1
+        How many tasks run at a time.
+    run : bool, default=True
+        Whether to run missing cells. If not, the report shows what is stored.
+    photographs : bool, default=True
+        Whether the report shows images of the data sets.
+    root : path, optional
+        The folder of the data sets, by default CBID_DATA.
+    cache : path, optional
+        The folder of computed descriptors, by default one in ``out``.
+    progress : callable, optional
+        Called whenever a task has ended.
+    """
+    check_integer("jobs", jobs, 1)
+    folder = Path(out)
+    context = Context(
+        None if root is None else str(root), Path(cache) if cache is not None else folder / "descriptors"
+    )
+    plot_style()  # raise now, not after hours, if matplotlib is missing
+    folder.mkdir(parents=True, exist_ok=True)
+    plans = [_plan(get_experiment(name), context, quick) for name in dict.fromkeys(names or EXPERIMENTS)]
+    tasks = _missing_tasks(plans, folder, quick) if run else []
+    by_name = {plan.experiment.name: plan for plan in plans}
+    started, total, done = time.perf_counter(), sum(task.seconds for task in tasks), 0.0
+    for count, (task, problem) in enumerate(_run_tasks(tasks, context, folder, jobs), 1):
+        if problem is not None:
+            plan = by_name[task.experiment]
+            known = plan.lacking if problem.missing_data else plan.failures
+            if problem.text not in known:
+                known.append(problem.text)
+        done += task.seconds
+        if progress is not None:
+            elapsed = time.perf_counter() - started
+            progress(Progress(count, len(tasks), elapsed, elapsed * (total - done) / done, task, problem))
+    with plot_style():
+        sections = [
+            _section(plan, Page(plan.experiment.name, folder / "plots", context, quick, photographs))
+            for plan in plans
+        ]
+    stored = sum(len(section.results) for section in sections)
+    kept = sum(plan.kept for plan in plans) if run else stored
+    return Outcome(
+        write_report(sections, folder, quick),
+        stored - kept,
+        kept,
+        {plan.experiment.name: plan.failures for plan in plans if plan.failures},
+        {p.experiment.name: [*p.absent, *p.lacking] for p in plans if p.absent or p.lacking},
+    )
 
 
-def present_sets(experiment: Experiment, context: Context) -> tuple[list[str], dict[str, str]]:
-    """Of the sets of an experiment, those that are here, and why the others are not."""
+def _plan(experiment: Experiment, context: Context, quick: bool) -> _Plan:
+    """Return the cells on the data sets that are on this machine."""
     present, absent = [], {}
     for name in experiment.sets:
         try:
@@ -68,26 +181,26 @@ def present_sets(experiment: Experiment, context: Context) -> tuple[list[str], d
             present.append(name)
         except DataAbsent as reason:
             absent[name] = str(reason)
-    return present, absent
+    return _Plan(experiment, experiment.cells(present, quick), absent)
 
 
-def raw_file(out: Path, experiment: Experiment) -> RawResults:
+def _raw_file(out: Path, experiment: Experiment) -> RawResults:
     return RawResults(out / "raw" / f"{experiment.name}.jsonl", experiment.revision)
 
 
-def tasks_of(plans: Sequence[Plan], out: Path, quick: bool) -> list[Task]:
-    """The cells that are missing, those that take longest first, so that all workers end at about the same time.
+def _missing_tasks(plans: Sequence[_Plan], out: Path, quick: bool) -> list[Task]:
+    """Return the missing cells as tasks, the longest first, so that all workers end at about the same time.
 
-    An experiment whose raw results cannot be read has failed, and has no tasks.
+    If the raw results of an experiment cannot be read, it fails and has no tasks.
     """
     tasks: list[Task] = []
     for plan in plans:
-        raw = raw_file(out, plan.experiment)
+        raw = _raw_file(out, plan.experiment)
         try:
-            raw.mend()
+            raw.repair()
             missing = raw.missing(plan.cells)
         except OSError as error:
-            plan.failures.append(told(error))
+            plan.failures.append(_describe(error))
             continue
         plan.kept = len(plan.cells) - len(missing)
         name, cost = plan.experiment.name, plan.experiment.cost[quick]
@@ -96,10 +209,10 @@ def tasks_of(plans: Sequence[Plan], out: Path, quick: bool) -> list[Task]:
     return sorted(tasks, key=lambda task: -task.seconds)
 
 
-def run_missing(
+def _run_tasks(
     tasks: Sequence[Task], context: Context, out: Path, jobs: int
-) -> Iterator[tuple[Task, Trouble | None]]:
-    """Each task when it has ended, with what ended it early or None. What it had done by then is kept."""
+) -> Iterator[tuple[Task, TaskProblem | None]]:
+    """Yield each task when it has ended, with the problem that ended it early or None. Finished cells are stored."""
     if jobs == 1:
         for task in tasks:
             yield task, _run(task, context, out)
@@ -111,63 +224,63 @@ def run_missing(
 
 def _run_in_pool(
     waiting: deque[Task], context: Context, out: Path, jobs: int
-) -> Iterator[tuple[Task, Trouble | None]]:
-    """Tasks from ``waiting`` until it is empty or a worker is killed, which ends the whole pool."""
+) -> Iterator[tuple[Task, TaskProblem | None]]:
+    """Run tasks from ``waiting`` until it is empty or a worker is killed, which breaks the whole pool."""
     from joblib.externals.loky import ProcessPoolExecutor
     from joblib.externals.loky.process_executor import BrokenProcessPool
 
     pool = ProcessPoolExecutor(jobs)
-    under_way: dict[Future[Trouble | None], Task] = {}
+    running: dict[Future[TaskProblem | None], Task] = {}
     broken = False
     try:
-        while under_way or (waiting and not broken):
-            while waiting and len(under_way) < jobs and not broken:
+        while running or (waiting and not broken):
+            while waiting and len(running) < jobs and not broken:
                 try:
                     future = pool.submit(_run, waiting[0], context, out)
-                except BrokenProcessPool:  # a worker was killed since the last answer
+                except BrokenProcessPool:  # a worker was killed since the last result
                     broken = True
                 else:
-                    under_way[future] = waiting.popleft()
-            for future in wait(under_way, return_when=FIRST_COMPLETED).done:
-                task = under_way.pop(future)
+                    running[future] = waiting.popleft()
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                task = running.pop(future)
                 try:
-                    trouble = future.result()
+                    problem = future.result()
                 except BrokenProcessPool:
-                    broken, trouble = True, Trouble(_KILLED)
-                yield task, trouble
+                    broken, problem = True, TaskProblem(_KILLED)
+                yield task, problem
     except BaseException:
-        # Also Ctrl-C: workers must not go on by themselves.
+        # Including Ctrl-C: workers must not continue on their own.
         pool.shutdown(wait=False, kill_workers=True)
         raise
     pool.shutdown()
 
 
-def _run(task: Task, context: Context, out: Path) -> Trouble | None:
-    experiment = load_experiment(task.module)
-    raw = raw_file(out, experiment)
-    started = time.process_time()  # what other programs take of the machine does not count
+def _run(task: Task, context: Context, out: Path) -> TaskProblem | None:
+    experiment = load_experiment(task.location)
+    raw = _raw_file(out, experiment)
+    started = time.process_time()  # processor time: other programs on the machine do not count
     try:
-        with one_thread(), noted_interrupts() as interrupts:
+        with one_thread(), _noted_interrupts() as interrupts:
             for settings, result in experiment.run(task.cells, context):
                 if interrupts:
                     raise KeyboardInterrupt
                 raw.add(settings, result, time.process_time() - started)
                 started = time.process_time()
     except DataAbsent as reason:
-        return Trouble(str(reason), lacking=True)
-    except Exception as error:  # told in the report; the other experiments go on
-        return Trouble(told(error))
+        return TaskProblem(str(reason), missing_data=True)
+    except Exception as error:  # the report shows it; other tasks continue
+        return TaskProblem(_describe(error))
     return None
 
 
 @contextmanager
-def noted_interrupts() -> Iterator[list[int]]:
-    """A list that is not empty once Ctrl-C was pressed. Learning then keeps the bits that it has and returns: what is
-    computed from them must not be taken for a result."""
+def _noted_interrupts() -> Iterator[list[int]]:
+    """Yield a list that is not empty after Ctrl-C.
+
+    On Ctrl-C, learning keeps the bits it has and returns. What is computed from them must not be stored as a result.
+    """
     seen: list[int] = []
-    if (
-        threading.current_thread() is not threading.main_thread()
-    ):  # elsewhere no handler can be set, nor is one called
+    if threading.current_thread() is not threading.main_thread():  # only the main thread handles signals
         yield seen
         return
 
@@ -182,14 +295,36 @@ def noted_interrupts() -> Iterator[list[int]]:
         signal.signal(signal.SIGINT, before)
 
 
-def told(error: Exception) -> str:
-    """An error in one line, with the place it came from."""
+def _describe(error: Exception) -> str:
+    """Return an error in one line, with the place where it was raised."""
     where = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {error} ({Path(where.filename).name}, line {where.lineno})"
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """A task is one share of the work: the libraries under it take no threads of their own."""
+    """Limit BLAS, OpenMP and faiss to one thread: several tasks run side by side."""
     with threadpool_limits(1), faiss_threads(1):
         yield
+
+
+def _section(plan: _Plan, page: Page) -> Section:
+    """Return what the stored results of one experiment show.
+
+    An error while showing them is reported as a failure and does not stop the other experiments.
+    """
+    raw, results = _raw_file(page.folder.parent, plan.experiment), Results([])
+    judged: list[tuple[Claim, Judgement | None]] = [(claim, None) for claim in plan.experiment.claims]
+    try:
+        results = raw.results(plan.cells)
+        if problem := raw.problem():
+            page.note(f"{problem}.")
+        if len(results):
+            plan.experiment.show(results, page)
+            judged = [(claim, claim.judge(results)) for claim in plan.experiment.claims]
+    except Exception as error:
+        plan.failures.append(f"the results could not be shown: {_describe(error)}")
+    page.remove_old_plots()
+    return Section(
+        plan.experiment, results, len(plan.cells), page.parts, judged, plan.absent, plan.lacking, plan.failures
+    )

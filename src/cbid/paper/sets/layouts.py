@@ -1,4 +1,4 @@
-"""How data sets lie on a disk: from a folder to images and their parts."""
+"""Layouts of data sets on disk: functions from a folder to the images and the other parts."""
 
 import json
 import re
@@ -23,10 +23,10 @@ Opened = tuple[ImageSet, Parts]
 
 
 def class_folders(path: Path, classes: Sequence[str] | None = None) -> Opened:
-    """``images/<class>/*``, or ``<class>/*`` at once; all classes or those named."""
+    """Open ``images/<class>/*`` or ``<class>/*``; all classes or those named."""
     images = ImageFolder(_inner(path, "images", "101_ObjectCategories"))
     if images.classes is None or images.labels is None:
-        raise DataAbsent(f"{path} holds images but no class folders")
+        raise DataAbsent(f"{path} has images but no class folders")
     if classes is None:
         return images, {}
     absent = sorted(set(classes) - set(images.classes.tolist()))
@@ -39,7 +39,7 @@ def class_folders(path: Path, classes: Sequence[str] | None = None) -> Opened:
 
 
 def scene15(path: Path) -> Opened:
-    """Class folders, with embeddings and a given split where they are beside them."""
+    """Open class folders, with embeddings and a given split if these files are beside them."""
     images, _ = class_folders(path)
     parts: dict[str, Callable[[], Any]] = {}
 
@@ -48,7 +48,7 @@ def scene15(path: Path) -> Opened:
         place = {name: i for i, name in enumerate(arrays["paths"].tolist())}
         without = [name for name in images.names if name not in place]
         if without:
-            raise ValueError(f"{path} has no embedding of {without[0]}, nor of {len(without) - 1} other images")
+            raise ValueError(f"{path} has no embedding of {without[0]} and of {len(without) - 1} other images")
         return arrays["features"][[place[name] for name in images.names]]
 
     def given() -> NDArray[np.str_]:
@@ -63,7 +63,7 @@ def scene15(path: Path) -> Opened:
 
 
 def turntable(path: Path) -> Opened:
-    """``objN__P.png`` anywhere below: object N at 5 P degrees."""
+    """Open ``objN__P.png`` in any subfolder: object N at 5 P degrees."""
     images: ImageFiles = ImageFolder(_inner(path, "images", "coil-20-proc"), labelled=False)
     found = [re.search(r"(obj\d+)__(\d+)\.\w+$", name) for name in images.names]
     rows = [i for i, match in enumerate(found) if match]
@@ -74,18 +74,19 @@ def turntable(path: Path) -> Opened:
 
 
 def sequences(path: Path) -> Opened:
-    """Cars on a turntable: ``images/<type>/*_<degrees>.*``, or the sequences as they were published.
+    """Open cars on a turntable: ``images/<type>/*_<degrees>.*``, or the published sequences.
 
-    Degrees count from the front. As published: ``tripod-seq/tripod_seq_SS_FFF.jpg`` and ``tripod-seq.txt``, whose
-    lines tell the number of sequences, frames of each, two name formats, frames of a full turn, the frontal frame and
-    the sense of rotation. A class is a car then, or what ``types.csv`` (sequence, type) says.
+    Degrees count from the front. The published files are ``tripod-seq/tripod_seq_SS_FFF.jpg`` and
+    ``tripod-seq.txt``, whose lines are the number of sequences, frames of each, two name formats, frames of a full
+    turn, the frontal frame and the sense of rotation. Each car is a class, unless ``types.csv`` (sequence, type)
+    names types.
     """
     if not (path / "tripod-seq.txt").exists():
         images, _ = class_folders(path)
         found = [re.search(r"(\d+(?:\.\d+)?)\.\w+$", name) for name in images.names]
         if not all(found):
             wrong = images.names[[match is None for match in found].index(True)]
-            raise ValueError(f"{wrong}: the name of the file must end in the degrees from the front")
+            raise ValueError(f"{wrong}: expected a file name that ends in the degrees from the front")
         return images, {"pose": lambda: np.array([float(match[1]) % 360 for match in found if match])}
     turns, fronts, senses = _turns(path / "tripod-seq.txt")
     kinds: dict[int, str] = {}
@@ -96,7 +97,7 @@ def sequences(path: Path) -> Opened:
     numbers = [(i, int(match[1]), int(match[2])) for i, match in enumerate(places) if match]
     numbers = [row for row in numbers if not kinds or row[1] in kinds]
     if any(sequence > len(turns) for _, sequence, _ in numbers):
-        raise ValueError(f"{path / 'tripod-seq.txt'} tells of {len(turns)} sequences; there are images of more")
+        raise ValueError(f"{path / 'tripod-seq.txt'} lists {len(turns)} sequences; images of others exist")
     cars = files.take([i for i, _, _ in numbers])
     cars.classes, cars.labels = encode_labels(
         [kinds.get(sequence, f"car {sequence:02d}") for _, sequence, _ in numbers], missing=True
@@ -106,28 +107,28 @@ def sequences(path: Path) -> Opened:
 
 
 def _turns(path: Path) -> list[list[int]]:
-    """Frames of a full turn, frontal frame and sense of each sequence: lines 5 to 7."""
+    """Read lines 5 to 7: frames of a full turn, frontal frame and sense of rotation of each sequence."""
     lines = path.read_text().splitlines()
     try:
         numbers = [[int(v) for v in lines[i].split()] for i in (4, 5, 6)]
     except (ValueError, IndexError) as error:
-        raise ValueError(f"{path} has no numbers of sequences in its lines 5 to 7") from error
+        raise ValueError(f"{path}: expected integers in lines 5 to 7") from error
     if len({len(row) for row in numbers}) != 1 or min(numbers[0], default=0) < 1:
-        raise ValueError(f"{path}: its lines 5 to 7 must have one number for each sequence, and full turns of frames")
+        raise ValueError(f"{path}: expected one number for each sequence in lines 5 to 7, and no full turn of 0")
     return numbers
 
 
 def _type(line: str, path: Path) -> tuple[int, str]:
     sequence, _, kind = line.partition(",")
     if not sequence.strip().isdecimal() or not kind.strip():
-        raise ValueError(f"{path / 'types.csv'}: {line!r} is no sequence and type")
+        raise ValueError(f"{path / 'types.csv'}: {line!r} is not a sequence and a type")
     return int(sequence), kind.strip()
 
 
 def arrays_or_folders(file: str, table: Sequence[tuple[str, str, str, str]]) -> Callable[[Path], Opened]:
-    """Images in the arrays of one ``.npz`` file, or in folders.
+    """Return a layout: images in the arrays of one ``.npz`` file, or in folders.
 
-    table: (name of the array, folder, value of the part "set", class) of each group of images.
+    ``table`` has (array name, folder, value of the part "set", class) for each group of images.
     """
 
     def open_either(path: Path) -> Opened:
@@ -149,10 +150,11 @@ def arrays_or_folders(file: str, table: Sequence[tuple[str, str, str, str]]) -> 
 
 
 def detection(roles: Sequence[tuple[str, str, int]], boxes: str) -> Callable[[Path], Opened]:
-    """Photographs and windows for detection, with the boxes of people.
+    """Return a layout: photographs and windows for detection, with the boxes of people.
 
-    roles: (folder, value of the part "role", 1 if people are in there) of each group. boxes: a JSON file
-    {image: {"boxes": [[x0, y0, x1, y1], ...]}}; without it, an .idl file of lines "image": (x0, y0, x1, y1), ...;
+    ``roles`` has (folder, value of the part "role", 1 if it shows people) for each group. ``boxes`` is a JSON file
+    {image: {"boxes": [[x0, y0, x1, y1], ...]}}; if it is missing, an .idl file with lines "image": (x0, y0, x1, y1)
+    is read.
     """
 
     def open_detection(path: Path) -> Opened:
@@ -178,10 +180,10 @@ def _boxes(path: Path) -> dict[str, NDArray[np.float64]]:
             content = json.loads(path.read_text())
             return {name: np.array(entry["boxes"], float).reshape(-1, 4) for name, entry in content.items()}
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ValueError(f"{path} does not have the boxes that are expected ({error!r})") from error
+            raise ValueError(f'{path}: expected {{image: {{"boxes": [[x0, y0, x1, y1], ...]}}}} ({error})') from error
     files = sorted(path.parent.glob("*.idl"))
     if not files:
-        raise DataAbsent(f"{path} is not there, nor an .idl file beside it")
+        raise DataAbsent(f"{path} is missing, and so is an .idl file beside it")
     known = {}
     for line in files[0].read_text().splitlines():
         named = re.match(r'\s*"([^"]+)"', line)
@@ -190,15 +192,15 @@ def _boxes(path: Path) -> dict[str, NDArray[np.float64]]:
             try:
                 rows = np.array([[float(v) for v in row.split(",")] for row in numbers]).reshape(-1, 4)
             except ValueError as error:
-                raise ValueError(f"{files[0]}: {line!r} does not have boxes of four numbers") from error
-            # Corners in any order, as they were clicked.
+                raise ValueError(f"{files[0]}: {line!r} has a box that is not four numbers") from error
+            # The corners are in any order.
             rows = np.column_stack([np.minimum(rows[:, :2], rows[:, 2:]), np.maximum(rows[:, :2], rows[:, 2:])])
             known[named[1].rsplit("/", 1)[-1]] = rows
     return known
 
 
 def mnist(path: Path) -> Opened:
-    """The four IDX files of MNIST, plain or gzipped, at once or in ``data``."""
+    """Open the four IDX files of MNIST, plain or gzipped, in the folder or in ``data``."""
     arrays = {}
     for part in ("train", "t10k"):
         for kind in ("images-idx3", "labels-idx1"):
@@ -206,7 +208,7 @@ def mnist(path: Path) -> Opened:
             places = [path / folder / (name + ending) for folder in (".", "data") for ending in ("", ".gz")]
             found = [place for place in places if place.exists()]
             if not found:
-                raise DataAbsent(f"{path / name} is not there, nor the same with .gz")
+                raise DataAbsent(f"{path / name} is missing, and so is {name}.gz")
             arrays[part, kind] = read_idx(found[0])
     sizes = [len(arrays[part, "images-idx3"]) for part in ("train", "t10k")]
     names = [f"{part}/{i:05d}" for part, size in zip(("train", "test"), sizes) for i in range(size)]
@@ -218,7 +220,7 @@ def mnist(path: Path) -> Opened:
 
 
 def digits(path: Path) -> Opened:
-    """scikit-learn's digits, 8 x 8, values 0..16 as 0..1; the last 597 are the test."""
+    """Open scikit-learn's digits, 8 x 8, values 0..16 scaled to 0..1; the last 597 are the test."""
     from sklearn.datasets import load_digits
 
     X, y = load_digits(return_X_y=True)

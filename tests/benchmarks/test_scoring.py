@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cbid.paper.scoring import figures, hamming_rows, nearest_class
+from benchmarks.scoring import figures, hamming_rows, nearest_class
 
 
 def test_distances_are_counts_or_shares_of_the_weights():
