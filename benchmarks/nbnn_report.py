@@ -24,25 +24,26 @@ PLAIN = {
     "numpy": "every distance as a product in numpy",
 }
 
-HEAD = f"""# NBNN: accuracy, room and time
+HEAD = f"""# NBNN: accuracy, memory and time
 
-Table 1 of the paper, on the two of its four data sets that are at hand. Accuracies are the lines of `cbid reproduce
-patches` (`benchmarks/results/patches.jsonl`) and, for what place does, of `python -m benchmarks.nbnn_place`; times
-are those of `python -m benchmarks.nbnn_times`; this page is made of them by `python -m benchmarks.nbnn_report`.
+Table 1 of the paper, on the two of its four data sets that are available. Accuracies come from `cbid reproduce
+patches` (`benchmarks/results/patches.jsonl`) and, for positions, from `python -m benchmarks.nbnn_place`; times come
+from `python -m benchmarks.nbnn_times`. `python -m benchmarks.nbnn_report` writes this page from them.
 
 - **Protocol.** As in the paper: images of at most 150 pixels, dense SIFT at four scales, 10 training and 25 test
-  images a class, five draws. All methods have the same draws and descriptors, {{descriptors}} an image on average.
-- **Queries.** All training patches are kept. A test image asks with {QUERIES} of its patches, drawn at random, the
-  same for all methods; the bag of words has them all. What more of them would change is told below.
+  images for each class, five draws. All methods use the same draws and descriptors, {{descriptors}} for each image on
+  average.
+- **Queries.** All training patches are stored. {QUERIES} patches of a test image, drawn at random and the same for
+  all methods, are the queries; the bag of words uses all patches. The effect of more queries is shown below.
 - **Settings.** Best bin first: one tree, 500 comparisons. LSH: 25 tables of 20 functions, bins of 0.25. Bag of
   words: 600 words in 20 cells, three features for each count, linear SVM. C-BID: `PatchCBID(location=1)`, learned
   once at 128 bits for each draw; 16 and 32 bits are its prefixes. It was chosen on other images than those tested
-  (`benchmarks/patch_study.py`). Place is where in the image a patch lies: two more values for the hyperplanes, and
-  none in the codes. Since the rivals do without, one row leaves it out, and two give it to exact NBNN (on Scene-15,
-  where that takes long, in two draws) and to ITQ; these three were run on another machine, where bits come out a
-  little different.
-- **Time.** Seconds of one thread for a whole image and one class, coding included, describing and building left out;
-  all methods in one run. The published times are of a Core i7 930.
+  (`benchmarks/patch_study.py`). Place is the position of a patch in its image: two more values for the hyperplanes,
+  none in the codes. The rivals do not use it. For comparison one row leaves it out, and two add it to exact NBNN (on
+  Scene-15, where that takes long, in two draws) and to ITQ; these three ran on another machine, where bits differ a
+  little.
+- **Time.** Seconds of one thread for a whole image and one class, with encoding, without describing and building; all
+  methods in one run. The published times are for a Core i7 930.
 """
 
 
@@ -97,8 +98,8 @@ def time_table(found):
 
 
 def unlike_published(accuracies, asked):
-    """What is known of exact NBNN where it is more than three points off its published figure: by
-    benchmarks/sift_study.py, by exact NBNN with place on the same draws, and by more patches that ask."""
+    """Return what explains the differences of exact NBNN from its published figures: benchmarks/sift_study.py, exact
+    NBNN with place on the same draws, and more query patches."""
     of = {json.dumps(row["changes"]): 100 * np.mean(row["accuracy"]) for row in raw("sift_study")["results"]}
     base, whole, more, again = (
         of[key] for key in ("{}", '{"components": 128}', '{"database": 4000}', '{"jpeg": 82}')
@@ -121,23 +122,22 @@ def unlike_published(accuracies, asked):
         if about.published
     ]
     return f"""
-## Exact NBNN beside its published figures
+## Exact NBNN and its published figures
 
-**Scene-15.** It is below its published figure, and so is PCA, while C-BID is at its own. A possible reason is place:
-in the paper that introduced NBNN a patch's place in the image is part of its distance, and with it ours reaches
-{np.mean(with_place):.1f} % ({len(draws)} draws; {np.mean(without):.1f} without), where {published:.1f} is published.
-Whether the published runs had it is not told, and on Caltech-101 it takes ours farther away. What else we tried
-explains less. On validation images
-(`python -m benchmarks.sift_study`: {DATABASE:,} descriptors of an image in the database, {ASKED} that ask) all 128
-values of SIFT give {whole:.1f} %, and their first 40 principal components {base:.1f}: the last values do harm. Four
-times as many descriptors in the database bring {more - base:.1f} points. No other size, blur, window or border of
-the patches, and no treatment of those without contrast, brings more than {best:.1f}. That the photographs at hand
-are copies stored as JPEG again is no reason: another such round changes nothing ({again:.1f} %). Twice as many
-patches that ask bring nothing ({first:.1f} % with {QUERIES}, {twice:.1f} with {2 * QUERIES}, first draw).
+**Scene-15.** Exact NBNN and PCA are below their published figures; C-BID reaches its own. A possible reason is place:
+in the paper that introduced NBNN the position of a patch is part of its distance. With it exact NBNN reaches
+{np.mean(with_place):.1f} % ({len(draws)} draws; {np.mean(without):.1f} without); {published:.1f} is published. The
+paper does not say whether its runs used positions, and on Caltech-101 they increase the difference. Other changes
+explain less. On validation images (`python -m benchmarks.sift_study`: {DATABASE:,} descriptors of an image in the
+database, {ASKED} queries) all 128 values of SIFT give {whole:.1f} %, and their first 40 principal components
+{base:.1f}: the last values do harm. Four times as many descriptors in the database add {more - base:.1f} points. No
+other size, blur, window or border of the patches, and no treatment of patches without contrast, adds more than
+{best:.1f}. The photographs are recompressed JPEG copies, but another compression changes nothing ({again:.1f} %).
+Twice as many queries change nothing ({first:.1f} % with {QUERIES}, {twice:.1f} with {2 * QUERIES}, first draw).
 
-**Caltech-101.** Every method of the paper is above its published figure on the five classes, by {min(above):.1f} to
-{max(above):.1f} points, exact NBNN by {above[list(METHODS).index("exact")]:.1f}; so what differs is common to all of
-them, descriptors or images, and none of the comparisons rests on it.
+**Caltech-101.** All methods are above their published figures on the five classes, by {min(above):.1f} to
+{max(above):.1f} points, exact NBNN by {above[list(METHODS).index("exact")]:.1f}. The cause, descriptors or images, is
+common to all of them and does not affect the comparisons.
 """
 
 
@@ -147,10 +147,10 @@ def main():
     accuracies = Results([*table_cells, *nbnn_place.RAW.results(nbnn_place.cells())])
     patches = [row["patches"] for row in accuracies if "patches" in row.result]
     text = HEAD.format(descriptors=f"{np.mean(patches):,.0f}")
-    text += "\n## Accuracy and room\n\nPercent of the test images: mean over the draws (standard deviation).\n\n"
+    text += "\n## Accuracy and memory\n\nPercent of the test images: mean over the draws (standard deviation).\n\n"
     text += accuracy_table(accuracies)
     minutes = sum(row.seconds for row in table_cells) / 60
-    text += f"\nAll cells of the table (the rows of place left out) took {minutes:.0f} minutes of one core.\n"
+    text += f"\nAll cells of the table (without the rows about place) took {minutes:.0f} minutes of one core.\n"
     timed = [line for line in found if line["kind"] == "time"]
     if timed:
         queries, rows = timed[0]["queries"], timed[0]["rows"]
@@ -161,8 +161,8 @@ def main():
     checked = [line for line in found if line["kind"] == "queries"]
     if checked:
         counts = sorted({line["queries"] for line in checked})
-        text += "\n## How many patches must ask\n\nAccuracy on the first draw, by the number of patches of a test "
-        text += "image that ask.\n\n"
+        text += "\n## The number of queries\n\nAccuracy on the first draw, by the number of patches of a test image "
+        text += "that are searched.\n\n"
         cells = {(line["set"], line["method"], line["queries"]): f"{100 * line['accuracy']:.1f}" for line in checked}
         rows = [
             [f"{TITLES[name]}: {METHODS[method].title}", *(cells.get((name, method, n), "-") for n in counts)]
