@@ -7,7 +7,7 @@
 - Fashion-MNIST, 2,000 training images, RBF form, against supervised discrete hashing with 1,000 anchors, with
   the kernel width that served it best on validation splits; the seed draws the split, too.
 - Fashion-MNIST, 10,000 training images, linear form, 128 bits, against 5-NN on the raw PCA-64 features.
-Mean average precision is over the training set, tie-aware (cbid.evaluation.metrics).
+Mean average precision is over the training set, tie-aware (cbid.evaluation).
 """
 
 from functools import partial

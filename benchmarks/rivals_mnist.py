@@ -2,7 +2,7 @@
 
 Protocol: 70,000 digits as 784 pixels in 0..1. 1,000 queries, 100 of each digit, against the other 69,000; an item is
 relevant if it shows the same digit; average precision over the whole ranking by Hamming distance, ties in random
-order (its expectation, cbid.evaluation.metrics), mean over queries. Methods learn from 5,000 of the database, 500 of
+order (its expectation, cbid.evaluation), mean over queries. Methods learn from 5,000 of the database, 500 of
 each digit; supervised ones see their labels. Five seeds draw queries, sample and what is random in a method.
 
 Published ranges are what comparisons in the literature of supervised hashing report for 12 to 48 bits.

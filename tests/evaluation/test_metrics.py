@@ -1,143 +1,112 @@
-"""Metrics against scikit-learn without ties, and against enumeration of all orders with them."""
-
-import itertools
-from functools import partial
+"""Metrics of classes against scikit-learn, of detectors on known curves, and the table of metrics."""
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from sklearn.metrics import average_precision_score
+from sklearn import metrics
 
 from cbid.evaluation import (
+    METRICS,
+    accuracy,
     average_precision,
-    average_precision_bounds,
-    mean_average_precision,
-    precision_at,
-    recall_at,
+    confusion_matrix,
+    log_average_detection_rate,
+    mean_class_accuracy,
+    measure,
 )
 
+RESULT = {
+    "truth": [0, 1, 1],
+    "predicted": [0, 1, 0],
+    "distances": np.tile([0, 1, 1, *range(2, 10)], (2, 1)),
+    "relevant": np.array([[1, 1, 0, 1, *[0] * 7], [0] * 11], dtype=bool),
+    "false_positives": [0.01],
+    "detection_rates": [0.5],
+}
 
-def test_without_ties_it_is_scikit_learns():
+
+@pytest.mark.parametrize("names", [np.arange(4), np.array(["a", "b", "c", "d"])])
+def test_they_are_scikit_learns(names):
     rng = np.random.default_rng(0)
-    distances, relevant = rng.permuted(np.tile(np.arange(50.0), (8, 1)), axis=1), rng.random((8, 50)) < 0.3
-    expected = [average_precision_score(r, -d) for d, r in zip(distances, relevant)]
-    np.testing.assert_allclose(average_precision(distances, relevant), expected)
-
-
-def over_all_orders(distances, relevant, metric, summary=np.mean):
-    """Mean of the metric, or another summary, over every order of the items that the distances allow."""
-    allowed = (
-        order
-        for order in itertools.permutations(range(len(distances)))
-        if all(distances[a] <= distances[b] for a, b in itertools.pairwise(order))
+    truth, predicted = names[rng.integers(0, 3, 50)], names[rng.integers(0, 4, 50)]  # one class is never right
+    assert accuracy(truth, predicted) == pytest.approx(metrics.accuracy_score(truth, predicted))
+    np.testing.assert_array_equal(confusion_matrix(truth, predicted), metrics.confusion_matrix(truth, predicted))
+    assert mean_class_accuracy(truth, predicted) == pytest.approx(
+        metrics.recall_score(truth, predicted, average=None, labels=names[:3]).mean()
     )
-    return summary([metric([relevant[i] for i in order]) for order in allowed])
 
 
-def plain_ap(ranked):
-    return np.mean([sum(ranked[: i + 1]) / (i + 1) for i in range(len(ranked)) if ranked[i]])
+def test_a_small_class_counts_as_much_as_a_large_one():
+    """Nine of the large class right, one of the small class wrong: 90 % of all, (1 + 0) / 2 of the classes."""
+    assert accuracy([0] * 9 + [1], [0] * 10) == 0.9
+    assert mean_class_accuracy([0] * 9 + [1], [0] * 10) == 0.5
 
 
-@settings(deadline=None)
-@given(
-    st.lists(st.tuples(st.integers(0, 3), st.booleans()), min_size=1, max_size=6).filter(
-        lambda v: any(r for _, r in v)
-    )
+@pytest.mark.parametrize("metric", [accuracy, mean_class_accuracy, confusion_matrix])
+@pytest.mark.parametrize(
+    ("predicted", "kind"),
+    [(["1", "3"], "text"), ([b"1", b"3"], "bytes"), (np.array([1, "3"], object), "numbers, text")],
 )
-def test_with_ties_it_is_the_mean_over_all_orders(items):
-    distances, relevant = zip(*items)
-    found = average_precision([distances], [relevant])[0]
-    assert found == pytest.approx(over_all_orders(distances, relevant, plain_ap))
-    for k in range(1, len(items) + 1):
-        expected = over_all_orders(distances, relevant, lambda ranked, k=k: np.mean(ranked[:k]))
-        assert precision_at([distances], [relevant], k)[0] == pytest.approx(expected)
-        expected = over_all_orders(distances, relevant, lambda ranked, k=k: sum(ranked[:k]) / sum(ranked))
-        assert recall_at([distances], [relevant], k)[0] == pytest.approx(expected)
-    low, high = average_precision_bounds([distances], [relevant])
-    assert low[0] == pytest.approx(over_all_orders(distances, relevant, plain_ap, np.min))
-    assert high[0] == pytest.approx(over_all_orders(distances, relevant, plain_ap, np.max))
+def test_a_number_is_not_the_text_of_it(metric, predicted, kind):
+    with pytest.raises(ValueError, match=f"truth of numbers and predicted of {kind}"):
+        metric([1, 2], predicted)
+    assert accuracy(np.array(["1", "2"], object), ["1", "3"]) == accuracy([1, 2], [1.0, 3.0]) == 0.5
 
 
-@settings(deadline=None)
-@given(st.lists(st.tuples(st.integers(-2, 5), st.sampled_from([0, 3, 2000]), st.booleans()), min_size=1, max_size=40))
-def test_whole_distances_are_counted_as_they_would_be_sorted(items):
-    """Small, negative and large ones: the first are counted, the others fall back to sorting."""
-    distances, relevant = [a + b for a, b, _ in items], [r for _, _, r in items]
-    by_count = average_precision(np.array([distances]), [relevant])
-    np.testing.assert_allclose(by_count, average_precision(np.array([distances], dtype=float), [relevant]))
-    small = np.abs(distances) % 6
-    np.testing.assert_allclose(
-        average_precision(small[None], [relevant]), average_precision(small[None].astype(float), [relevant])
-    )
+@pytest.mark.parametrize("metric", [accuracy, mean_class_accuracy, confusion_matrix])
+@pytest.mark.parametrize("wrong", [([0, 1], [0]), ([], []), ([[0]], [[0]])])
+def test_bad_input_is_named(metric, wrong):
+    with pytest.raises(ValueError, match=r"truth .* predicted"):
+        metric(*wrong)
 
 
-def test_plain_hamming_distance_is_that_of_equal_weights(monkeypatch):
+def test_a_flat_curve_has_its_own_height():
+    assert log_average_detection_rate([0.001, 1.0], [0.7, 0.7]) == pytest.approx(0.7)
+
+
+def test_a_step_counts_the_reference_rates_behind_it():
+    """References are 10^(-2 + i/4): five of nine are at least 0.1, where the rate rises from 0.2 to 0.8."""
+    assert log_average_detection_rate([0.01, 0.1], [0.2, 0.8]) == pytest.approx((4 * 0.2 + 5 * 0.8) / 9)
+
+
+def test_no_point_in_reach_counts_as_nothing():
+    """The only point lies at 0.5 false positives an image, within reach of the last two references (0.56 and 1)."""
+    assert log_average_detection_rate([0.5], [0.9]) == pytest.approx(2 * 0.9 / 9)
+    assert log_average_detection_rate([], []) == 0
+
+
+def test_a_better_curve_is_never_worse():
     rng = np.random.default_rng(0)
-    Q, B = rng.choice([-1, 1], (30, 9)), rng.choice([-1, 1], (200, 9))
-    labels = rng.integers(0, 3, 30), rng.integers(0, 3, 200)
-    plain = mean_average_precision(Q, labels[0], B, labels[1])
-    assert plain == pytest.approx(mean_average_precision(Q, labels[0], B, labels[1], weights=np.full(9, 0.3)))
-    monkeypatch.setattr("cbid.evaluation.metrics._PAIRS", 700)  # three queries at a time
-    assert plain == pytest.approx(mean_average_precision(Q, labels[0], B, labels[1]))
-
-
-def test_a_query_without_relevant_items_is_nan_and_left_out_of_the_mean():
-    nothing = [[1.0, 2.0]], [[False, False]]
-    found = [average_precision(*nothing), *average_precision_bounds(*nothing), recall_at(*nothing, 1)]
-    assert np.isnan(np.concatenate(found)).all()
-    bits = np.array([[1, 1], [-1, -1]])
-    assert mean_average_precision(bits, ["a", "z"], bits, ["a", "b"]) == 1
-
-
-def test_weights_decide_the_order():
-    """The query differs from one item in a heavy bit and from the other in two light ones."""
-    query, database = [[1, 1, 1]], [[-1, 1, 1], [1, -1, -1]]
-    assert mean_average_precision(query, [0], database, [0, 1]) == 1
-    assert mean_average_precision(query, [0], database, [0, 1], weights=[3, 1, 1]) == 0.5
+    x, y = np.sort(rng.random(30)), np.sort(rng.random(30))
+    assert log_average_detection_rate(x, y + 0.1) >= log_average_detection_rate(x, y)
 
 
 def test_bad_input_is_named():
-    with pytest.raises(ValueError, match=r"distances \(3,\)"):
-        average_precision([1, 2, 3], [True, False, True])
-    with pytest.raises(ValueError, match="k=3"):
-        precision_at([[1, 2]], [[True, False]], 3)
-    with pytest.raises(ValueError, match=r"k=1\.5"):
-        recall_at([[1, 2]], [[True, False]], 1.5)
-    with pytest.raises(ValueError, match="distances hold nan"):
-        average_precision([[1, np.nan]], [[True, False]])
+    with pytest.raises(ValueError, match=r"false_positives \(2,\)"):
+        log_average_detection_rate([0.1, 0.2], [0.5])
 
 
-@pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.uint32, np.uint64, np.int8])
-def test_distances_of_any_whole_type(kind):
-    distances, relevant = np.array([[3, 0, 3, 7], [1, 1, 2, 0]]), np.array([[1, 0, 1, 0], [0, 1, 0, 1]], bool)
-    at_two = [partial(precision_at, k=2), partial(recall_at, k=2)]
-    for metric in (average_precision, average_precision_bounds, *at_two):
-        np.testing.assert_array_equal(metric(distances.astype(kind), relevant), metric(distances, relevant))
+@pytest.mark.parametrize("name", METRICS)
+def test_each_is_computed_from_its_fields(name):
+    metric = METRICS[name]
+    found = measure(name, {field: RESULT[field] for field in metric.needs})
+    if metric.share:
+        assert 0 < found <= 1
+    with pytest.raises(ValueError, match=f"no {metric.needs[0]}"):
+        measure(name, {field: RESULT[field] for field in metric.needs[1:]})
 
 
-BITS = np.array([[1, -1, 1], [-1, -1, 1]])
+def test_the_expectation_lies_between_its_bounds():
+    """One relevant item ties with one that is not: places 2 or 3, so (1 + 1 + 3/4) / 3 or (1 + 2/3 + 3/4) / 3."""
+    low, mean, high = (measure(name, RESULT) for name in ("map_low", "map", "map_high"))
+    assert (low, high) == pytest.approx(((1 + 2 / 3 + 3 / 4) / 3, (1 + 1 + 3 / 4) / 3))
+    assert low < mean < high
+    assert mean == pytest.approx(average_precision(RESULT["distances"], RESULT["relevant"])[0])
 
 
-@pytest.mark.parametrize(
-    ("changes", "told"),
-    [
-        ({"queries": (BITS > 0).astype(int)}, "queries of type int64 are no bits in -1/\\+1"),
-        ({"database": BITS > 0}, "database of type bool are no bits"),
-        ({"database": np.packbits(BITS > 0, axis=1)}, "database of type uint8 are no bits"),
-        ({"queries": BITS * np.nan}, "queries of type float64 are no bits"),
-        ({"queries": BITS[0]}, r"queries have shape \(3,\)"),
-        ({"queries": BITS[:0]}, r"queries have shape \(0, 3\)"),
-        ({"queries": BITS[:, :2]}, "queries have 2 bits and database 3"),
-        ({"query_labels": [0]}, r"query_labels have shape \(1,\); give \(2,\)"),
-        ({"labels": [[0], [1]]}, r"labels have shape \(2, 1\); give \(2,\)"),
-        ({"weights": [1.0, 2.0]}, r"weights have shape \(2,\); give 3 finite numbers"),
-        ({"weights": np.ones((3, 2))}, r"weights have shape \(3, 2\)"),
-        ({"weights": [1.0, np.nan, 1.0]}, "3 finite numbers"),
-    ],
-)
-def test_what_is_no_code_is_named(changes, told):
-    given = {"queries": BITS, "query_labels": [0, 1], "database": BITS, "labels": [0, 1]}
-    assert mean_average_precision(**given) == 1
-    with pytest.raises(ValueError, match=told):
-        mean_average_precision(**given | changes)
+def test_what_is_stored_under_its_name_is_taken():
+    assert measure("map", {"map": 0.25}) == 0.25
+
+
+def test_a_metric_that_is_not_known():
+    with pytest.raises(ValueError, match="name='f1'"):
+        measure("f1", RESULT)

@@ -45,9 +45,9 @@ def test_mcnemar_by_hand():
 
 
 def test_bad_input_is_named():
-    with pytest.raises(ValueError, match="a has 2 values and b 1"):
+    with pytest.raises(ValueError, match="a has 2 values, b 1"):
         paired_test([1, 2], [1])
-    with pytest.raises(ValueError, match="values has shape"):
+    with pytest.raises(ValueError, match=r"values \("):
         confidence_interval([])
     with pytest.raises(ValueError, match="level=1"):
         confidence_interval([1, 2], 1.0)

@@ -1,8 +1,18 @@
-"""Metrics of codes, of classifiers and of detectors, and what repeats say of them."""
+"""Metrics of rankings, classifiers and detectors, and statistics over repeats.
 
-from cbid.evaluation.classification import accuracy, confusion_matrix, mean_class_accuracy
-from cbid.evaluation.detection import log_average_detection_rate
+``retrieval`` has the tie-aware metrics of rankings, ``metrics`` the others and the table of all metrics by name,
+``statistics`` intervals and tests.
+"""
+
 from cbid.evaluation.metrics import (
+    METRICS,
+    accuracy,
+    confusion_matrix,
+    log_average_detection_rate,
+    mean_class_accuracy,
+    measure,
+)
+from cbid.evaluation.retrieval import (
     average_precision,
     average_precision_bounds,
     mean_average_precision,
@@ -10,7 +20,6 @@ from cbid.evaluation.metrics import (
     recall_at,
 )
 from cbid.evaluation.statistics import confidence_interval, mcnemar_test, paired_test
-from cbid.evaluation.table import METRICS, measure
 
 __all__ = [
     "METRICS",

@@ -1,177 +1,133 @@
-"""Retrieval metrics that do not depend on how ties are broken.
+"""Metrics of predicted classes and of detectors, and the table of all metrics by name."""
 
-Hamming distances tie often, and a metric that reads a ranked list then measures the order of the database as well.
-Here items at one distance count as a group in random order, and the metric is its expectation over those orders
-(McSherry and Najork, 2008: "Computing information retrieval performance measures efficiently in the presence of tied
-scores").
-"""
-
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cbid.checks import check_integer
+from cbid.checks import check_choice
+from cbid.evaluation.retrieval import average_precision, average_precision_bounds, precision_at, recall_at
 
-__all__ = ["average_precision", "average_precision_bounds", "mean_average_precision", "precision_at", "recall_at"]
+__all__ = [
+    "METRICS",
+    "Metric",
+    "accuracy",
+    "confusion_matrix",
+    "log_average_detection_rate",
+    "mean_class_accuracy",
+    "measure",
+]
 
-Array = NDArray[np.float64]
-_PAIRS = 2**23  # of a query and an item, compared at a time
-_FEW = 1024  # whole distances below this, or the number of items, are counted, not sorted
+_NAMES = {"U": "text", "T": "text", "S": "bytes"}
+_REFERENCES = np.logspace(-2, 0, 9)
 
 
-def average_precision(distances: ArrayLike, relevant: ArrayLike) -> Array:
-    """Expected average precision of each query, (q,).
+def accuracy(truth: ArrayLike, predicted: ArrayLike) -> float:
+    """Return the share of samples whose predicted class is the true one."""
+    true, found = _check_classes(truth, predicted)
+    return float(np.mean(true == found))
 
-    distances : (q, n), small is near
-    relevant : (q, n) of bool; a query without a relevant item has average precision nan
+
+def mean_class_accuracy(truth: ArrayLike, predicted: ArrayLike) -> float:
+    """Return the mean over the true classes of the accuracy within each; use it when classes differ in size."""
+    true, found = _check_classes(truth, predicted)
+    _, numbers = np.unique(true, return_inverse=True)
+    return float(np.mean(np.bincount(numbers, weights=true == found) / np.bincount(numbers)))
+
+
+def confusion_matrix(truth: ArrayLike, predicted: ArrayLike) -> NDArray[np.int64]:
+    """Return counts (n_classes, n_classes), true classes in rows, predicted classes in columns.
+
+    The classes are all that occur in either argument, sorted.
     """
-    size, hits, before, hits_before = _groups(*_checked(distances, relevant))
-    harmonic = _harmonic_numbers(size)
-    # A group of N items, R of them relevant, behind `before` items with `hits_before` relevant. At place i of it an
-    # item is relevant with probability R / N, and given that, hits_before + 1 + (i - 1) (R - 1) / (N - 1) relevant
-    # ones stand up to it: summed over i, the expected precisions are a harmonic sum.
-    slope = np.divide(hits - 1, size - 1, out=np.zeros_like(size), where=size > 1)
-    tail = harmonic[(before + size).astype(int)] - harmonic[before.astype(int)]
-    share = np.divide(hits, size, out=np.zeros_like(size), where=size > 0)
-    expected = share * (slope * size + (hits_before + 1 - slope * (before + 1)) * tail)
-    return _per_relevant(expected, hits)
+    true, found = _check_classes(truth, predicted)
+    classes, numbers = np.unique(np.concatenate([true, found]), return_inverse=True)
+    pairs = numbers[: len(true)] * len(classes) + numbers[len(true) :]
+    return np.bincount(pairs, minlength=len(classes) ** 2).reshape(len(classes), len(classes))
 
 
-def average_precision_bounds(distances: ArrayLike, relevant: ArrayLike) -> tuple[Array, Array]:
-    """Least and largest average precision of each query over all orders of tied items, (q,) and (q,).
-
-    Arguments as in ``average_precision``, which lies between the two; they meet where no relevant item ties with
-    another one.
-    """
-    size, hits, before, hits_before = _groups(*_checked(distances, relevant))
-    harmonic = _harmonic_numbers(size)
-
-    def behind(first: Array) -> Array:
-        # The relevant items of a group in a row, behind ``first`` items: the j-th of them has precision
-        # (hits_before + j) / (first + j) = 1 + (hits_before - first) / (first + j).
-        sums = harmonic[(first + hits).astype(int)] - harmonic[first.astype(int)]
-        return _per_relevant(hits + (hits_before - first) * sums, hits)
-
-    return behind(before + size - hits), behind(before)
-
-
-def precision_at(distances: ArrayLike, relevant: ArrayLike, k: int) -> Array:
-    """Expected share of relevant items among the k nearest of each query, (q,)."""
-    return _found_at(distances, relevant, k)[0] / k
-
-
-def recall_at(distances: ArrayLike, relevant: ArrayLike, k: int) -> Array:
-    """Expected share of a query's relevant items that are among its k nearest, (q,); nan where it has none."""
-    found, total = _found_at(distances, relevant, k)
-    return np.divide(found, total, out=np.full(len(total), np.nan), where=total > 0)
-
-
-def mean_average_precision(
-    queries: ArrayLike, query_labels: ArrayLike, database: ArrayLike, labels: ArrayLike, *, weights: ArrayLike = 1.0
-) -> float:
-    """Mean over queries of the average precision under (weighted) Hamming distance; relevant is the same label.
-
-    queries, database : (q, t), (n, t) bits in -1/+1
-    weights : (t,), or 1 for plain Hamming
-    """
-    Q, B = _bits("queries", queries), _bits("database", database)
-    n_bits = Q.shape[1]
-    if B.shape[1] != n_bits:
-        raise ValueError(f"queries have {n_bits} bits and database {B.shape[1]}; give codes of one length")
-    wanted, labels = _labels("query_labels", query_labels, len(Q)), _labels("labels", labels, len(B))
-    w = np.asarray(weights, dtype=np.float64)
-    plain = w.ndim == 0
-    if w.shape not in ((), (n_bits,)) or not np.isfinite(w).all():
-        raise ValueError(f"weights have shape {w.shape}; give {n_bits} finite numbers, one for each bit, or 1")
-    w = np.broadcast_to(w, n_bits)
-    w = w / (w.sum() or 1.0)
-    found = []
-    step = max(1, _PAIRS // max(len(B), 1))
-    for start in range(0, len(Q), step):
-        part = slice(start, start + step)
-        if plain:  # whole numbers, which need no sorting
-            distances = ((n_bits - Q[part] @ B.T) / 2).astype(np.int32)
-        else:
-            # Rounded, so that distances equal but for the last digit of a sum are a tie.
-            distances = np.round((1 - (Q[part] * w) @ B.T) / 2, 12)
-        found.append(average_precision(distances, wanted[part, None] == labels))
-    return float(np.nanmean(np.concatenate(found)))
-
-
-def _bits(name: str, bits: ArrayLike) -> NDArray[np.float32]:
-    """Codes (n, t) in -1/+1. Others, 0/1 or packed, would give a figure too, and a wrong one."""
-    found = np.asarray(bits)
-    if found.ndim != 2 or not found.size:
-        raise ValueError(f"{name} have shape {found.shape}; give (n, t), with at least one code of one bit")
-    if found.dtype.kind not in "if" or not np.all(np.abs(found) == 1):
-        raise ValueError(
-            f"{name} of type {found.dtype} are no bits in -1/+1, as transform gives them; cbid.codes.unpack makes "
-            "them from packed codes, 2 * b - 1 from 0/1"
+def _check_classes(truth: ArrayLike, predicted: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
+    true, found = np.asarray(truth), np.asarray(predicted)
+    if true.ndim != 1 or true.shape != found.shape or not len(true):
+        raise ValueError(f"truth {true.shape}, predicted {found.shape}: expected two arrays (n,), n at least 1")
+    kinds = [_kinds(true), _kinds(found)]
+    if len(set().union(*kinds)) > 1:
+        what = " and ".join(
+            f"{name} of {', '.join(sorted(kind))}" for name, kind in zip(("truth", "predicted"), kinds)
         )
-    return found.astype(np.float32)
+        raise ValueError(f"{what}: expected classes of one kind")
+    return true, found
 
 
-def _labels(name: str, labels: ArrayLike, n: int) -> NDArray[Any]:
-    found = np.asarray(labels)
-    if found.shape != (n,):
-        raise ValueError(f"{name} have shape {found.shape}; give ({n},), one for each code")
-    return found
+def _kinds(classes: NDArray[Any]) -> set[str]:
+    """Return the kinds among text, bytes and numbers. numpy may take 1 and "1" for the same class."""
+    if classes.dtype.kind == "O":
+        return {_NAMES.get(np.asarray(value).dtype.kind, "numbers") for value in classes}
+    return {_NAMES.get(classes.dtype.kind, "numbers")}
 
 
-def _found_at(distances: ArrayLike, relevant: ArrayLike, k: int) -> tuple[Array, Array]:
-    """Expected number of relevant items among the k nearest of each query, and the number of all, (q,) and (q,)."""
-    checked = _checked(distances, relevant)
-    check_integer("k", k, 1, checked[0].shape[1])
-    size, hits, before, _ = _groups(*checked)
-    taken = np.clip(k - before, 0, size)  # how many of each group are among the first k
-    return np.sum(np.divide(hits * taken, size, out=np.zeros_like(size), where=size > 0), axis=1), hits.sum(axis=1)
+def log_average_detection_rate(false_positives: ArrayLike, detection_rates: ArrayLike) -> float:
+    """Return the mean detection rate at nine false-positive rates, evenly spaced in log space from 0.01 to 1.
 
-
-def _harmonic_numbers(size: Array) -> Array:
-    """0, 1, 1 + 1/2, ... up to the largest number of items of a query."""
-    return np.concatenate([[0.0], np.cumsum(1 / np.arange(1, int(size.sum(axis=1).max(initial=0)) + 1))])
-
-
-def _per_relevant(sums: Array, hits: Array) -> Array:
-    """Sums of precisions (q, groups) to a mean over the relevant items of each query, (q,)."""
-    total = hits.sum(axis=1)
-    return np.divide(sums.sum(axis=1), total, out=np.full(len(total), np.nan), where=total > 0)
-
-
-def _checked(distances: ArrayLike, relevant: ArrayLike) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    d, r = np.asarray(distances), np.asarray(relevant, dtype=bool)
-    if d.ndim != 2 or d.shape != r.shape:
-        raise ValueError(f"distances {d.shape} and relevant {r.shape} must both be (queries, items)")
-    if d.dtype.kind == "f" and np.isnan(d).any():
-        raise ValueError("distances hold nan, which is neither near nor far; give numbers")
-    return d, r
-
-
-def _groups(distances: NDArray[Any], relevant: NDArray[np.bool_]) -> tuple[Array, Array, Array, Array]:
-    """Per query and distance, (q, groups): items, relevant ones, and both counts over nearer groups.
-
-    A group may be empty. Hamming distances are groups as they are; others are ranked first.
+    Parameters
+    ----------
+    false_positives, detection_rates : array-like of shape (m,)
+        False positives per image and detection rates as the threshold of the detector falls. At each of the nine
+        rates the best point at or below it counts, or 0 if there is none.
     """
-    q, n = distances.shape
-    if distances.dtype.kind in "iu" and distances.min(initial=0) >= 0 and distances.max(initial=0) < max(n, _FEW):
-        group, found = distances.astype(np.int64), relevant  # unsigned types have no room for what follows
-    else:
-        group, found = _ranked(distances, relevant)
-    width = int(group.max(initial=-1)) + 1
-    flat = (np.arange(q)[:, None] * width + group).ravel()
-
-    def count(groups: NDArray[np.int64]) -> Array:
-        return np.bincount(groups, minlength=q * width).reshape(q, width).astype(np.float64)
-
-    size, hits = count(flat), count(flat[found.ravel()])
-    return size, hits, np.cumsum(size, axis=1) - size, np.cumsum(hits, axis=1) - hits
+    x, y = np.asarray(false_positives, dtype=float), np.asarray(detection_rates, dtype=float)
+    if x.ndim != 1 or x.shape != y.shape:
+        raise ValueError(f"false_positives {x.shape}, detection_rates {y.shape}: expected two arrays (points,)")
+    # A reference computed as 10^-1 must include a point given as 0.1.
+    reached = x <= _REFERENCES[:, None] * (1 + 1e-12)  # (9, m)
+    return float(np.mean(np.max(np.where(reached, y, 0.0), axis=1, initial=0.0)))
 
 
-def _ranked(distances: NDArray[Any], relevant: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Items in the order of their distance: the number of their group, equal for equal distances, and relevance."""
-    order = np.argsort(distances, axis=1, kind="stable")
-    ordered = np.take_along_axis(distances, order, axis=1)
-    group = np.zeros(distances.shape, dtype=np.int64)
-    np.cumsum(ordered[:, 1:] > ordered[:, :-1], axis=1, out=group[:, 1:])
-    return group, np.take_along_axis(relevant, order, axis=1)
+@dataclass(frozen=True)
+class Metric:
+    """A metric: its title, the fields of a result that ``function`` takes, and whether it is a share from 0 to 1."""
+
+    title: str
+    needs: tuple[str, ...]
+    function: Callable[..., Any]
+    share: bool = True
+
+
+def _mean_of_queries(function: Callable[..., Any], **settings: Any) -> Callable[[ArrayLike, ArrayLike], float]:
+    """Return the mean over the queries that have a relevant item."""
+    return lambda distances, relevant: float(np.nanmean(function(distances, relevant, **settings)))
+
+
+def _bound(end: int) -> Callable[..., Any]:
+    return lambda distances, relevant: average_precision_bounds(distances, relevant)[end]
+
+
+_CLASSES, _RANKED = ("truth", "predicted"), ("distances", "relevant")
+
+METRICS: dict[str, Metric] = {
+    "accuracy": Metric("accuracy", _CLASSES, accuracy),
+    "mean_class_accuracy": Metric("mean accuracy of classes", _CLASSES, mean_class_accuracy),
+    "confusion": Metric("confusion matrix", _CLASSES, confusion_matrix, share=False),
+    "map": Metric("mean average precision", _RANKED, _mean_of_queries(average_precision)),
+    "map_low": Metric("mean average precision, ties at their worst", _RANKED, _mean_of_queries(_bound(0))),
+    "map_high": Metric("mean average precision, ties at their best", _RANKED, _mean_of_queries(_bound(1))),
+    "precision_at_10": Metric("precision at 10", _RANKED, _mean_of_queries(precision_at, k=10)),
+    "recall_at_10": Metric("recall at 10", _RANKED, _mean_of_queries(recall_at, k=10)),
+    "log_average_detection_rate": Metric(
+        "log-average detection rate", ("false_positives", "detection_rates"), log_average_detection_rate
+    ),
+}
+
+
+def measure(name: str, result: Mapping[str, Any]) -> Any:
+    """Return a metric of a result: the stored value if the result has it, else computed from its fields."""
+    check_choice("name", name, tuple(METRICS))
+    if name in result:
+        return result[name]
+    metric = METRICS[name]
+    missing = [field for field in metric.needs if field not in result]
+    if missing:
+        raise ValueError(f"{name} needs {', '.join(metric.needs)}; the result has no {', '.join(missing)}")
+    return metric.function(*(result[field] for field in metric.needs))

@@ -1,4 +1,4 @@
-"""How sure a mean over repeats is, and whether two methods differ."""
+"""Confidence intervals of a mean over repeats, and tests whether two methods differ."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,7 @@ __all__ = ["Comparison", "Interval", "confidence_interval", "mcnemar_test", "pai
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean and the ends of its confidence interval; nan where one value says nothing about its spread."""
+    """A mean and the ends of its confidence interval, which are NaN for one value."""
 
     mean: float
     low: float
@@ -22,14 +22,14 @@ class Interval:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Mean of a - b over repeats with its interval, and the probability of such a difference by chance."""
+    """Mean of a - b over repeats with its interval, and the p-value of the difference."""
 
     difference: Interval
     p: float
 
 
 def confidence_interval(values: ArrayLike, level: float = 0.95) -> Interval:
-    """Student's interval for the mean of values (n,), one of each repeat."""
+    """Return Student's interval for the mean of values (n,), one for each repeat."""
     from scipy.stats import t
 
     check_real("level", level, 0, 1, open_below=True)
@@ -41,15 +41,15 @@ def confidence_interval(values: ArrayLike, level: float = 0.95) -> Interval:
 
 
 def paired_test(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> Comparison:
-    """Student's paired test of two methods on the same repeats, two-sided; p is nan for one repeat.
+    """Run Student's two-sided paired test of two methods on the same repeats; p is NaN for one repeat.
 
-    Repeats that share training images are not independent, so p is somewhat too small: a guide, not a proof.
+    Repeats that share training images are not independent, so p is somewhat too small.
     """
     from scipy.stats import t
 
     x, y = _values("a", a), _values("b", b)
     if len(x) != len(y):
-        raise ValueError(f"a has {len(x)} values and b {len(y)}; give one of each repeat")
+        raise ValueError(f"a has {len(x)} values, b {len(y)}: expected one for each repeat")
     interval = confidence_interval(x - y, level)
     if len(x) == 1:
         return Comparison(interval, np.nan)
@@ -60,15 +60,15 @@ def paired_test(a: ArrayLike, b: ArrayLike, level: float = 0.95) -> Comparison:
 
 
 def mcnemar_test(truth: ArrayLike, a: ArrayLike, b: ArrayLike) -> float:
-    """Exact two-sided p that two classifiers, asked about the same samples, are right equally often.
+    """Return the exact two-sided p-value of McNemar's test: two classifiers are right equally often.
 
-    Only samples that one of them gets right and the other wrong count; under the null hypothesis each is a fair coin.
+    Only samples that exactly one of them gets right count; under the null hypothesis each is a fair coin.
     """
     from scipy.stats import binomtest
 
     true, first, second = (np.asarray(v) for v in (truth, a, b))
     if not true.shape == first.shape == second.shape or true.ndim != 1:
-        raise ValueError(f"truth {true.shape}, a {first.shape} and b {second.shape} must all be (n,)")
+        raise ValueError(f"truth {true.shape}, a {first.shape}, b {second.shape}: expected three arrays (n,)")
     only_first = int(np.sum((first == true) & (second != true)))
     only_second = int(np.sum((second == true) & (first != true)))
     if only_first + only_second == 0:
@@ -79,5 +79,5 @@ def mcnemar_test(truth: ArrayLike, a: ArrayLike, b: ArrayLike) -> float:
 def _values(name: str, values: ArrayLike) -> NDArray[Any]:
     v = np.asarray(values, dtype=float)
     if v.ndim != 1 or not len(v):
-        raise ValueError(f"{name} has shape {v.shape}; give (n,), with n at least 1")
+        raise ValueError(f"{name} {v.shape}: expected (n,), n at least 1")
     return v

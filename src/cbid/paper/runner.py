@@ -28,7 +28,7 @@ __all__ = ["Outcome", "Progress", "Task", "TaskProblem", "one_thread", "reproduc
 
 _KILLED = (
     "a worker process was killed, perhaps because memory ran out, and all running tasks ended with it; finished "
-    "cells are stored, and the same command with fewer --jobs continues from there"
+    "cells are stored, and the same command with fewer --n-jobs continues from there"
 )
 
 
