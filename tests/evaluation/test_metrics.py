@@ -80,7 +80,7 @@ def test_a_better_curve_is_never_worse():
     assert log_average_detection_rate(x, y + 0.1) >= log_average_detection_rate(x, y)
 
 
-def test_bad_input_is_named():
+def test_bad_curves_are_named():
     with pytest.raises(ValueError, match=r"false_positives \(2,\)"):
         log_average_detection_rate([0.1, 0.2], [0.5])
 

@@ -104,7 +104,7 @@ def test_bad_input_is_named():
         precision_at([[1, 2]], [[True, False]], 3)
     with pytest.raises(ValueError, match=r"k=1\.5"):
         recall_at([[1, 2]], [[True, False]], 1.5)
-    with pytest.raises(ValueError, match="distances: .*NaN"):
+    with pytest.raises(ValueError, match=r"distances: .*NaN"):
         average_precision([[1, np.nan]], [[True, False]])
 
 
