@@ -9,7 +9,7 @@ from PIL import Image
 
 from cbid.cli import run
 from cbid.commands.output import accuracy_table
-from cbid.project.manifest import is_ours
+from cbid.project.files import is_project_file
 from tests.project.made import picture, write_images
 
 ROOT = Path(__file__).parents[2]
@@ -54,5 +54,5 @@ def test_every_file_of_a_project_is_told(made):
     names = {entry.name for entry in made[1].iterdir()} - {"lock"}
     patterns = [re.escape(cell).replace(r"\*", ".*") for cell in re.findall(r"^\| `([\w.*-]+)/?` \|", TEXT, re.M)]
     for name in names:
-        assert is_ours(name)
+        assert is_project_file(name)
         assert any(re.fullmatch(pattern, name) for pattern in patterns), name

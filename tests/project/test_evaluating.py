@@ -33,58 +33,58 @@ def test_by_hand():
 
     With one bit every image of the own class is nearer than any other: everything is right.
     """
-    told = evaluate(case(30, 0, 0.1), case(80, 1, 0.1), n_bits=16, lengths=[1, 16], weights=plain(16))
-    first, last = told["codes"]
+    result = evaluate(case(30, 0, 0.1), case(80, 1, 0.1), n_bits=16, lengths=[1, 16], weights=plain(16))
+    first, last = result["codes"]
     assert (first["n_bits"], first["bytes"], last["bytes"]) == (1, 1, 2)
     assert first["plain"]["accuracy"] == first["weighted"]["accuracy"] == 1
     assert first["plain"]["map"] == first["weighted"]["map"] == 1
-    assert told["raw"]["bytes"] == 64
+    assert result["raw"]["bytes"] == 64
     assert 0.5 < last["plain"]["accuracy"] < 1
     assert last["plain"]["overlap"] > first["plain"]["overlap"]  # noise is small: whole codes are the vectors
-    assert told["confusion"]["classes"] == ["a", "b"]
-    assert np.sum(told["confusion"]["matrix"]) == 30
-    assert all(entry[how]["milliseconds"] > 0 for entry in told["codes"] for how in ("weighted", "plain"))
+    assert result["confusion"]["classes"] == ["a", "b"]
+    assert np.sum(result["confusion"]["matrix"]) == 30
+    assert all(entry[how]["milliseconds"] > 0 for entry in result["codes"] for how in ("weighted", "plain"))
 
 
 def test_mean_average_precision_is_that_of_the_weights():
     queries, stored = case(20, 2, 0.1), case(50, 3, 0.1)
-    told = evaluate(queries, stored, n_bits=16, lengths=[5], weights=plain(16))
+    result = evaluate(queries, stored, n_bits=16, lengths=[5], weights=plain(16))
     bits = [2.0 * np.unpackbits(c, axis=1)[:, :5] - 1 for c in (queries[1], stored[1])]
     expected = mean_average_precision(bits[0], queries[2], bits[1], stored[2], weights=[5, 4, 3, 2, 1])
-    assert told["codes"][0]["weighted"]["map"] == pytest.approx(expected)
+    assert result["codes"][0]["weighted"]["map"] == pytest.approx(expected)
 
 
 def test_samples_of_many(monkeypatch):
-    monkeypatch.setattr(evaluating, "_MOST_QUERIES", 20)
-    monkeypatch.setattr(evaluating, "_MOST_RANKED", 30)
-    monkeypatch.setattr(evaluating, "_MOST_RANKINGS", 10)
-    told = evaluate(case(60, 0, 0.1), case(90, 1, 0.1), n_bits=16, lengths=[1], weights=plain(16))
-    assert (told["n_queries"], told["n_stored"]) == (20, 90)
-    assert told["codes"][0]["plain"]["map"] == 1
+    monkeypatch.setattr(evaluating, "_MAX_QUERIES", 20)
+    monkeypatch.setattr(evaluating, "_MAX_RANKED", 30)
+    monkeypatch.setattr(evaluating, "_MAX_RANKINGS", 10)
+    result = evaluate(case(60, 0, 0.1), case(90, 1, 0.1), n_bits=16, lengths=[1], weights=plain(16))
+    assert (result["n_queries"], result["n_stored"]) == (20, 90)
+    assert result["codes"][0]["plain"]["map"] == 1
     again = evaluate(case(60, 0, 0.1), case(90, 1, 0.1), n_bits=16, lengths=[1], weights=plain(16))
-    assert again["raw"]["map"] == told["raw"]["map"]
+    assert again["raw"]["map"] == result["raw"]["map"]
 
 
 def test_classes_that_are_not_stored_and_images_without_a_label():
     """They count as errors, or not at all; nothing is divided by zero."""
     vectors, codes, labels = case(10, 0, 0.1)
-    told = evaluate(
+    result = evaluate(
         (vectors, codes, np.array(["new"] * 9 + [""])), case(40, 1, 0.1), n_bits=16, lengths=[1], weights=plain(16)
     )
-    assert told["raw"]["accuracy"] == told["codes"][0]["plain"]["accuracy"] == 0
-    assert told["raw"]["map"] is None
+    assert result["raw"]["accuracy"] == result["codes"][0]["plain"]["accuracy"] == 0
+    assert result["raw"]["map"] is None
     stored = case(40, 1, 0.1)
     unlabelled = (*stored[:2], np.full(40, ""))
-    told = evaluate((vectors, codes, labels), unlabelled, n_bits=16, lengths=[1], weights=plain(16))
-    assert told["codes"][0]["plain"]["accuracy"] == 0
-    assert told["codes"][0]["plain"]["overlap"] > 0
+    result = evaluate((vectors, codes, labels), unlabelled, n_bits=16, lengths=[1], weights=plain(16))
+    assert result["codes"][0]["plain"]["accuracy"] == 0
+    assert result["codes"][0]["plain"]["overlap"] > 0
 
 
 def test_nothing_to_measure_on():
     vectors, codes, labels = case(40, 1, 0.1)
-    told = evaluate(
+    result = evaluate(
         (vectors[:0], codes[:0], labels[:0]), (vectors, codes, labels), n_bits=16, lengths=[4], weights=plain(16)
     )
-    assert told["n_queries"] == 0
-    assert told["codes"][0]["weighted"] == {"accuracy": None, "map": None, "overlap": None, "milliseconds": None}
-    assert told["confusion"] is None
+    assert result["n_queries"] == 0
+    assert result["codes"][0]["weighted"] == {"accuracy": None, "map": None, "overlap": None, "milliseconds": None}
+    assert result["confusion"] is None

@@ -129,9 +129,9 @@ def test_the_same_seed_gives_the_same_project(made, tmp_path, project):
 
 
 def test_another_descriptor_takes_another_project(copied, made):
-    with pytest.raises(ValueError, match=r"was made from RawPixels with .* not from HOG with .*give another name"):
+    with pytest.raises(ValueError, match=r"was made from RawPixels .* not from HOG "):
         fitted(copied, made[0], descriptor="hog")
-    with pytest.raises(ValueError, match=r"was made from RawPixels with .* not from vectors"):
+    with pytest.raises(ValueError, match=r"was made from RawPixels .* not from vectors"):
         fitted(copied, VectorTable(np.eye(8, dtype=np.float32)), coder="LSH")
 
 
@@ -150,11 +150,11 @@ def test_what_cannot_be_read_is_left_out_and_told(tmp_path):
     images = write_images(tmp_path / "images")
     (images / "red" / "torn.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     (images / "beside.png").write_bytes(b"")
-    with pytest.warns(ProjectWarning, match=r"left out 2 of the source, such as beside.png: an image beside"):
+    with pytest.warns(ProjectWarning, match=r" 2 of the source.* beside.png"):
         project = fitted(tmp_path / "p.cbid", images)
     assert [name for name, _ in project.last_fit["failures"]] == ["beside.png", "red/torn.png"]
     assert len(project) == 24
-    with pytest.warns(ProjectWarning, match="left out 2 of the source"):  # each time
+    with pytest.warns(ProjectWarning, match=" 2 of the source"):  # each time
         assert fitted(tmp_path / "p.cbid", images).was_up_to_date
 
 
@@ -163,16 +163,16 @@ def test_without_labels_the_coder_is_told(tmp_path):
     images.mkdir()
     for i in range(20):
         Image.fromarray(picture(("red", "blue")[i % 2], i)).save(images / f"{i}.png")
-    with pytest.warns(ProjectWarning, match="the images have no labels: ITQ learns codes without them"):
+    with pytest.warns(ProjectWarning, match="ITQ"):
         project = fitted(tmp_path / "p.cbid", images, n_bits=8)
     assert isinstance(project.coder, ITQ)
     assert (project.classes, project.lengths, project.record(0).label) == ([], [8], None)
     assert project.evaluation["raw"]["accuracy"] is None
     assert 0 < project.evaluation["codes"][0]["plain"]["overlap"] <= 1
     assert project.confusion == {"classes": [], "matrix": []}
-    with pytest.raises(ValueError, match="a prefix of ITQ's codes is no code; give 8"):
+    with pytest.raises(ValueError, match=r"n_bits=4: expected 8"):
         project.search(project.vector(0), n_bits=4)
-    with pytest.raises(ValueError, match="nothing to classify by"):
+    with pytest.raises(ValueError, match="no labels"):
         project.classify(project.code(0))
 
 
@@ -189,11 +189,11 @@ def test_any_coder(tmp_path, made, coder):
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"descriptor": "sift"}, "descriptor='sift'"),
+        ({"descriptor": "sift"}, "descriptor='sift'.*'hog', 'gist'"),
         ({"descriptor": "onnx:"}, "descriptor='onnx:'"),
         ({"descriptor": "onnx:none.onnx"}, "none.onnx' cannot be read"),
-        ({"coder": "Magic"}, "coder='Magic'"),
-        ({"coder": CBID(n_bits=8, margin="database")}, "one weight vector for each class"),
+        ({"coder": "Magic"}, "coder='Magic'.*CBID"),
+        ({"coder": CBID(n_bits=8, margin="database")}, "margin='shared'"),
         ({"n_bits": 0}, "n_bits=0"),
         ({"held_out": 1.0}, "held_out=1.0"),
         ({"seed": -1}, "seed=-1"),
@@ -208,7 +208,7 @@ def test_settings_that_are_not_accepted(tmp_path, made, settings, told):
 
 def test_one_class_alone(tmp_path):
     images = write_images(tmp_path / "images", colours=("red",))
-    with pytest.raises(ValueError, match=r"one label \('red'\); CBID learns from two classes or more.* such as ITQ"):
+    with pytest.raises(ValueError, match=r"one label \('red'\).*CBID.* such as ITQ"):
         fitted(tmp_path / "p.cbid", images)
     assert not (tmp_path / "p.cbid").exists()  # told before anything was made or read
     with fitted(tmp_path / "p.cbid", images, coder="ITQ", n_bits=4) as project:
@@ -219,9 +219,7 @@ def test_one_class_alone_because_files_are_missing(tmp_path):
     images = write_images(tmp_path / "images", colours=("red",))
     lines = [f"{path},red" for path in images.rglob("*.png")]
     (tmp_path / "list.txt").write_text("\n".join([*lines, "nope.png,blue", "gone.png,blue"]))
-    with pytest.raises(
-        ValueError, match=r"one label \('red'\).* \(left out 2 of the source, such as nope.png: no such"
-    ):
+    with pytest.raises(ValueError, match=r"one label \('red'\).* 2 of the source.* nope.png"):
         fitted(tmp_path / "p.cbid", tmp_path / "list.txt")
     fitted(images / "p.cbid", images, coder="ITQ", n_bits=4).close()
     with pytest.raises(ValueError, match=r"one label \('red'\).* such as ITQ$"):  # its own folder is no image
@@ -231,7 +229,7 @@ def test_one_class_alone_because_files_are_missing(tmp_path):
 def test_images_that_cannot_be_learned_from_are_indexed(tmp_path):
     images = write_images(tmp_path / "images", colours=("red", "green"))
     write_images(images, n=1, colours=("blue",))
-    with pytest.warns(ProjectWarning, match="1 images without a label, or alone in their class, are indexed but not"):
+    with pytest.warns(ProjectWarning, match="^1 images"):
         project = fitted(tmp_path / "p.cbid", images, n_bits=8)
     assert [r.part for r in project.records(0, 100) if r.label == "blue"] == ["added"]
     assert project.classes == ["blue", "green", "red"]
@@ -248,7 +246,7 @@ def test_vectors_need_no_descriptor(tmp_path):
         assert (project.record(3).name, project.record(3).path) == ("row 3", "")
         np.testing.assert_array_equal(project.vector(3), X[3].astype(np.float32))
         assert project.search(X[3], 1).ids[0, 0] in range(20)
-        with pytest.raises(ValueError, match="has no thumbnail"):
+        with pytest.raises(ValueError, match="id=3"):
             project.thumbnail(3)
         with pytest.raises(ValueError, match="has no descriptor"):
             project.describe_image(np.zeros((8, 8), np.uint8))
@@ -264,7 +262,7 @@ def test_vectors_that_are_not_finite_are_left_out(tmp_path):
     np.save(tmp_path / "v.npy", X)
     with pytest.warns(ProjectWarning) as told:
         project = fitted(tmp_path / "p.cbid", tmp_path / "v.npy", n_bits=2)
-    assert "row 7: it has values that are not finite" in " ".join(str(w.message) for w in told)
+    assert "row 7: " in " ".join(str(w.message) for w in told)
     assert len(project) == 19
 
 
@@ -293,8 +291,8 @@ class Killed(BaseException):
         ("cbid.coders.CBID.save", False),
         ("cbid.search.CodeIndex.save", False),
         ("cbid.project.fitting.evaluate", False),
-        ("cbid.project.manifest.Manifest.write", True),
-        ("cbid.project.table.ImageTable.settle", True),
+        ("cbid.project.files.ProjectManifest.write", True),
+        ("cbid.project.table.ImageTable.finish", True),
     ],
 )
 def test_a_kill_at_any_step_leaves_the_old_project_or_the_new_one(copied, made, monkeypatch, last, committed):
@@ -322,7 +320,9 @@ def test_a_kill_at_any_step_leaves_the_old_project_or_the_new_one(copied, made, 
     assert files(copied) == ["coder", "evaluation", "images.sqlite", "index", "lock", "project.json", "vectors.f32"]
 
 
-@pytest.mark.parametrize("failing", ["cbid.project.manifest.Manifest.write", "cbid.project.table.ImageTable.settle"])
+@pytest.mark.parametrize(
+    "failing", ["cbid.project.files.ProjectManifest.write", "cbid.project.table.ImageTable.finish"]
+)
 def test_labels_that_changed_are_not_lost_with_a_failure(tmp_path, monkeypatch, failing):
     """Index and table agree after the next fit, wherever the one before was stopped."""
     X = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
@@ -364,16 +364,16 @@ def test_few_images_without_classes_get_few_bits(tmp_path):
     flat = sorted(images.rglob("*.png"))
     with pytest.warns(ProjectWarning) as told, fitted(tmp_path / "p.cbid", flat, n_bits=128) as project:
         assert project.n_bits == 15
-    assert any("n_bits=128 was asked for" in str(warning.message) for warning in told)
+    assert any("n_bits=128" in str(warning.message) for warning in told)
 
 
 def test_a_directory_with_other_files(tmp_path, made):
     (tmp_path / "p.cbid").mkdir()
     (tmp_path / "p.cbid" / "thesis.txt").write_text("precious")
-    with pytest.raises(ProjectError, match=r"holds other files \(thesis.txt\)"):
+    with pytest.raises(ProjectError, match=r"thesis.txt"):
         fitted(tmp_path / "p.cbid", made[0])
     (tmp_path / "file").write_text("precious")
-    with pytest.raises(FileExistsError, match="is a file; a project is a directory"):
+    with pytest.raises(FileExistsError, match="is a file"):
         fitted(tmp_path / "file", made[0])
     assert (tmp_path / "file").read_text() == (tmp_path / "p.cbid" / "thesis.txt").read_text() == "precious"
 
@@ -405,7 +405,7 @@ def test_a_killed_fit_goes_on(tmp_path):
         time.sleep(0.01)
     process.kill()
     assert process.wait() == -signal.SIGKILL
-    with pytest.raises(ProjectError, match="whose first fit has not ended; run the same cbid fit again"):
+    with pytest.raises(ProjectError, match="cbid fit again"):
         Project.open(path)
     before = described(log)
     assert 80 <= before < 180
@@ -421,7 +421,7 @@ def test_a_killed_fit_goes_on(tmp_path):
 
 def test_interrupted_learning_goes_on_with_its_bits(tmp_path, made, monkeypatch, project):
     path = tmp_path / "p.cbid"
-    monkeypatch.setattr(learning, "_SECONDS", 0.0)
+    monkeypatch.setattr(learning, "_CHECKPOINT_SECONDS", 0.0)
     saved = CBID.save
 
     def stop(coder, where):

@@ -95,8 +95,10 @@ def test_explanations_add_up_to_the_distance(project, queries):
         assert agree.shape == weight.shape == (n_bits,)
         ids, distances = brute_force(project, codes[:1], n_bits, "weighted")
         for id in (0, 20):
-            told = project.explain(codes[0], project.code(id), n_bits)
-            assert told.weight[~told.agree].sum() == pytest.approx(distances[0][ids[0] == id][0], rel=1e-6)
+            expected_text = project.explain(codes[0], project.code(id), n_bits)
+            assert expected_text.weight[~expected_text.agree].sum() == pytest.approx(
+                distances[0][ids[0] == id][0], rel=1e-6
+            )
 
 
 def test_the_two_sides_of_a_bit(project):
@@ -106,28 +108,28 @@ def test_the_two_sides_of_a_bit(project):
         order = np.argsort(values[:, s])
         expected = [i for i in order if values[i, s] < 0][:4], [i for i in order[::-1] if values[i, s] >= 0][:4]
         assert (sides.negative.tolist(), sides.positive.tolist()) == expected
-    with pytest.raises(ValueError, match="s=24"):
+    with pytest.raises(ValueError, match=r"s=24.* 23"):
         project.bit(24)
 
 
 @pytest.mark.parametrize(
-    ("ask", "told"),
+    ("ask", "expected_text"),
     [
         ({"how": "fuzzy"}, "how='fuzzy'"),
         ({"k": 0}, "k=0"),
-        ({"n_bits": 25}, "n_bits=25"),
-        ({"how": "raw", "n_bits": 8}, "it takes no n_bits"),
+        ({"n_bits": 25}, "n_bits=25.* 24"),
+        ({"how": "raw", "n_bits": 8}, "n_bits=8"),
     ],
 )
-def test_wrong_questions(project, ask, told):
-    with pytest.raises(ValueError, match=told):
+def test_wrong_questions(project, ask, expected_text):
+    with pytest.raises(ValueError, match=expected_text):
         project.search(project.vector(0), **ask)
 
 
 def test_wrong_queries(project):
-    with pytest.raises(ValueError, match="compares vectors; codes were given"):
+    with pytest.raises(ValueError, match="how='raw'"):
         project.search(project.code(0), how="raw")
-    with pytest.raises(ValueError, match="vectors of 75 values are accepted"):
+    with pytest.raises(ValueError, match=r"\(1, 74\).* 75 values"):
         project.search(np.zeros(74, np.float32))
     with pytest.raises(ValueError, match="not finite"):
         project.encode(np.full(75, np.nan))
@@ -139,18 +141,18 @@ def test_another_evaluation_is_that_of_scikit_learn(project):
     images = [picture(colour, 500 + i) for i in range(5) for colour in ("red", "green", "blue")]
     labels = ["red", "green", "blue"] * 5
     vectors = TINY.transform(images)
-    told = project.evaluate(vectors, labels)
+    expected_text = project.evaluate(vectors, labels)
     stored = np.stack([project.vector(int(id)) for id in project.ids])
     names = [project.record(int(id)).label for id in project.ids]
     raw = KNeighborsClassifier(5, algorithm="brute").fit(stored, names)
-    assert told["raw"]["accuracy"] == pytest.approx(raw.score(vectors, labels))
-    assert (told["n_queries"], told["n_stored"], told["raw"]["bytes"]) == (15, 36, 300)
+    assert expected_text["raw"]["accuracy"] == pytest.approx(raw.score(vectors, labels))
+    assert (expected_text["n_queries"], expected_text["n_stored"], expected_text["raw"]["bytes"]) == (15, 36, 300)
     # scikit-learn leaves open which of several at one distance count, so the vote on codes is taken by hand.
     classes, numbers = np.unique(names, return_inverse=True)
     asked, kept = (project.coder.transform(part).astype(int) for part in (vectors, stored))
     nearest = np.argsort(-asked @ kept.T, axis=1, kind="stable")[:, :5]
     votes = np.array([np.bincount(numbers[row], minlength=3).argmax() for row in nearest])
-    assert told["codes"][-1]["plain"]["accuracy"] == pytest.approx(np.mean(classes[votes] == labels))
-    matrix = np.array(told["confusion"]["matrix"])
+    assert expected_text["codes"][-1]["plain"]["accuracy"] == pytest.approx(np.mean(classes[votes] == labels))
+    matrix = np.array(expected_text["confusion"]["matrix"])
     assert matrix.sum(axis=1).tolist() == [5, 5, 5]
-    assert np.trace(matrix) / 15 == pytest.approx(told["codes"][-1]["weighted"]["accuracy"])
+    assert np.trace(matrix) / 15 == pytest.approx(expected_text["codes"][-1]["weighted"]["accuracy"])

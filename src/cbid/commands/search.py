@@ -18,8 +18,7 @@ from cbid.commands.output import echo, echo_json, table
 from cbid.commands.queries import read_queries
 
 if TYPE_CHECKING:
-    from cbid.project import ImageRecord, Project
-    from cbid.project.answers import ProjectMatches
+    from cbid.project import ImageRecord, Project, ProjectMatches
 
 __all__ = ["classify", "matches_table", "search"]
 

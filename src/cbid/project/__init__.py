@@ -1,8 +1,8 @@
-"""A directory that holds one searchable set of images: fitted once, then searched, grown and measured."""
+"""A project is a directory with one searchable set of images: fitted once, then searched, extended and measured."""
 
-from cbid.project.answers import BitSides, Explanation, ProjectMatches, Votes
-from cbid.project.errors import ProjectError, ProjectWarning
+from cbid.project.files import ProjectError, ProjectWarning
 from cbid.project.project import Project
+from cbid.project.searching import BitSides, Explanation, ProjectMatches, Votes
 from cbid.project.table import ImageRecord
 
 __all__ = [

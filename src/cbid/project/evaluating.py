@@ -1,4 +1,4 @@
-"""What codes keep of the raw vectors, measured on images that were not learned from."""
+"""Accuracy of codes and of raw vectors, measured on images that were not used for learning."""
 
 import time
 from collections.abc import Callable
@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 from cbid.classify.knn import count_votes
 from cbid.codes import unpack
 from cbid.evaluation import average_precision, mean_average_precision
-from cbid.project.answers import nearest_vectors
 from cbid.search import CodeIndex
 
-__all__ = ["OVERLAP", "WAYS", "K", "evaluate", "is_evaluation"]
+__all__ = ["evaluate", "is_evaluation", "nearest_vectors"]
 
-K = 5  # neighbours that vote
-OVERLAP = 10  # nearest images that codes and raw vectors are compared in
-WAYS = ("weighted", "plain")
-_MOST_QUERIES = 2_000
-_MOST_RANKED, _MOST_RANKINGS = 20_000, 500  # images of a whole ranking, as average precision needs it, and rankings
+_K = 5  # neighbours that vote
+_OVERLAP = 10  # nearest neighbours by codes and by raw vectors that are compared
+_HOW = ("weighted", "plain")
+_MAX_QUERIES = 2_000
+_MAX_RANKED, _MAX_RANKINGS = 20_000, 500  # images per ranking, and rankings, for average precision
+_CHUNK_BYTES = 32 * 2**20
 
 Weights = Callable[[int, str], NDArray[np.float64]]
 Codes = NDArray[np.uint8]
@@ -35,27 +35,40 @@ def evaluate(
     weights: Weights,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Accuracy, mean average precision and overlap of codes of each length, beside those of the raw vectors.
+    """Measure accuracy, mean average precision and overlap of codes of each length, and of the raw vectors.
 
-    queries, stored : vectors (n, d), codes and labels (n,) of the images that ask and of those that are searched; ""
-        is no label.
-    weights : the weights (n_bits,) of a length, "weighted" or "plain": zero past the length, so that one index of
-        whole codes answers for all of them.
+    Parameters
+    ----------
+    queries, stored : tuples (vectors (n, d), codes, labels (n,))
+        The images to search with and the images to search. The label "" means no label.
+    n_bits : int
+        Bits of a code.
+    lengths : list of int
+        Lengths of the prefixes to measure.
+    weights : function of (length, how)
+        Returns the weights (n_bits,) of a prefix for "weighted" or "plain" search, zero after the prefix. One index
+        of whole codes then serves all lengths.
+    seed : int, default=0
+        Seed of the samples of queries and stored images.
 
-    - accuracy: share of queries whose class wins the vote of the 5 nearest.
-    - map: mean average precision of up to 500 queries over the ranking of up to 20,000 stored images; relevant is the
-      same class.
-    - overlap: share of the raw vectors' 10 nearest among the codes' 10 nearest.
-    - milliseconds: of a query among others (batches), not of one alone.
+    Returns
+    -------
+    dict
+        "raw" and, for each length and kind of search, "codes". Values are None if they cannot be measured, because
+        there are no held-out images or no labels.
 
-    All values are None where there is nothing to measure on: no held-out images, or no labels.
+        - accuracy: share of queries whose class wins the vote of the 5 nearest.
+        - map: mean average precision of up to 500 queries over the ranking of up to 20,000 stored images. An image
+          of the same class is relevant.
+        - overlap: share of the 10 nearest by raw vectors that are also among the 10 nearest by codes.
+        - milliseconds: time per query in a batch of queries.
     """
     rng = np.random.default_rng(seed)
-    asked = _part(queries, _MOST_QUERIES, rng)
+    asked = _sample(queries, _MAX_QUERIES, rng)
     classes = np.unique(np.concatenate([stored[2], asked[2]]))
     classes = classes[classes != ""]
-    told: dict[str, Any] = {
-        "k": K,
+    result: dict[str, Any] = {
+        "k": _K,
         "n_queries": len(asked[0]),
         "n_stored": len(stored[0]),
         "n_classes": len(classes),
@@ -65,52 +78,84 @@ def evaluate(
     }
     index = CodeIndex(n_bits)
     index.add(stored[1], labels=stored[2])
-    index.search(asked[1][:1], OVERLAP, weights=weights(n_bits, "weighted"))  # compiled before it is timed
+    index.search(asked[1][:1], _OVERLAP, weights=weights(n_bits, "weighted"))  # compile before timing
     near = None
     if len(asked[0]) and len(stored[0]):
         begun = time.perf_counter()
-        near, distances = nearest_vectors(asked[0], stored[0], np.arange(len(stored[0])), OVERLAP)
-        told["raw"]["milliseconds"] = _milliseconds(begun, len(asked[0]))
-        told["raw"]["accuracy"] = _accuracy(stored[2][near], distances, asked[2], classes)[0]
-        ranked = _part(stored, _MOST_RANKED, rng)
+        near, distances = nearest_vectors(asked[0], stored[0], np.arange(len(stored[0])), _OVERLAP)
+        result["raw"]["milliseconds"] = _milliseconds(begun, len(asked[0]))
+        result["raw"]["accuracy"] = _accuracy(stored[2][near], distances, asked[2], classes)[0]
+        ranked = _sample(stored, _MAX_RANKED, rng)
         findable = np.flatnonzero((asked[2] != "") & np.isin(asked[2], ranked[2]))
-        ranking = np.sort(rng.permutation(findable)[:_MOST_RANKINGS])
+        ranking = np.sort(rng.permutation(findable)[:_MAX_RANKINGS])
         if len(classes) > 1 and len(ranking):
-            told["raw"]["map"] = _raw_map(asked[0][ranking], asked[2][ranking], ranked[0], ranked[2])
+            result["raw"]["map"] = _raw_map(asked[0][ranking], asked[2][ranking], ranked[0], ranked[2])
     for length in lengths:
         entry: dict[str, Any] = {"n_bits": length, "bytes": (length + 7) // 8}
-        for how in WAYS:
+        for how in _HOW:
             measured: dict[str, Any] = {"accuracy": None, "map": None, "overlap": None, "milliseconds": None}
             if near is not None:
                 w = weights(length, how)
                 begun = time.perf_counter()
-                found = index.search(asked[1], OVERLAP, weights=w)
+                found = index.search(asked[1], _OVERLAP, weights=w)
                 measured["milliseconds"] = _milliseconds(begun, len(asked[1]))
                 measured["overlap"] = _overlap(found.ids, near)
                 assert found.labels is not None
                 measured["accuracy"], confusion = _accuracy(found.labels, found.distances, asked[2], classes)
-                if told["raw"]["map"] is not None:
+                if result["raw"]["map"] is not None:
                     bits, base = (unpack(c, n_bits)[:, :length] for c in (asked[1][ranking], ranked[1]))
                     measured["map"] = mean_average_precision(
                         bits, asked[2][ranking], base, ranked[2], weights=w[:length] if how == "weighted" else 1.0
                     )
                 if length == lengths[-1] and how == "weighted":
-                    told["confusion"] = confusion
+                    result["confusion"] = confusion
             entry[how] = measured
-        told["codes"].append(entry)
-    return told
+        result["codes"].append(entry)
+    return result
+
+
+def nearest_vectors(
+    queries: NDArray[np.float32], vectors: NDArray[np.float32], rows: NDArray[np.int64], k: int
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Return the k of ``rows`` whose vectors are nearest to each query, and their Euclidean distances, both (q, k).
+
+    Works in chunks, so that only the compared part of a mapped file is read. Ties are broken by the smaller row.
+    """
+    q, k = len(queries), min(k, len(rows))
+    best = np.full((q, k), np.inf)
+    at = np.full((q, k), -1, dtype=np.int64)
+    asked = queries.astype(np.float32)
+    norms = np.einsum("ij,ij->i", asked, asked, dtype=np.float64)[:, None]
+    size = max(1, _CHUNK_BYTES // (4 * vectors.shape[1]))
+    for start in range(0, len(rows), size):
+        chunk = rows[start : start + size]
+        contiguous = chunk[-1] - chunk[0] + 1 == len(chunk)
+        stored = vectors[chunk[0] : chunk[-1] + 1] if contiguous else vectors[chunk]
+        squares = np.einsum("ij,ij->i", stored, stored, dtype=np.float64) - 2.0 * (asked @ stored.T) + norms
+        joined = np.concatenate([best, squares], axis=1)
+        candidates = np.concatenate([at, np.broadcast_to(chunk, (q, len(chunk)))], axis=1)
+        chosen = np.argpartition(joined, k - 1, axis=1)[:, :k]
+        best, at = np.take_along_axis(joined, chosen, axis=1), np.take_along_axis(candidates, chosen, axis=1)
+    # The expansion above loses digits if vectors are close; the differences of those found do not.
+    if k:
+        exact = np.stack(
+            [np.linalg.norm(vectors[row].astype(np.float64) - one, axis=1) for one, row in zip(asked, at)]
+        )
+        order = np.lexsort((at, exact), axis=1)
+        at, best = np.take_along_axis(at, order, axis=1), np.take_along_axis(exact, order, axis=1)
+    return at, best.astype(np.float32)
 
 
 def is_evaluation(saved: Any) -> bool:
-    """Whether what a file has is an answer of ``evaluate``."""
+    """Return whether the content of a file is a result of ``evaluate``."""
     kinds = {"k": int, "n_queries": int, "n_stored": int, "n_classes": int, "raw": dict, "codes": list}
     return (
         isinstance(saved, dict)
         and all(isinstance(saved.get(name), kind) for name, kind in kinds.items())
         and isinstance(saved.get("confusion", ""), dict | None)
         and _has(saved["raw"], "bytes", "accuracy", "map", "milliseconds")
-        and all(_has(entry, "n_bits", "bytes", *WAYS) for entry in saved["codes"])
-        and all(_has(entry[how], "accuracy", "map", "overlap") for entry in saved["codes"] for how in WAYS)
+        and all(_has(entry, "n_bits", "bytes", *_HOW) for entry in saved["codes"])
+        and all(_has(entry[how], "accuracy", "map", "overlap") for entry in saved["codes"] for how in _HOW)
     )
 
 
@@ -121,15 +166,15 @@ def _has(saved: Any, *names: str) -> bool:
 def _accuracy(
     labels: NDArray[np.str_], distances: NDArray[np.float32], wanted: NDArray[np.str_], classes: NDArray[np.str_]
 ) -> tuple[float | None, dict[str, Any] | None]:
-    """Share of right votes of the k nearest, and how often each class was taken for each, (wanted, voted)."""
+    """Return the share of correct votes of the k nearest, and the confusion matrix (true class, vote)."""
     known = wanted != ""
     if len(classes) < 2 or not known.any():
         return None, None
-    near = labels[known, :K]
-    numbers = np.searchsorted(classes, near)  # "" comes before every name: it is a vote for none
+    near = labels[known, :_K]
+    numbers = np.searchsorted(classes, near)  # "" sorts before every name
     numbers = np.where(near == "", len(classes), np.minimum(numbers, len(classes) - 1))
-    votes = count_votes(distances[known, :K].astype(np.float64), numbers, len(classes) + 1, "uniform")
-    voted = np.where(votes[:, :-1].any(axis=1), votes[:, :-1].argmax(axis=1), -1)  # -1: none of them has a label
+    votes = count_votes(distances[known, :_K].astype(np.float64), numbers, len(classes) + 1, "uniform")
+    voted = np.where(votes[:, :-1].any(axis=1), votes[:, :-1].argmax(axis=1), -1)  # -1: no neighbour has a label
     truth = np.searchsorted(classes, wanted[known])
     matrix = np.zeros((len(classes), len(classes)), dtype=np.int64)
     np.add.at(matrix, (truth[voted >= 0], voted[voted >= 0]), 1)
@@ -149,7 +194,7 @@ def _overlap(found: NDArray[np.int64], near: NDArray[np.int64]) -> float:
     return float((found[:, :, None] == near[:, None, :]).any(axis=1).mean())
 
 
-def _part(given: tuple[Any, Any, Any], most: int, rng: np.random.Generator) -> tuple[Any, Any, Any]:
+def _sample(given: tuple[Any, Any, Any], most: int, rng: np.random.Generator) -> tuple[Any, Any, Any]:
     if len(given[0]) <= most:
         return given
     drawn = np.sort(rng.choice(len(given[0]), most, replace=False))

@@ -1,10 +1,11 @@
-"""Fitting a project: read what is new, learn, encode, index, measure, and then commit all of it at once."""
+"""Fitting a project: read what is new, learn, encode, index and measure, then commit everything at once."""
 
 import json
 import os
 import shutil
 import time
 import warnings
+from collections.abc import Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,40 +17,54 @@ from numpy.typing import NDArray
 import cbid
 from cbid.checks import check_integer, check_real
 from cbid.coders import Coder
-from cbid.data.image_sets import ImageSet, Problems, as_image_set
+from cbid.data.image_sets import Problems, as_image_set
 from cbid.data.names import printable
 from cbid.data.sources import open_source
 from cbid.data.tables import VectorTable
 from cbid.descriptors import Descriptor
 from cbid.project.descriptors import descriptor_to_json, make_descriptor
-from cbid.project.encoding import encode_rows
-from cbid.project.errors import ProjectError, ProjectWarning
 from cbid.project.evaluating import evaluate
-from cbid.project.intake import Known, Taken, label_of, take_in
+from cbid.project.files import (
+    CHECKPOINT,
+    IMAGES,
+    LOCK,
+    MANIFEST,
+    STARTED,
+    VECTORS,
+    ProjectError,
+    ProjectManifest,
+    ProjectWarning,
+    check_rows,
+    is_project_file,
+    map_vectors,
+    new_name,
+)
+from cbid.project.intake import Intake, KnownImages, Source, label_of, take_in
 from cbid.project.learning import (
     check_settings,
     choose_coder,
     coder_settings,
+    encode_rows,
     is_supervised,
     learn,
-    tell_left_out,
+    prefix_lengths,
+    prefix_weights,
+    skipped_message,
 )
-from cbid.project.manifest import IMAGES, LEARNING, LOCK, MANIFEST, STARTED, VECTORS, Manifest, is_ours, new_name
-from cbid.project.parts import ADDED, HELD_OUT, TRAIN, split
-from cbid.project.prefixes import lengths_of, weights_of
-from cbid.project.table import PENDING, ImageRow, ImageTable
-from cbid.project.vectors import check_rows, map_vectors
+from cbid.project.table import ADDED, HELD_OUT, PENDING, TRAIN, ImageRow, ImageTable
 from cbid.search import CodeIndex
 from cbid.storage.atomic import whole_file
+from cbid.storage.digests import digest_bytes
 from cbid.storage.lock import WriterLock
 
-__all__ = ["fit", "open_images"]
+__all__ = ["fit", "open_images", "split"]
 
-_MOST_FAILURES = 1000  # that are kept by name
+_MAX_FAILURES = 1000  # listed in the manifest
+_MIN_TRAIN = 2  # images per class: one alone has no neighbour
 
 
-def open_images(source: Any) -> tuple[ImageSet | VectorTable, str]:
-    """A source as an ``ImageSet`` or a ``VectorTable``, and where it is; what is broken in it is listed in there."""
+def open_images(source: Any) -> tuple[Source, str]:
+    """Return a source as an ``ImageSet`` or a ``VectorTable``, and its path; it lists what is broken in it."""
     if isinstance(source, (str, os.PathLike)):
         return open_source(source, on_error="skip"), os.path.abspath(source)
     if isinstance(source, VectorTable):
@@ -61,31 +76,28 @@ def fit(
     path: str | os.PathLike[str],
     source: Any,
     *,
-    descriptor: "str | Descriptor" = "hog",
-    n_bits: int = 128,
-    coder: "str | Coder | None" = None,
-    held_out: float = 0.2,
-    n_jobs: int | None = None,
-    seed: int = 0,
-    progress: bool = False,
+    descriptor: "str | Descriptor",
+    n_bits: int,
+    coder: "str | Coder | None",
+    held_out: float,
+    n_jobs: int | None,
+    seed: int,
+    progress: bool,
 ) -> bool:
-    """Make a project in the directory ``path``, or bring the one that is there up to date; see ``Project.fit``.
-
-    Returns whether there was anything to do.
-    """
+    """Make or update the project in the directory ``path``; see ``Project.fit``. Return whether anything changed."""
     check_integer("n_bits", n_bits, 1)
     check_real("held_out", held_out, 0, 1)
     check_integer("seed", seed, 0)
     directory = Path(path)
     images, where = open_images(source)
     if not len(images):
-        raise ValueError("the source is empty; give at least two images")
+        raise ValueError("the source is empty; expected at least two images")
     describer = None if isinstance(images, VectorTable) else make_descriptor(descriptor)
     labels = [label_of(images, i) for i in range(len(images))]
-    left_out = [] if isinstance(images, VectorTable) else _others(images.problems, where, directory)
-    made = choose_coder(coder, n_bits, labels, describer, seed=seed, n_jobs=n_jobs, left_out=left_out)
+    skipped = [] if isinstance(images, VectorTable) else _without_project(images.problems, where, directory)
+    made = choose_coder(coder, n_bits, labels, describer, seed=seed, n_jobs=n_jobs, skipped=skipped)
     check_settings(made)
-    _make_directory(directory)  # what is wrong with the settings is told before anything is made or read
+    _make_directory(directory)
     lock = WriterLock(directory)
     try:
         return _Fit(directory, images, where, describer, n_jobs, progress).run(made, held_out, seed)
@@ -93,13 +105,42 @@ def fit(
         lock.release()
 
 
+def split(
+    names: Sequence[str], labels: Sequence[str | None], share: float, seed: int, *, supervised: bool
+) -> NDArray[np.str_]:
+    """Return the part of each image, (n,): "train", "held-out", or "added" if it can be neither.
+
+    The same share of each class is held out, but at least two images remain for training. A digest of seed and name
+    decides, so a class that grows keeps most of its split. With ``supervised``, images without a label and classes of
+    one image cannot be learned from and are "added".
+    """
+    digests = [digest_bytes(f"{seed}\n{name}".encode(errors="surrogateescape"), size=8) for name in names]
+    draw = np.array([int.from_bytes(digest, "little") for digest in digests], dtype=np.uint64)
+    known = sorted({label for label in labels if label is not None})
+    number = {label: i for i, label in enumerate(known)}
+    classes = np.array([-1 if label is None else number[label] for label in labels], dtype=np.int64)
+    parts = np.full(len(names), TRAIN, dtype="<U8")
+    if not supervised:
+        classes[:] = 0
+    parts[classes < 0] = ADDED
+    for i in np.unique(classes[classes >= 0]):
+        members = np.flatnonzero(classes == i)
+        if supervised and len(members) < _MIN_TRAIN:
+            parts[members] = ADDED
+            continue
+        count = 0 if share == 0 else max(1, round(share * len(members)))
+        count = min(count, max(0, len(members) - _MIN_TRAIN))
+        parts[members[np.argsort(draw[members], kind="stable")[:count]]] = HELD_OUT
+    return parts
+
+
 class _Fit:
-    """One run, under the writer's lock."""
+    """One run. The caller holds the writer's lock."""
 
     def __init__(
         self,
         directory: Path,
-        images: ImageSet | VectorTable,
+        images: Source,
         where: str,
         descriptor: Descriptor | None,
         n_jobs: int | None,
@@ -108,33 +149,33 @@ class _Fit:
         self.directory, self.images, self.where = directory, images, where
         self.describer, self.n_jobs, self.progress = descriptor, n_jobs, progress
         self.descriptor = None if descriptor is None else descriptor_to_json(descriptor)
-        self.before = Manifest.read(directory) if (directory / MANIFEST).exists() else None
-        self.committed: dict[int, str] = {}  # labels by id, as the committed index has them
+        self.before = ProjectManifest.read(directory) if (directory / MANIFEST).exists() else None
+        self.committed: dict[int, str] = {}  # labels by id in the committed index
         self.seconds: dict[str, float] = {}
 
     def run(self, coder: Coder, held_out: float, seed: int) -> bool:
         self._check_descriptor()
         with closing(ImageTable(self.directory / IMAGES, write=True)) as table:
             begun = time.perf_counter()
-            taken, kept, width = self._take_in(table)
+            taken, kept, width = self._read_images(table)
             self.seconds["reading"] = time.perf_counter() - begun
             settings = {"coder": coder_settings(coder), "held_out": held_out, "seed": seed}
             parts = split(taken.names, taken.labels, held_out, seed, supervised=is_supervised(coder))
-            self._tell(taken, parts)
+            self._warn(taken, parts)
             if self._up_to_date(taken, settings, table):
-                self._settle(table, taken, parts)
+                self._finish(table, taken, parts)
                 return False
             self._learn_and_commit(table, taken, kept, parts, coder, settings, width)
             return True
 
     def _check_descriptor(self) -> None:
-        """One project, one kind of vector: refuse another one, or forget what a first fit has begun with another."""
+        """Reject another descriptor than that of the project; an unfinished first fit with another one is dropped."""
         if self.before is not None:
             old, new = self.before.descriptor, self.descriptor
             if (old and old["fingerprint"]) != (new and new["fingerprint"]):
                 raise ValueError(
                     f"{printable(self.directory)} was made from {_kind(old)}, not from {_kind(new)}; "
-                    "give another name for this one"
+                    "choose another name for the new project"
                 )
             return
         started = self.directory / STARTED
@@ -144,13 +185,13 @@ class _Fit:
         except (OSError, ValueError):
             same = False
         if not same:
-            for name in (IMAGES, f"{IMAGES}-journal", VECTORS, LEARNING):
+            for name in (IMAGES, f"{IMAGES}-journal", VECTORS, CHECKPOINT):
                 (self.directory / name).unlink(missing_ok=True)
             with whole_file(started) as temporary:
                 temporary.write_text(json.dumps(wanted) + "\n")
 
-    def _take_in(self, table: ImageTable) -> tuple[Taken, list[ImageRow], int]:
-        """The source's images, and the rows of those that were added by hand and stay."""
+    def _read_images(self, table: ImageTable) -> tuple[Intake, list[ImageRow], int]:
+        """Return the images of the source, the rows of other images that stay, and the length of a vector."""
         if self.before is not None:
             with CodeIndex.open(self.directory / self.before.index) as index:
                 names = index.labels
@@ -169,37 +210,37 @@ class _Fit:
             self.describer,
             table,
             self.directory / VECTORS,
-            known=Known(rows),
+            known=KnownImages(rows),
             part=PENDING,
             origin="fit",
             n_jobs=self.n_jobs,
             progress=self.progress,
         )
-        taken.failures = _others(taken.failures, self.where, self.directory)
-        ours = set(taken.ids.tolist())
-        return taken, [row for row in added if row.id not in ours], width
+        taken.failures = _without_project(taken.failures, self.where, self.directory)
+        in_source = set(taken.ids.tolist())
+        return taken, [row for row in added if row.id not in in_source], width
 
-    def _up_to_date(self, taken: Taken, settings: dict[str, Any], table: ImageTable) -> bool:
-        """Whether the committed fit is just what this one would make."""
+    def _up_to_date(self, taken: Intake, settings: dict[str, Any], table: ImageTable) -> bool:
+        """Return whether this fit would make the same project again."""
         if self.before is None or self.before.settings != settings:
             return False
-        # By the committed index, not by the table: that may be ahead of it, or behind, where a fit was killed.
+        # The committed index decides: after a killed fit the table may be ahead of it or behind.
         labels = {r.id: self.committed[r.id] for r in table.rows() if r.origin == "fit" and r.id in self.committed}
         return labels == {id: label or "" for id, label in zip(taken.ids.tolist(), taken.labels)}
 
-    def _settle(self, table: ImageTable, taken: Taken, parts: NDArray[np.str_]) -> None:
-        """What the last fit could not write down after its commit."""
+    def _finish(self, table: ImageTable, taken: Intake, parts: NDArray[np.str_]) -> None:
+        """Complete the table if the last fit was killed after its commit."""
         wanted = dict(zip(taken.ids.tolist(), zip(taken.labels, parts.tolist())))
         if any((row.label, row.part) != wanted.get(row.id, (row.label, row.part)) for row in table.rows()):
-            table.settle(taken.ids.tolist(), taken.labels, parts.tolist())
+            table.finish(taken.ids.tolist(), taken.labels, parts.tolist())
 
-    def _tell(self, taken: Taken, parts: NDArray[np.str_]) -> None:
+    def _warn(self, taken: Intake, parts: NDArray[np.str_]) -> None:
         if taken.failures:
-            warnings.warn(tell_left_out(taken.failures), ProjectWarning, stacklevel=5)
+            warnings.warn(skipped_message(taken.failures), ProjectWarning, stacklevel=5)
         unlearned = int((parts == ADDED).sum())
         if unlearned:
             warnings.warn(
-                f"{unlearned} images without a label, or alone in their class, are indexed but not learned from",
+                f"{unlearned} images without a label, or alone in their class, are indexed but not used for learning",
                 ProjectWarning,
                 stacklevel=5,
             )
@@ -207,7 +248,7 @@ class _Fit:
     def _learn_and_commit(
         self,
         table: ImageTable,
-        taken: Taken,
+        taken: Intake,
         kept: list[ImageRow],
         parts: NDArray[np.str_],
         coder: Coder,
@@ -220,16 +261,16 @@ class _Fit:
         names = np.array([label or "" for label in taken.labels])
         train, held = (taken.ids[parts == part] for part in (TRAIN, HELD_OUT))
         if len(train) < 2:
-            raise ValueError(f"{len(train)} images can be learned from; at least two are needed")
+            raise ValueError(f"{len(train)} images are left for learning; expected at least two")
         begun = time.perf_counter()
         y = names[parts == TRAIN] if is_supervised(coder) else None
-        coder = learn(coder, vectors[train], y, checkpoint=self.directory / LEARNING, verbose=self.progress)
+        coder = learn(coder, vectors[train], y, checkpoint=self.directory / CHECKPOINT, verbose=self.progress)
         self.seconds["learning"] = time.perf_counter() - begun
 
         begun = time.perf_counter()
         all_labels = np.array([*names.tolist(), *(row.label or "" for row in kept)])
         codes = encode_rows(coder, vectors, all_ids)
-        manifest = Manifest(
+        manifest = ProjectManifest(
             n_features=width,
             coder=new_name("coder", ".safetensors"),
             index=new_name("index"),
@@ -251,8 +292,8 @@ class _Fit:
                 (vectors[held], codes[: len(parts)][parts == HELD_OUT], names[parts == HELD_OUT]),
                 (vectors[train], codes[: len(parts)][parts == TRAIN], names[parts == TRAIN]),
                 n_bits=coder.n_bits_,
-                lengths=lengths_of(coder),
-                weights=lambda length, how: weights_of(coder, length, how),
+                lengths=prefix_lengths(coder),
+                weights=lambda length, how: prefix_weights(coder, length, how),
                 seed=settings["seed"],
             )
             self.seconds["measuring"] = time.perf_counter() - begun
@@ -265,28 +306,28 @@ class _Fit:
                 seconds={name: round(value, 3) for name, value in self.seconds.items()},
                 images={**counts, ADDED: len(all_ids) - sum(counts.values())},
                 read=taken.n_read,
-                failures=[list(failure) for failure in taken.failures[:_MOST_FAILURES]],
+                failures=[list(failure) for failure in taken.failures[:_MAX_FAILURES]],
                 n_failures=len(taken.failures),
             )
             manifest.write(self.directory)
         except BaseException:
             _remove(self.directory, manifest)
             raise
-        # Committed. What follows is made up for by the next fit where it fails.
-        table.settle(taken.ids.tolist(), taken.labels, parts.tolist())
+        # Committed. If the rest fails, the next fit makes up for it.
+        table.finish(taken.ids.tolist(), taken.labels, parts.tolist())
         self._sweep(table, manifest, set(all_ids.tolist()))
 
-    def _sweep(self, table: ImageTable, manifest: Manifest, live: set[int]) -> None:
-        """Remove what the committed state no longer names."""
+    def _sweep(self, table: ImageTable, manifest: ProjectManifest, live: set[int]) -> None:
+        """Remove rows and files that the committed fit does not use."""
         table.delete([row.id for row in table.rows() if row.id not in live])
-        named = {MANIFEST, IMAGES, VECTORS, LOCK, manifest.coder, manifest.index, manifest.evaluation}
+        used = {MANIFEST, IMAGES, VECTORS, LOCK, manifest.coder, manifest.index, manifest.evaluation}
         for entry in list(self.directory.iterdir()):
-            if entry.name not in named and is_ours(entry.name):
+            if entry.name not in used and is_project_file(entry.name):
                 _delete(entry)
 
 
-def _others(failures: Problems, where: str, directory: Path) -> Problems:
-    """Without the project itself, which may lie within the folder of its own images."""
+def _without_project(failures: Problems, where: str, directory: Path) -> Problems:
+    """Drop the project itself, which may lie in the folder of its images."""
     here = os.path.abspath(directory)
     return [failure for failure in failures if os.path.abspath(os.path.join(where, failure[0])) != here]
 
@@ -296,19 +337,19 @@ def _kind(descriptor: dict[str, Any] | None) -> str:
 
 
 def _make_directory(directory: Path) -> None:
-    """Make it, or see that it may be a project: nobody's files are ever in the way."""
+    """Make the directory, or check that it contains nothing but a project."""
     if directory.exists() and not directory.is_dir():
-        raise FileExistsError(f"{printable(directory)} is a file; a project is a directory")
+        raise FileExistsError(f"{printable(directory)} is a file; expected a directory")
     directory.mkdir(parents=True, exist_ok=True)
-    foreign = sorted(entry.name for entry in directory.iterdir() if not is_ours(entry.name))
+    foreign = sorted(entry.name for entry in directory.iterdir() if not is_project_file(entry.name))
     if foreign:
         raise ProjectError(
-            f"{printable(directory)} holds other files ({printable(foreign[0])}); "
-            "a project takes a new name, an empty directory or a project"
+            f"{printable(directory)} contains other files ({printable(foreign[0])}); "
+            "expected a new name, an empty directory or a project"
         )
 
 
-def _remove(directory: Path, manifest: Manifest) -> None:
+def _remove(directory: Path, manifest: ProjectManifest) -> None:
     for name in (manifest.coder, manifest.index, manifest.evaluation):
         _delete(directory / name)
 

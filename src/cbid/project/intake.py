@@ -1,7 +1,8 @@
-"""A source read into a project: only what is new, in batches that are each kept whole."""
+"""Reading a source into a project: find what is new, describe it in batches, and commit each batch."""
 
+import io
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,52 +11,80 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.data.decode import ImageError, reason_of
-from cbid.data.image_sets import ImageSet, Problems, content_digest
+from cbid.data.image_sets import ImageItems, ImageSet, Problems, content_digest
+from cbid.data.images import resize_longest, to_uint8
 from cbid.data.names import printable
 from cbid.data.tables import VectorTable
 from cbid.descriptors import Descriptor
 from cbid.descriptors.describing import NothingDescribed, describe
+from cbid.labels import encode_labels
 from cbid.progress import image_progress
+from cbid.project.files import write_vectors
 from cbid.project.table import ImageRow, ImageTable
-from cbid.project.thumbnails import thumbnail
-from cbid.project.vectors import write_vectors
 
-__all__ = ["Batch", "Known", "Taken", "described_batches", "items_of", "label_of", "name_of", "take_in"]
+__all__ = [
+    "Batch",
+    "Intake",
+    "KnownImages",
+    "Source",
+    "as_source",
+    "described_batches",
+    "items_of",
+    "label_of",
+    "name_of",
+    "take_in",
+]
 
-_BATCH = 64  # images that a kill may lose
+Source = ImageSet | VectorTable
+_BATCH = 64  # images that a killed run may lose
+_THUMBNAIL_SIDE, _THUMBNAIL_QUALITY = 192, 85
 
 
 @dataclass
-class Taken:
-    """The images of a source as a project holds them, in the order of the source."""
+class Intake:
+    """The images of a source that a project holds, in the order of the source.
+
+    Attributes
+    ----------
+    ids, names, labels
+        One entry per image.
+    n_read : int
+        Number of new images; the others were known.
+    failures : list of (name, reason)
+        What was skipped.
+    """
 
     ids: NDArray[np.int64]
     names: list[str]
     labels: list[str | None]
-    n_read: int  # as against those that were known
+    n_read: int
     failures: Problems = field(default_factory=list)
 
 
 class _Item(NamedTuple):
-    """One image or vector of the source, before it is read."""
+    """One image or vector of a source, before it is described."""
 
-    place: int
+    place: int  # in the source
     name: str
     path: bytes
     label: str | None
-    stamp: str
-    lasting: bool  # whether its key is its own: a file, or an id; not the place where some array has it
+    stamp: str  # changes with the content
+    has_identity: bool  # a file or an id, not just a row number
 
     @property
     def key(self) -> bytes:
         return self.path or self.name.encode()
 
 
-class Known:
-    """What a project holds, to be found again while its content is the same: by its file, its id, or its place.
+class KnownImages:
+    """The images that a project holds, found by file, id or row number as long as their content is the same.
 
-    by_content : whether what has neither file nor id is found wherever it lies. Several of a source may then be one
-        and the same of the project, which a fit does not want.
+    Parameters
+    ----------
+    rows : iterable of ImageRow
+    by_content : bool, default=False
+        Find items without file and id by their content alone. Several items of a source may then be the same image
+        of the project, which a fit cannot use.
     """
 
     def __init__(self, rows: Iterable[ImageRow], *, by_content: bool = False) -> None:
@@ -67,13 +96,13 @@ class Known:
                 self._by_content.setdefault(row.stamp, row.id)
 
     def find(self, item: _Item) -> int | None:
-        """Its id, or None."""
+        """Return the id of an item, or None."""
         found = self._by_key.get((item.key, item.stamp))
-        return self._by_content.get(item.stamp) if found is None and not item.lasting else found
+        return self._by_content.get(item.stamp) if found is None and not item.has_identity else found
 
 
 class Batch(NamedTuple):
-    """Images that were described: their places in the source, vectors (n, d), and thumbnails."""
+    """Described images: their places in the source, vectors (n, d), thumbnails, and what failed."""
 
     places: list[int]
     vectors: NDArray[np.float32]
@@ -81,89 +110,117 @@ class Batch(NamedTuple):
     failures: Problems
 
 
+def as_source(
+    given: Any, labels: Sequence[str | None] | None, names: Iterable[str] | None, *, vectors: bool
+) -> Source:
+    """Return images (arrays, bytes of files, paths) or vectors (n, d) as a source with these labels and names."""
+    if isinstance(given, (ImageSet, VectorTable)):
+        if labels is not None or names is not None:
+            raise ValueError("labels and names are not accepted with a source, which has its own")
+        return given
+    if isinstance(given, (str, bytes, os.PathLike)):
+        raise ValueError(f"images_or_paths={given!r:.80}: expected a list of images, not one image")
+    items = np.atleast_2d(np.asarray(given, dtype=np.float32)) if vectors else given
+    if not isinstance(items, (Sequence, np.ndarray)):
+        items = list(items)
+    name_list = None if names is None else [str(name) for name in names]
+    for what, values in (("labels", labels), ("names", name_list)):
+        if values is not None and len(values) != len(items):
+            raise ValueError(f"{what} has {len(values)} entries for {len(items)} images; expected one per image")
+    classes, numbers = None, None
+    if labels is not None:
+        classes, numbers = encode_labels([label or None for label in labels], missing=True)
+    if vectors:
+        return VectorTable(np.asarray(items), None if name_list is None else np.array(name_list), numbers, classes)
+    return ImageItems(items, name_list, numbers, classes)
+
+
 def take_in(
-    source: ImageSet | VectorTable,
+    source: Source,
     descriptor: Descriptor | None,
     table: ImageTable,
     vectors: Path,
     *,
-    known: Known | None,
+    known: KnownImages | None,
     part: str,
     origin: str,
     n_jobs: int | None = None,
     progress: bool = False,
-) -> tuple[Taken, int]:
-    """Read what of the source is not ``known``, and put it into the table and the file of vectors.
+) -> tuple[Intake, int]:
+    """Describe the images of the source that are not known, and write them to the table and the file of vectors.
 
-    Returns all of the source's images, and the width of their vectors. Each batch is committed: a run that was killed
-    finds it again. With ``known=None`` all are new, also those that come twice.
+    Each batch is committed, so a run that is killed and repeated does not read it again. With ``known=None`` all
+    images are new, even if they are listed twice. Returns the images of the source and the length of their vectors.
     """
     width = table.n_features()
     items, failures = items_of(source, distinct=known is not None)
     ids = np.full(len(items), -1, dtype=np.int64)
-    for i, item in enumerate(items):
-        id = None if known is None else known.find(item)
-        if id is not None:
-            ids[i] = id
-    new = [i for i in range(len(items)) if ids[i] < 0]
-    where = {items[i].place: i for i in new}
-    with image_progress(len(new), "reading images", shown=progress and bool(new)) as tell:
-        places = [items[i].place for i in new]
-        for count, batch in described_batches(source, descriptor, places, n_jobs=n_jobs):
+    if known is not None:
+        for i, item in enumerate(items):
+            id = known.find(item)
+            ids[i] = -1 if id is None else id
+    index_of = {items[i].place: i for i in np.flatnonzero(ids < 0)}
+    with image_progress(len(index_of), "reading images", shown=progress and bool(index_of)) as advance:
+        for count, batch in described_batches(source, descriptor, list(index_of), n_jobs=n_jobs):
             failures += batch.failures
             if batch.places:
-                width = _same_width(batch.vectors, width, items[where[batch.places[0]]].name)
+                rows = [index_of[place] for place in batch.places]
+                width = _check_width(batch.vectors, width, items[rows[0]].name)
                 first = table.next_id()
-                fresh = np.arange(first, first + len(batch.places), dtype=np.int64)
-                write_vectors(vectors, fresh, batch.vectors)
-                taken = [items[where[place]] for place in batch.places]
-                rows = [
-                    ImageRow(int(id), item.name, item.path, item.label, part, origin, item.stamp)
-                    for id, item in zip(fresh, taken)
+                ids[rows] = new_ids = np.arange(first, first + len(rows), dtype=np.int64)
+                write_vectors(vectors, new_ids, batch.vectors)
+                new_rows = [
+                    ImageRow(id, item.name, item.path, item.label, part, origin, item.stamp)
+                    for id, item in zip(new_ids.tolist(), (items[row] for row in rows))
                 ]
-                table.insert(rows, batch.thumbnails, width)
-                ids[[where[place] for place in batch.places]] = fresh
-            tell(count)
-    kept = np.flatnonzero(ids >= 0)
-    if width is None or not len(kept):
+                table.insert(new_rows, batch.thumbnails, width)
+            advance(count)
+    kept = np.flatnonzero(ids >= 0).tolist()
+    if width is None or not kept:
         name, reason = failures[0] if failures else ("the source", "it is empty")
-        raise ImageError(f"none of {len(items)} images could be read; {printable(name)}: {reason}")
-    done = Taken(
-        ids[kept],
-        [items[i].name for i in kept],
-        [items[i].label for i in kept],
-        n_read=int(np.isin(kept, new).sum()),
-        failures=failures,
-    )
-    return done, width
+        raise ImageError(f"none of {len(items)} images can be read; {printable(name)}: {reason}")
+    n_read = sum(items[i].place in index_of for i in kept)
+    return Intake(ids[kept], [items[i].name for i in kept], [items[i].label for i in kept], n_read, failures), width
 
 
 def described_batches(
-    source: ImageSet | VectorTable,
+    source: Source,
     descriptor: Descriptor | None,
     places: list[int],
     *,
     thumbnails: bool = True,
     n_jobs: int | None = None,
 ) -> Iterator[tuple[int, Batch]]:
-    """The images at these places (ascending), described a batch at a time, each with the number that it tried."""
+    """Describe the images at these places (ascending) in batches; yield the number of images tried and the batch.
+
+    Each image is decoded once, for its vector and its thumbnail.
+    """
     if isinstance(source, VectorTable):
         yield from _vector_batches(source, places)
         return
     if descriptor is None:
-        raise ValueError("the project holds vectors, without a descriptor; give vectors (.npy, .npz, parquet)")
+        raise ValueError("the project has no descriptor, because it was made from vectors; give vectors")
     for start in range(0, len(places), _BATCH):
         part = places[start : start + _BATCH]
-        images = source.take(part)
-        extra = thumbnail if thumbnails else None
+        extra = _thumbnail if thumbnails else None
         try:
-            found = describe(images, descriptor, on_error="skip", n_jobs=n_jobs, extra=extra)
+            found = describe(source.take(part), descriptor, on_error="skip", n_jobs=n_jobs, extra=extra)
         except NothingDescribed as error:
             yield len(part), Batch([], np.empty((0, 0), np.float32), [], error.failures)
             continue
-        good = [part[row] for row in found.rows]
-        pictures = found.extras if thumbnails else [None] * len(good)
-        yield len(part), Batch(good, np.asarray(found.values), pictures, found.failures)
+        described = [part[row] for row in found.rows]
+        extras = found.extras if thumbnails else [None] * len(described)
+        yield len(part), Batch(described, np.asarray(found.values), extras, found.failures)
+
+
+def _thumbnail(image: NDArray[Any]) -> bytes:
+    """Return a JPEG whose longer side has at most 192 pixels."""
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    small = resize_longest(to_uint8(image), _THUMBNAIL_SIDE)
+    Image.fromarray(small).save(buffer, "JPEG", quality=_THUMBNAIL_QUALITY)
+    return buffer.getvalue()
 
 
 def _vector_batches(table: VectorTable, places: list[int]) -> Iterator[tuple[int, Batch]]:
@@ -180,8 +237,8 @@ def _vector_batches(table: VectorTable, places: list[int]) -> Iterator[tuple[int
         start += len(rows)
 
 
-def items_of(source: ImageSet | VectorTable, *, distinct: bool) -> tuple[list[_Item], Problems]:
-    """What the source lists, and what of it is left out."""
+def items_of(source: Source, *, distinct: bool) -> tuple[list[_Item], Problems]:
+    """Return the items of a source, and what was skipped; with ``distinct``, also what is listed twice."""
     if isinstance(source, VectorTable):
         failures: Problems = []
         listed = _vector_items(source)
@@ -223,23 +280,23 @@ def _vector_items(table: VectorTable) -> Iterator[_Item]:
             i += 1
 
 
-def name_of(source: ImageSet | VectorTable, i: int) -> str:
-    """The name of an image; of a vector its id, or its row."""
+def name_of(source: Source, i: int) -> str:
+    """Return the name of an image; for a vector its id, or its row number."""
     if isinstance(source, VectorTable):
         return f"row {i}" if source.ids is None else str(source.ids[i])
     return source.names[i]
 
 
-def label_of(source: Any, i: int) -> str | None:
-    """The label of an image or a vector as text, or None."""
-    if source.labels is None or source.labels[i] < 0:
+def label_of(source: Source, i: int) -> str | None:
+    """Return the label of an image or a vector as text, or None."""
+    if source.labels is None or source.classes is None or source.labels[i] < 0:
         return None
     return str(source.classes[source.labels[i]]) or None
 
 
-def _same_width(vectors: NDArray[np.float32], width: int | None, name: str) -> int:
+def _check_width(vectors: NDArray[np.float32], width: int | None, name: str) -> int:
     if width is not None and vectors.shape[1] != width:
         raise ImageError(
-            f"{printable(name)} has {vectors.shape[1]} values; those before it have {width}, and all need as many"
+            f"{printable(name)} has {vectors.shape[1]} values; expected {width}, as the images before it"
         )
     return vectors.shape[1]

@@ -1,4 +1,4 @@
-"""The coder of a project: chosen, and learned so that a killed fit goes on."""
+"""The coder of a project: choosing it, learning it with checkpoints, and using prefixes of its codes."""
 
 import copy
 import time
@@ -12,24 +12,39 @@ from sklearn.base import clone
 from sklearn.utils import get_tags
 
 from cbid import coders
-from cbid.checks import check_integer
+from cbid.checks import check_choice, check_integer
 from cbid.coders import CBID, ITQ, Coder, PatchCBID
 from cbid.coders.large_margin import MOST_BITS, LearningInterrupted, WarmStartError
+from cbid.codes import n_bytes
 from cbid.data.image_sets import Problems
 from cbid.data.names import printable
 from cbid.descriptors import Descriptor, ONNXEmbedding
-from cbid.project.errors import ProjectWarning
+from cbid.project.files import ProjectWarning
 from cbid.storage.models import params_to_json
 
-__all__ = ["CODERS", "check_settings", "choose_coder", "coder_settings", "is_supervised", "learn", "tell_left_out"]
+__all__ = [
+    "CODERS",
+    "check_settings",
+    "choose_coder",
+    "coder_settings",
+    "encode_rows",
+    "is_supervised",
+    "learn",
+    "prefix_lengths",
+    "prefix_weights",
+    "skipped_message",
+]
 
-# Those that take one vector an image.
+# The coders that take one vector per image.
 CODERS = tuple(
     name
     for name in coders.__all__
     if isinstance(kind := getattr(coders, name), type) and issubclass(kind, Coder) and kind not in (Coder, PatchCBID)
 )
-_SECONDS = 15.0  # of learning that a kill may lose
+_NOT_SETTINGS = ("n_jobs", "verbose", "warm_start", "callback")
+_CHECKPOINT_SECONDS = 15.0  # of learning that a killed fit may lose
+_SHORTEST_PREFIX = 8
+_ENCODE_BYTES = 64 * 2**20  # of vectors that are encoded at a time
 
 
 def choose_coder(
@@ -40,21 +55,19 @@ def choose_coder(
     *,
     seed: int,
     n_jobs: int | None,
-    left_out: Problems,
+    skipped: Problems,
 ) -> Coder:
-    """The coder to learn: that given, by name or made already; else CBID with labels, and ITQ without.
+    """Return the coder to learn: the given one (name or unfitted coder), or CBID with labels and ITQ without.
 
-    CBID is then taken in its kernel form over hand-made descriptors, whose classes no hyperplane parts well; over
-    vectors and the embeddings of networks it is linear.
-
-    left_out : what of the source could not be found, with the reasons; where labels are missing it may be why
+    The default CBID has its kernel form for hand-made descriptors, whose classes hyperplanes separate badly, and is
+    linear for vectors and embeddings of networks. ``skipped`` is named in the error message if labels are missing.
     """
     given: dict[str, Any] = {"n_bits": n_bits, "random_state": seed, "n_jobs": n_jobs}
     classes = sorted({label for label in labels if label is not None})
     if coder is None:
         if not classes:
             warnings.warn(
-                "the images have no labels: ITQ learns codes without them (class folders let CBID learn better ones)",
+                "the images have no labels, so ITQ learns the codes; with class folders CBID learns better ones",
                 ProjectWarning,
                 stacklevel=4,
             )
@@ -70,45 +83,40 @@ def choose_coder(
     elif isinstance(coder, Coder):
         made = clone(coder)
     else:
-        raise ValueError(f"coder={coder!r}: expected a name, or a coder of cbid.coders")
+        raise ValueError(f"coder={coder!r}: expected a name or a coder of cbid.coders")
     if is_supervised(made) and len(classes) < 2:
         found = f"one label ({classes[0]!r})" if classes else "no labels"
         raise ValueError(
-            f"the images have {found}; {type(made).__name__} learns from two classes or more: "
+            f"the images have {found}, but {type(made).__name__} needs at least two classes: "
             "give a folder of class folders, or choose a coder that needs no labels, such as ITQ"
-            + (f" ({tell_left_out(left_out)})" if left_out else "")
+            + (f" ({skipped_message(skipped)})" if skipped else "")
         )
     chosen: Coder = made
     return chosen
 
 
-def tell_left_out(failures: Problems) -> str:
-    """How many images were left out, and why the first of them was."""
+def skipped_message(failures: Problems) -> str:
+    """Return how many images were skipped, and why the first of them was."""
     name, reason = failures[0]
-    return f"left out {len(failures)} of the source, such as {printable(name)}: {reason}"
+    return f"skipped {len(failures)} of the source, such as {printable(name)}: {reason}"
 
 
 def check_settings(coder: Coder) -> None:
-    """A ValueError for settings that no images can make right, before any is read."""
+    """Raise a ValueError for settings that are wrong for any images, before images are read."""
     if isinstance(coder, CBID):
         coder._check_params()
     check_integer("n_bits", coder.get_params().get("n_bits", 1), 1, MOST_BITS)
 
 
 def is_supervised(coder: Coder) -> bool:
-    """Whether it learns from labels."""
+    """Return whether the coder learns from labels."""
     return bool(get_tags(coder).target_tags.required)
 
 
 def coder_settings(coder: Coder) -> dict[str, Any]:
-    """What the codes depend on besides the images, as JSON values."""
-    return {
-        "kind": type(coder).__name__,
-        **{k: v for k, v in params_to_json(coder).items() if k not in _NOT_SETTINGS},
-    }
-
-
-_NOT_SETTINGS = ("n_jobs", "verbose", "warm_start", "callback")
+    """Return the settings that the codes depend on, as JSON values."""
+    params = {name: value for name, value in params_to_json(coder).items() if name not in _NOT_SETTINGS}
+    return {"kind": type(coder).__name__, **params}
 
 
 def learn(
@@ -116,72 +124,66 @@ def learn(
 ) -> Coder:
     """Fit the coder on vectors X (n, d) and labels y (n,).
 
-    Coders that learn bit by bit are kept in the file ``checkpoint`` while they do, and go on from there if it belongs
-    to the same data and settings; the others start from the beginning.
+    CBID learns bit by bit. It is saved to the file ``checkpoint`` meanwhile, and continues from there if the file
+    belongs to the same data and settings. Other coders start from the beginning.
     """
-    params = coder.get_params()
-    if "verbose" in params:
+    if "verbose" in coder.get_params():
         coder.set_params(verbose=int(verbose))
     if isinstance(coder, CBID):
-        coder = _learn_on(coder, X, y, checkpoint)
+        coder = _learn_from_checkpoint(coder, X, y, checkpoint)
     else:
-        _shorten(coder, X)
+        most = min(len(X) - 1, X.shape[1])  # directions in which the images differ
+        if isinstance(coder, ITQ) and coder.n_bits > most:
+            warnings.warn(
+                f"n_bits={coder.n_bits}: ITQ learns only {most} bits from {len(X)} images of {X.shape[1]} values",
+                ProjectWarning,
+                stacklevel=6,
+            )
+            coder.set_params(n_bits=most)
         coder.fit(X, y)
     weights = getattr(coder, "weights_", None)
     if weights is not None and np.ndim(weights) != 1:
-        raise ValueError("coder has one weight vector for each class; a project takes one for all (margin='shared')")
+        raise ValueError("coder: expected one weight vector for all classes (margin='shared'), not one per class")
     return coder
 
 
-def _shorten(coder: Coder, X: NDArray[np.float32]) -> None:
-    """ITQ has no more bits than there are directions in which the images differ: few images, few bits."""
-    most = min(len(X) - 1, X.shape[1])
-    if isinstance(coder, ITQ) and coder.n_bits > most:
-        warnings.warn(
-            f"n_bits={coder.n_bits} was asked for; {len(X)} images of {X.shape[1]} values give ITQ {most}",
-            ProjectWarning,
-            stacklevel=6,
-        )
-        coder.set_params(n_bits=most)
-
-
-def _learn_on(coder: CBID, X: NDArray[np.float32], y: NDArray[np.str_] | None, checkpoint: Path) -> CBID:
+def _learn_from_checkpoint(coder: CBID, X: NDArray[np.float32], y: NDArray[np.str_] | None, checkpoint: Path) -> CBID:
     saved = _saved(coder, checkpoint)
     if saved is not None:
         try:
-            return _with_checkpoints(saved, X, y, checkpoint)
+            return _learn_with_checkpoints(saved, X, y, checkpoint)
         except WarmStartError:
-            pass  # the checkpoint belongs to other images: start from the beginning
-    return _with_checkpoints(coder, X, y, checkpoint)
+            pass  # the checkpoint belongs to other images
+    return _learn_with_checkpoints(coder, X, y, checkpoint)
 
 
 def _saved(coder: CBID, checkpoint: Path) -> CBID | None:
-    """The coder of the checkpoint, ready to go on, if it has the same settings."""
+    """Return the coder of the checkpoint, ready for a warm start, or None if it is missing, damaged or different."""
     try:
         saved = coders.load(checkpoint)
     except (ValueError, OSError):
-        return None  # none, or one that a disk has damaged: it is worth no more than the time it took
+        return None
     if not isinstance(saved, CBID) or coder_settings(saved) != coder_settings(coder):
         return None
     saved.set_params(warm_start=True, verbose=coder.verbose, n_jobs=coder.n_jobs)
     return saved
 
 
-def _with_checkpoints(coder: CBID, X: Any, y: Any, checkpoint: Path) -> CBID:
+def _learn_with_checkpoints(coder: CBID, X: Any, y: Any, checkpoint: Path) -> CBID:
     last = time.monotonic()
     latest: CBID | None = None
 
-    def keep(learned: CBID) -> None:
+    def save(learned: CBID) -> None:
         nonlocal last, latest
-        latest = copy.copy(learned)  # the coder itself is as it was before when its fit does not end well
-        if time.monotonic() - last > _SECONDS:
+        latest = copy.copy(learned)  # the coder itself is reset if its fit fails
+        if time.monotonic() - last > _CHECKPOINT_SECONDS:
             learned.save(checkpoint)
             last = time.monotonic()
 
-    coder.set_params(callback=keep)
+    coder.set_params(callback=save)
     try:
         with warnings.catch_warnings():
-            # Ctrl-C ends learning with the bits there are; a project is whole or not at all, and goes on later.
+            # After Ctrl-C a coder keeps its bits and returns. A project must be complete: save them and stop.
             warnings.simplefilter("error", LearningInterrupted)
             coder.fit(X, y)
     except LearningInterrupted:
@@ -192,3 +194,41 @@ def _with_checkpoints(coder: CBID, X: Any, y: Any, checkpoint: Path) -> CBID:
         coder.set_params(callback=None)
     coder.set_params(warm_start=False)
     return coder
+
+
+def encode_rows(coder: Coder, vectors: NDArray[np.float32], ids: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """Return packed codes (n, ceil(n_bits/8)) of the rows ``ids`` of a mapped file, read in parts."""
+    size = max(1, _ENCODE_BYTES // (4 * vectors.shape[1]))
+    parts = [coder.encode(vectors[ids[i : i + size]]) for i in range(0, len(ids), size)]
+    return np.concatenate([np.empty((0, n_bytes(coder.n_bits_)), np.uint8), *parts])
+
+
+def prefix_lengths(coder: Coder) -> list[int]:
+    """Return the code lengths for search: powers of two from 8, then the whole code.
+
+    Without prefixes (no ``truncate``) it is the whole code alone.
+    """
+    t = coder.n_bits_
+    if not hasattr(coder, "truncate"):
+        return [t]
+    return [1 << s for s in range(_SHORTEST_PREFIX.bit_length() - 1, 17) if 1 << s < t] + [t]
+
+
+def prefix_weights(coder: Coder, n_bits: int, how: str) -> NDArray[np.float64]:
+    """Return weights (n_bits_,) that give whole codes the distance of their first ``n_bits`` bits.
+
+    "weighted": the weights fitted at that length (1 if the coder has none). "plain": 1. Zero after the prefix.
+    """
+    check_choice("how", how, ("weighted", "plain"))
+    check_integer("n_bits", n_bits, 1, coder.n_bits_)
+    short = coder
+    if n_bits < coder.n_bits_:
+        if not hasattr(coder, "truncate"):
+            raise ValueError(
+                f"n_bits={n_bits}: expected {coder.n_bits_}, because {type(coder).__name__} has no prefix codes"
+            )
+        short = coder.truncate(n_bits)
+    weights = np.zeros(coder.n_bits_)
+    fitted = getattr(short, "weights_", None) if how == "weighted" else None
+    weights[:n_bits] = 1.0 if fitted is None else fitted
+    return weights

@@ -1,33 +1,67 @@
-"""Project: a directory that holds one searchable set of images, or of vectors."""
+"""Project: a directory with one searchable set of images or vectors."""
 
 import os
+import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cbid.checks import check_integer
 from cbid.coders import Coder
+from cbid.codes import check_codes, unpack
+from cbid.data.decode import ImageError, decode_image
+from cbid.data.image_sets import ImageSet
+from cbid.data.names import printable
+from cbid.data.tables import VectorTable
 from cbid.descriptors import Descriptor
-from cbid.project.adding import add_images, as_source
+from cbid.project import searching
+from cbid.project.descriptors import descriptor_from_json
+from cbid.project.evaluating import evaluate
+from cbid.project.files import IMAGES, VECTORS, map_vectors
 from cbid.project.fitting import fit, open_images
-from cbid.project.intake import Known, Taken
-from cbid.project.manifest import VECTORS
-from cbid.project.searching import Searchable
-from cbid.project.vectors import map_vectors
+from cbid.project.intake import Intake, KnownImages, Source, as_source, items_of, take_in
+from cbid.project.learning import encode_rows, prefix_lengths
+from cbid.project.searching import BitSides, CodeStore, Explanation, ProjectMatches, Votes, as_codes, as_vectors
+from cbid.project.snapshot import Snapshot, stamp_of
+from cbid.project.table import ADDED, PENDING, ImageRecord, ImageTable
+from cbid.search import CodeIndex, UnknownIdError
+from cbid.storage.lock import WriterLock
 
 __all__ = ["Project"]
 
 
-class Project(Searchable):
-    """Images (or vectors), their codes, the coder that made them, and what was measured of it, in one directory.
+class Project:
+    """Images (or vectors), their codes, the coder that made the codes, and its measured accuracy, in one directory.
 
-    ``Project.fit`` makes one, ``Project.open`` opens it. Everything large is memory-mapped. Any number of processes
-    and threads may read while one writes; a writer's changes are there after it returns, whatever happens then, and
-    other processes see them after ``refresh``.
+    ``Project.fit`` makes a project, ``Project.open`` opens one. All large files are memory-mapped. Any number of
+    processes and threads may read while one process writes. Changes are durable when the call returns; other
+    processes see them after ``refresh``.
     """
 
-    was_up_to_date = False  # whether a fit has found nothing to do
+    was_up_to_date = False  # whether a fit found nothing to do
+
+    def __init__(
+        self, path: str | os.PathLike[str], *, write: bool = False, descriptor: Descriptor | None = None
+    ) -> None:
+        """Open a project; see ``open``."""
+        self.path = Path(path)
+        self._mutex = threading.RLock()
+        self._given_descriptor = descriptor
+        self._descriptor: Descriptor | None = None
+        self._store: CodeStore | None = None  # searched instead of the index
+        self._snapshot = Snapshot.read(self.path)
+        self._lock = WriterLock(self.path) if write else None
+        try:
+            self._open_table(write=write)
+            if write:
+                self._refresh()
+                self._remove_leftovers()
+        except BaseException:
+            self._release()
+            raise
 
     @classmethod
     def fit(
@@ -43,27 +77,33 @@ class Project(Searchable):
         seed: int = 0,
         progress: bool = False,
     ) -> Self:
-        """Learn codes for the images of a source, index and measure them; the project is then in ``path``.
+        """Learn codes for the images of a source, index them, measure them, and return the open project.
 
-        path : directory
-            A new one, or a project: of its images only those that are new or have changed are read, those that are
-            gone from the source are removed, and images that were added by hand stay. Learning starts anew, unless
-            nothing has changed.
+        A fit that is killed leaves the project unchanged. The next one continues: it does not read images again, and
+        CBID keeps the bits it has learned.
+
+        Parameters
+        ----------
+        path : path
+            A new directory, or a project to update. An update reads only new and changed images, removes images that
+            are no longer in the source, and keeps images that were added by ``add``. It learns again unless nothing
+            has changed.
         source : path, ``ImageSet``, ``VectorTable`` or sequence of images
-            What ``cbid.data.open_source`` takes. Vectors need no descriptor, and have no thumbnails.
-        descriptor : "hog", "gist", "phog", "centrist", "pixels", "onnx:FILE" or a ``Descriptor``
-        n_bits : int
-        coder : name of a coder in ``cbid.coders``, an unfitted one, or None
-            None: CBID where there are labels (``kernel="rbf"`` over hand-made descriptors, linear over vectors and
-            the embeddings of networks); ITQ where there are none, which is told by a ``ProjectWarning``.
-        held_out : share of each class that is not learned from, but measured on
-        n_jobs : threads or processes, as in scikit-learn
-        progress : whether bars are shown
-
-        A fit that is killed at any moment leaves the project as it was. The next one goes on: images that were read
-        are not read again, and CBID goes on with the bits that it had learned.
+            Anything that ``cbid.data.open_source`` accepts. Vectors need no descriptor and have no thumbnails.
+        descriptor : {"hog", "gist", "phog", "centrist", "pixels", "onnx:FILE"} or Descriptor, default="hog"
+        n_bits : int, default=128
+        coder : str, Coder or None, default=None
+            A name from ``cbid.coders`` or an unfitted coder. None: CBID if there are labels (``kernel="rbf"`` for
+            hand-made descriptors, linear for vectors and embeddings of networks), else ITQ and a ``ProjectWarning``.
+        held_out : float, default=0.2
+            Share of each class that is used for measuring, not for learning.
+        n_jobs : int or None, default=None
+            Threads or processes, as in scikit-learn.
+        seed : int, default=0
+        progress : bool, default=False
+            Whether to show progress bars.
         """
-        done = fit(
+        changed = fit(
             path,
             source,
             descriptor=descriptor,
@@ -75,16 +115,272 @@ class Project(Searchable):
             progress=progress,
         )
         project = cls(path, descriptor=descriptor if isinstance(descriptor, Descriptor) else None)
-        project.was_up_to_date = not done
+        project.was_up_to_date = not changed
         return project
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, write: bool = False, descriptor: Descriptor | None = None) -> Self:
-        """Open a project. ``write=True`` takes the lock of the one writer and holds it until ``close``.
+        """Open a project.
 
-        descriptor : only for a project that was fitted with a descriptor of your own class
+        Parameters
+        ----------
+        path : path
+        write : bool, default=False
+            Take the lock of the only writer and hold it until ``close``.
+        descriptor : Descriptor or None, default=None
+            Needed only if the project was fitted with a descriptor of a class outside cbid.
         """
         return cls(path, write=write, descriptor=descriptor)
+
+    def close(self) -> None:
+        """Close the files and release the writer's lock. The project cannot be used afterwards."""
+        self._table.close()
+        self._snapshot.index.close()
+        self._release()
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Project {str(self.path)!r}: {len(self)} images, {self.n_bits} bits>"
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    # Properties of the project
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """A value that changes with every committed fit that this object has seen."""
+        return self._snapshot.stamp
+
+    @property
+    def coder(self) -> Coder:
+        """The fitted coder."""
+        return self._snapshot.coder
+
+    @property
+    def index(self) -> CodeIndex:
+        """The codes with ids and labels; an image without a label has the label ""."""
+        return self._snapshot.index
+
+    @property
+    def descriptor(self) -> Descriptor | None:
+        """The descriptor of images; None if the project was made from vectors."""
+        saved = self._snapshot.manifest.descriptor
+        if saved is None:
+            return None
+        if self._descriptor is None:
+            self._descriptor = descriptor_from_json(saved, self._given_descriptor)
+        return self._descriptor
+
+    @property
+    def n_bits(self) -> int:
+        """Bits of a code."""
+        return self._snapshot.n_bits
+
+    @property
+    def n_features(self) -> int:
+        """Values of a raw vector."""
+        return self._snapshot.n_features
+
+    @property
+    def lengths(self) -> list[int]:
+        """The code lengths for prefix search, ascending. The last is ``n_bits``; a store has no other."""
+        return prefix_lengths(self.coder) if self._store is None else [self.n_bits]
+
+    @property
+    def ids(self) -> NDArray[np.int64]:
+        """All ids, ascending."""
+        return self._snapshot.stored().ids
+
+    @property
+    def classes(self) -> list[str]:
+        """The distinct labels, sorted."""
+        return list(self._snapshot.stored().classes)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings of the fit: descriptor, coder, held-out share, seed, source."""
+        manifest = self._snapshot.manifest
+        return {"descriptor": manifest.descriptor, "source": manifest.source, **manifest.settings}
+
+    @property
+    def last_fit(self) -> dict[str, Any]:
+        """Statistics of the last fit: counts, seconds, failures, version of cbid."""
+        return dict(self._snapshot.manifest.fit)
+
+    @property
+    def evaluation(self) -> dict[str, Any]:
+        """The accuracy measured on the held-out images; see ``cbid.project.evaluating.evaluate``."""
+        return {name: value for name, value in self._snapshot.evaluation.items() if name != "confusion"}
+
+    @property
+    def confusion(self) -> dict[str, Any]:
+        """The confusion matrix of the held-out images: "classes", and "matrix" with true classes as rows."""
+        return self._snapshot.evaluation["confusion"] or {"classes": [], "matrix": []}
+
+    @property
+    def has_thumbnails(self) -> bool:
+        """Whether the project was made from images."""
+        return self._snapshot.manifest.descriptor is not None
+
+    # Single images
+
+    def record(self, id: int) -> ImageRecord:
+        """Return name, path, label and part of one image."""
+        self._check_id(id)
+        return self._table.records([id])[0]
+
+    def records(self, first: int = 0, count: int = 100) -> list[ImageRecord]:
+        """Return ``count`` records by ascending id, after skipping ``first``."""
+        check_integer("first", first, 0)
+        check_integer("count", count, 0)
+        return self._table.records(self.ids[first : first + count])
+
+    def records_of(self, ids: Sequence[int] | NDArray[np.int64]) -> list[ImageRecord]:
+        """Return the records of ids that a search has found, in their order."""
+        return self._table.records(ids)
+
+    def thumbnail(self, id: int) -> bytes:
+        """Return a JPEG whose longer side has at most 192 pixels."""
+        self._check_id(id)
+        jpeg = self._table.thumbnail(id)
+        if jpeg is None:
+            raise ValueError(f"id={id} has no thumbnail: the project was made from vectors")
+        return jpeg
+
+    def vector(self, id: int) -> NDArray[np.float32]:
+        """Return the raw vector (d,) of one image, as the descriptor computed it."""
+        self._check_id(id)
+        return self._snapshot.vectors(np.array([id]))[id]
+
+    def code(self, id: int) -> NDArray[np.uint8]:
+        """Return the packed code of one image."""
+        return self.index.reconstruct([id])[0]
+
+    def holds(self, path: str | os.PathLike[str]) -> bool:
+        """Return whether the file at ``path`` is one of the images."""
+        return any(id in self.index for id in self._table.ids_of(os.fsencode(os.path.abspath(path))))
+
+    def held(self, source: Source) -> set[int]:
+        """Return the places of a source whose images are in the project: files by path, others by content."""
+        stamps = {row.stamp for row in self._table.rows() if not row.path and row.id in self.index}
+        items, _ = items_of(source, distinct=False)
+        return {i.place for i in items if (self.holds(os.fsdecode(i.path)) if i.path else i.stamp in stamps)}
+
+    def _check_id(self, id: int) -> None:
+        if id not in self.index:
+            raise UnknownIdError(f"id={id!r} is not in the project")
+
+    # Searching
+
+    def describe_image(self, image: "bytes | ArrayLike") -> NDArray[np.float32]:
+        """Return the vector (d,) of an image: an array, a Pillow image, or the bytes of a file."""
+        descriptor = self.descriptor
+        if descriptor is None:
+            raise ValueError("the project has no descriptor, because it was made from vectors; give vectors")
+        array = decode_image(image) if isinstance(image, bytes) else np.asarray(image)
+        return as_vectors(self._snapshot, descriptor.describe(array))[0]
+
+    def encode(self, vectors: ArrayLike) -> NDArray[np.uint8]:
+        """Return packed codes (n, ceil(n_bits/8)) of vectors (n, d), or of one (d,)."""
+        return as_codes(self._snapshot, np.asarray(vectors, dtype=np.float32))
+
+    def search(
+        self,
+        codes_or_vectors: ArrayLike,
+        k: int = 10,
+        *,
+        n_bits: int | None = None,
+        how: str = "weighted",
+        exclude: int | Sequence[int] | None = None,
+        label: str | None = None,
+    ) -> ProjectMatches:
+        """Return the k nearest images of each query.
+
+        Parameters
+        ----------
+        codes_or_vectors : array (q, ...) or one query
+            Packed codes (uint8) or vectors.
+        k : int, default=10
+        n_bits : int or None, default=None
+            Compare only the first bits, with the weights fitted at that length.
+        how : {"weighted", "plain", "raw"}, default="weighted"
+            Weighted or plain Hamming distance, or Euclidean distance of the raw vectors.
+        exclude : int, sequence of int or None, default=None
+            Ids to exclude, such as the id of the query.
+        label : str or None, default=None
+            Search only images of this class.
+        """
+        queries = np.asarray(codes_or_vectors)
+        return searching.search(
+            self._snapshot, self._store, queries, k, n_bits=n_bits, how=how, exclude=exclude, label=label
+        )
+
+    def search_in(self, store: CodeStore) -> None:
+        """Search codes in this store from now on. It must hold the codes of the project (``cbid index --to``)."""
+        self._store = store
+        searching.check_store(self._snapshot, store)
+
+    def weights(self, n_bits: int, how: str = "weighted") -> NDArray[np.float64]:
+        """Return the weights (self.n_bits,) of a search with the first ``n_bits`` bits; zero after them."""
+        return self._snapshot.weights(n_bits, how)
+
+    def classify(
+        self, codes: ArrayLike, k: int = 5, n_bits: int | None = None, *, exclude: int | Sequence[int] | None = None
+    ) -> Votes:
+        """Return the class that wins the vote of the k nearest labelled images, and all votes.
+
+        ``codes`` are packed codes or vectors.
+        """
+        return searching.classify(self._snapshot, self._store, np.asarray(codes), k, n_bits, exclude)
+
+    def explain(self, code_a: ArrayLike, code_b: ArrayLike, n_bits: int | None = None) -> Explanation:
+        """Compare two codes bit by bit. The weights of the bits that differ sum to the weighted distance."""
+        length = self.n_bits if n_bits is None else n_bits
+        weight = self.weights(length)[:length]
+        a, b = (
+            unpack(check_codes(np.asarray(code), self.n_bits)[0], self.n_bits)[:length] for code in (code_a, code_b)
+        )
+        return Explanation(a == b, weight.copy())
+
+    def bit(self, s: int, count: int = 24) -> BitSides:
+        """Return the images on both sides of bit s (from 0), those farthest from its threshold first.
+
+        In a large project, a fixed sample of 5,000 images is considered.
+        """
+        return searching.bit_sides(self._snapshot, s, count)
+
+    def evaluate(self, vectors: ArrayLike, labels: Sequence[str | None]) -> dict[str, Any]:
+        """Measure ``evaluation``, including "confusion", with other images than the held-out ones.
+
+        Parameters
+        ----------
+        vectors : array (n, d)
+            Vectors of images that are not in the project.
+        labels : sequence (n,) of str or None
+        """
+        snapshot = self._snapshot
+        queries = as_vectors(snapshot, vectors)
+        if len(labels) != len(queries):
+            raise ValueError(f"labels has {len(labels)} entries for {len(queries)} vectors; expected one per vector")
+        ids, names = snapshot.stored()[:2]
+        return evaluate(
+            (queries, as_codes(snapshot, queries), np.array([label or "" for label in labels])),
+            (snapshot.vectors(ids)[ids], snapshot.index.reconstruct(ids), names),
+            n_bits=snapshot.n_bits,
+            lengths=self.lengths,
+            weights=snapshot.weights,
+        )
 
     # Changing
 
@@ -97,52 +393,121 @@ class Project(Searchable):
         n_jobs: int | None = None,
         progress: bool = False,
     ) -> NDArray[np.int64]:
-        """Add images (arrays, bytes of files, paths), or vectors (n, d) to a project of vectors; returns their ids.
+        """Add images (arrays, bytes of files, paths), or vectors (n, d) to a project of vectors; return their ids.
 
-        All of them or, if one cannot be read, none; they are found by searches once this returns.
+        If one cannot be read, none is added. Searches find the images once this returns.
         """
         source = as_source(images_or_paths, labels, names, vectors=self.descriptor is None)
-        return self._add(source, known=None, strict=True, n_jobs=n_jobs, progress=progress).ids
+        return self._add(source, None, strict=True, n_jobs=n_jobs, progress=progress).ids
 
-    def add_new(self, source: Any, *, n_jobs: int | None = None, progress: bool = False) -> Taken:
+    def add_new(self, source: Any, *, n_jobs: int | None = None, progress: bool = False) -> Intake:
         """Add the images of a source (see ``fit``) that are not in the project yet.
 
-        A file is known by its path, size and time, a vector with an id by both id and values; what has neither, by
-        its content. Those that cannot be read are left out, and listed in ``failures``.
+        A file is identified by path, size and time, a vector with an id by id and values, and anything else by its
+        content. Images that cannot be read are skipped and listed in ``failures``.
         """
         images = open_images(source)[0]
-        known = Known((row for row in self._table.rows() if row.id in self.index), by_content=True)
-        return self._add(images, known=known, strict=False, n_jobs=n_jobs, progress=progress)
+        known = KnownImages((row for row in self._table.rows() if row.id in self.index), by_content=True)
+        return self._add(images, known, strict=False, n_jobs=n_jobs, progress=progress)
 
-    def _add(self, source: Any, **options: Any) -> Taken:
+    def _add(
+        self, source: Source, known: KnownImages | None, *, strict: bool, n_jobs: int | None, progress: bool
+    ) -> Intake:
+        """Describe, store, encode and index. Saving the index commits the images; nobody sees them before.
+
+        With ``strict``, an image that cannot be read is an error and nothing is added.
+        """
         with self._mutex:
             self._check_writer("add")
-            state = self._state
-            taken = add_images(
-                source,
-                directory=self.path,
-                table=self._table,
-                index=state.index,
-                coder=state.coder,
-                descriptor=self.descriptor,
-                **options,
-            )
-            if len(taken.ids) and int(taken.ids.max()) >= len(state.vectors):
-                state.vectors = map_vectors(self.path / VECTORS, self.n_features)
-            state.changes += 1
+            if self.descriptor is not None and isinstance(source, VectorTable):
+                raise ValueError("the project was made from images; expected images, not vectors")
+            if self.descriptor is None and isinstance(source, ImageSet):
+                raise ValueError("the project was made from vectors; expected vectors, not images")
+            table, snapshot, vectors = self._table, self._snapshot, self.path / VECTORS
+            first = table.next_id()
+            try:
+                taken, width = take_in(
+                    source,
+                    self.descriptor,
+                    table,
+                    vectors,
+                    known=known,
+                    part=ADDED,
+                    origin="add",
+                    n_jobs=n_jobs,
+                    progress=progress,
+                )
+                if strict and taken.failures:
+                    name, reason = taken.failures[0]
+                    raise ImageError(f"{printable(name)}: {reason}")
+                new = taken.ids >= first
+                if new.any():
+                    ids: NDArray[np.int64] = taken.ids[new]
+                    labels = [label or "" for label, is_new in zip(taken.labels, new) if is_new]
+                    codes = encode_rows(snapshot.coder, map_vectors(vectors, width), ids)
+                    snapshot.index.add(codes, ids=ids, labels=labels)
+                    try:
+                        snapshot.index.save()
+                    except BaseException:
+                        snapshot.index.remove(ids)
+                        raise
+            except BaseException:
+                table.delete(range(first, table.next_id()))
+                raise
+            snapshot.changed()
             return taken
 
     def remove(self, ids: ArrayLike) -> None:
-        """Remove images by id, all of which must be there."""
+        """Remove images by id. All ids must be in the project."""
         with self._mutex:
             self._check_writer("remove")
-            gone = np.unique(np.atleast_1d(np.asarray(ids, dtype=np.int64)))
-            state = self._state
-            state.index.remove(gone)
-            state.index.save()
-            state.changes += 1
-            self._table.delete(gone.tolist())
+            removed = np.unique(np.atleast_1d(np.asarray(ids, dtype=np.int64)))
+            self.index.remove(removed)
+            self.index.save()
+            self._snapshot.changed()
+            self._table.delete(removed.tolist())
 
-    def _check_writer(self, doing: str) -> None:
+    def _check_writer(self, method: str) -> None:
         if self._lock is None:
-            raise ValueError(f"{doing}: the project is open for reading; open it with write=True")
+            raise ValueError(f"{method}: the project is open for reading; open it with write=True")
+
+    # Following other processes
+
+    def refresh(self) -> bool:
+        """Load what other processes have committed; return whether anything changed."""
+        with self._mutex:
+            return self._refresh()
+
+    def _refresh(self) -> bool:
+        if stamp_of(self.path) == self._snapshot.stamp:
+            if not self.index.refresh():
+                return False
+            self._snapshot.changed()
+            return True
+        snapshot = Snapshot.read(self.path)
+        if snapshot.manifest.descriptor != self._snapshot.manifest.descriptor:
+            self._descriptor = None
+        if _identity(self.path / IMAGES) != self._table_identity:  # the project was deleted and made again
+            self._open_table()
+        self._snapshot = snapshot
+        return True
+
+    def _open_table(self, *, write: bool = False) -> None:
+        self._table_identity = _identity(self.path / IMAGES)
+        self._table = ImageTable(self.path / IMAGES, write=write)
+
+    def _remove_leftovers(self) -> None:
+        """Remove the rows of an addition that was killed before its codes were committed."""
+        if self._table.n_finished() == len(self):
+            return
+        live = set(self.ids.tolist())
+        self._table.delete([row.id for row in self._table.rows() if row.part != PENDING and row.id not in live])
+
+
+def _identity(path: Path) -> tuple[int, int]:
+    """Return what identifies a file, whatever its name."""
+    try:
+        info = os.stat(path)
+    except OSError:
+        return (0, 0)
+    return info.st_dev, info.st_ino

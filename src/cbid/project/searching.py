@@ -1,261 +1,249 @@
-"""Questions to a project: codes of images, the nearest ones, their classes, and why."""
+"""Answers of a project: nearest images, votes for a class, and the images at both ends of a bit."""
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cbid.checks import check_choice, check_integer
 from cbid.classify.knn import count_votes
-from cbid.codes import check_codes, n_bytes, unpack
-from cbid.data.decode import decode_image
-from cbid.project.answers import BitSides, Explanation, ProjectMatches, Votes, nearest_vectors
-from cbid.project.errors import ProjectError
-from cbid.project.evaluating import evaluate
-from cbid.project.opened import Opened, State
-from cbid.project.prefixes import weights_of
-from cbid.search import CodeIndex
+from cbid.codes import check_codes, n_bytes
+from cbid.project.evaluating import nearest_vectors
+from cbid.project.files import ProjectError
+from cbid.project.snapshot import Snapshot
+from cbid.search import Matches
 
-if TYPE_CHECKING:
-    from cbid.search.milvus import MilvusStore
-
-__all__ = ["HOW", "NO_LABELS", "Searchable"]
+__all__ = [
+    "HOW",
+    "NO_LABELS",
+    "BitSides",
+    "CodeStore",
+    "Explanation",
+    "ProjectMatches",
+    "Votes",
+    "as_codes",
+    "as_vectors",
+    "bit_sides",
+    "check_store",
+    "classify",
+    "search",
+]
 
 HOW = ("weighted", "plain", "raw")
 NO_LABELS = "the images have no labels"
-_MOST_WEIGHTS = 64  # lengths whose weights are kept
-_CERTAIN = 5_000  # images among which the most certain ones of a bit are looked for
 
 
-class Searchable(Opened):
-    """An opened project that answers."""
+class CodeStore(Protocol):
+    """A store outside the project that holds its codes, such as ``MilvusStore``."""
 
-    # From images to codes
+    @property
+    def made_by(self) -> str:
+        """The digest of the coder that made the codes."""
 
-    def describe_image(self, image: "bytes | ArrayLike") -> NDArray[np.float32]:
-        """The vector (d,) of an image: an array, a Pillow image, or the bytes of a file."""
-        descriptor = self.descriptor
-        if descriptor is None:
-            raise ValueError("the project was made from vectors and has no descriptor; give vectors")
-        array = decode_image(image) if isinstance(image, bytes) else np.asarray(image)
-        return _as_vectors(self._state, descriptor.describe(array))[0]
-
-    def encode(self, vectors: ArrayLike) -> NDArray[np.uint8]:
-        """Packed codes (n, ceil(n_bits/8)) of vectors (n, d), or of one (d,)."""
-        return _as_codes(self._state, np.asarray(vectors, dtype=np.float32))
-
-    # Searching
+    @property
+    def address(self) -> Any:
+        """The address, for messages."""
 
     def search(
-        self,
-        codes_or_vectors: ArrayLike,
-        k: int = 10,
-        *,
-        n_bits: int | None = None,
-        how: str = "weighted",
-        exclude: int | Sequence[int] | None = None,
-        label: str | None = None,
-    ) -> ProjectMatches:
-        """The k nearest images of each query: packed codes (uint8) or vectors, (q, ...) or one alone.
+        self, codes: ArrayLike, k: int = 10, *, weights: ArrayLike | None = None, labels: ArrayLike | None = None
+    ) -> Matches:
+        """Return the k nearest codes, as ``CodeIndex.search``."""
 
-        n_bits : only the first bits of the codes, under the weights that were fitted at that length
-        how : "weighted" or "plain" Hamming distance, or "raw": Euclidean distance of the vectors themselves
-        exclude : ids that are not to be found, such as that of the query
-        label : only images of this class
-        """
-        check_choice("how", how, HOW)
-        check_integer("k", k, 1)
-        state = self._state
-        left_out = _as_ids(exclude)
-        queries = np.asarray(codes_or_vectors)
-        begun = time.perf_counter()
-        if how == "raw":
-            if queries.dtype == np.uint8:
-                raise ValueError("how='raw' compares vectors; codes were given")
-            if n_bits is not None:
-                raise ValueError("how='raw' compares vectors; it takes no n_bits")
-            return self._search_raw(state, _as_vectors(state, queries), k, left_out, label, begun)
-        length = self._length(state, n_bits)
-        labels = None if label is None else [label]
-        codes, weights = _as_codes(state, queries), _weights(state, length, how)
-        ids, distances, names = self._nearest(state, codes, k, weights, left_out, labels)
-        return ProjectMatches(ids, distances, names, time.perf_counter() - begun, n_bytes(length))
 
-    def search_in(self, store: "MilvusStore") -> None:
-        """From now on searches by code ask this store, which holds the project's codes (``cbid index --to``)."""
-        self._store = store
-        self._searched(self._state)
+@dataclass(frozen=True, eq=False)
+class ProjectMatches:
+    """The k nearest images of each query, nearest first.
 
-    def _searched(self, state: State) -> "CodeIndex | MilvusStore":
-        """What is asked: the project's index, or a store, as long as it holds codes of the project's coder."""
-        if self._store is None:
-            return state.index
-        if state.digest is None:
-            from cbid.storage.models import model_digest
+    If there are fewer than k, the rest has id -1, distance inf and label "".
 
-            state.digest = model_digest(state.coder)
-        if self._store.made_by != state.digest:
-            raise ProjectError(
-                f"{self._store.address} holds codes of another fit than {self.path}; send them again: cbid index --to"
-            )
-        return self._store
+    Attributes
+    ----------
+    ids, distances, labels : arrays (q, k)
+        An image without a label has the label "".
+    seconds : float
+        Duration of the search, for all queries together.
+    n_bytes : int
+        Bytes of one stored image in this kind of search.
+    """
 
-    def _length(self, state: State, n_bits: int | None) -> int:
-        whole = state.coder.n_bits_
-        if self._store is not None and n_bits is not None and n_bits != whole:
-            raise ValueError(f"n_bits={n_bits}: Milvus compares whole codes: give {whole}")
-        return whole if n_bits is None else n_bits
+    ids: NDArray[np.int64]
+    distances: NDArray[np.float32]
+    labels: NDArray[np.str_]
+    seconds: float
+    n_bytes: int
 
-    def _nearest(
-        self,
-        state: State,
-        codes: NDArray[np.uint8],
-        k: int,
-        weights: NDArray[np.float64],
-        left_out: NDArray[np.int64],
-        labels: list[str] | None,
-    ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.str_]]:
-        """Ids, distances and labels (q, k) of the nearest codes that are not left out."""
-        found = self._searched(state).search(codes, k + len(left_out), weights=weights, labels=labels)
-        assert found.labels is not None
-        if not len(left_out):
-            return found.ids, found.distances, found.labels
-        # A stable sort brings what is left out to the end; some of it may still be there where few were found.
-        order = np.argsort(np.isin(found.ids, left_out), axis=1, kind="stable")[:, :k]
-        ids, distances, names = (
-            np.take_along_axis(a, order, axis=1) for a in (found.ids, found.distances, found.labels)
-        )
-        gone = np.isin(ids, left_out)
-        return np.where(gone, -1, ids), np.where(gone, np.float32(np.inf), distances), np.where(gone, "", names)
+    def __len__(self) -> int:
+        return len(self.ids)
 
-    def _search_raw(
-        self,
-        state: State,
-        queries: NDArray[np.float32],
-        k: int,
-        left_out: NDArray[np.int64],
-        label: str | None,
-        begun: float,
-    ) -> ProjectMatches:
-        ids, labels = state.ids_and_labels()[:2]
-        keep = ~np.isin(ids, left_out) if len(left_out) else np.ones(len(ids), dtype=bool)
-        if label is not None:
-            keep &= labels == label
-        at, near = nearest_vectors(queries, self._vectors(state, ids[keep]), ids[keep], k)
-        found, distances = (
-            np.full((len(queries), k), -1, dtype=np.int64),
-            np.full((len(queries), k), np.inf, np.float32),
-        )
-        found[:, : at.shape[1]], distances[:, : at.shape[1]] = at, near
-        names = np.full(found.shape, "", dtype=labels.dtype)
-        names[:, : at.shape[1]] = labels[np.searchsorted(ids, at)]
-        return ProjectMatches(found, distances, names, time.perf_counter() - begun, 4 * self.n_features)
 
-    def weights(self, n_bits: int, how: str = "weighted") -> NDArray[np.float64]:
-        """Weights (self.n_bits,) of a search with the first ``n_bits`` bits; zero past them."""
-        return _weights(self._state, n_bits, how)
+class Votes(NamedTuple):
+    """The vote of the nearest images.
 
-    def classify(
-        self, codes: ArrayLike, k: int = 5, n_bits: int | None = None, *, exclude: int | Sequence[int] | None = None
-    ) -> Votes:
-        """The class that wins the vote of the k nearest labelled images, and all votes; codes may be vectors."""
-        state = self._state
-        stored = state.ids_and_labels()
-        classes = stored.classes
-        if not classes:
-            raise ValueError(f"{NO_LABELS}; there is nothing to classify by")
-        check_integer("k", k, 1)
-        length = self._length(state, n_bits)
-        ids, distances, labels = self._nearest(
-            state,
-            _as_codes(state, np.asarray(codes)),
-            k,
-            _weights(state, length, "weighted"),
-            _as_ids(exclude),
-            None if stored.labelled else classes,
-        )
-        names = np.array(classes)
-        numbers = np.where(ids < 0, len(names), np.searchsorted(names, labels) % len(names))
-        votes = count_votes(distances.astype(np.float64), numbers, len(names) + 1, "uniform")[:, :-1]
-        return Votes(np.where(votes.any(axis=1), names[votes.argmax(axis=1)], ""), votes)
+    labels : (q,) the class with most votes; "" if there are none
+    votes : (q, n_classes) in the order of ``project.classes``
+    """
 
-    def explain(self, code_a: ArrayLike, code_b: ArrayLike, n_bits: int | None = None) -> Explanation:
-        """Whether two codes agree in each bit, and what it weighs; where they do not, the weights add up to the
-        weighted distance."""
-        length = self.n_bits if n_bits is None else n_bits
-        weight = self.weights(length)[:length]
-        a, b = (
-            unpack(check_codes(np.asarray(code), self.n_bits)[0], self.n_bits)[:length] for code in (code_a, code_b)
-        )
-        return Explanation(a == b, weight.copy())
+    labels: NDArray[np.str_]
+    votes: NDArray[np.float64]
 
-    def bit(self, s: int, count: int = 24) -> BitSides:
-        """The images on the two sides of bit s (from 0), most certain first: furthest from where the bit turns.
 
-        Looked for among up to 5,000 images, drawn once.
-        """
-        check_integer("s", s, 0, self.n_bits - 1)
-        check_integer("count", count, 1)
-        state = self._state
-        kept = state.certain
-        if kept is None or kept[0] != state.changes:
-            changes, ids = state.changes, self.ids
-            if len(ids) > _CERTAIN:
-                ids = np.sort(np.random.default_rng(0).choice(ids, _CERTAIN, replace=False))
-            values = state.coder.project(self._vectors(state, ids)[ids])
-            kept = state.certain = changes, ids, values.astype(np.float32)
-        _, ids, values = kept
-        order = np.argsort(values[:, s], kind="stable")
-        negative, positive = order[values[order, s] < 0], order[values[order, s] >= 0][::-1]
-        return BitSides(ids[negative[:count]], ids[positive[:count]])
+class Explanation(NamedTuple):
+    """Two codes bit by bit.
 
-    def evaluate(self, vectors: ArrayLike, labels: Sequence[str | None]) -> dict[str, Any]:
-        """What ``evaluation`` tells, with "confusion", measured by other images than those held out.
+    agree : (n_bits,) whether the codes agree in a bit
+    weight : (n_bits,) what the bit adds to the distance if they differ
+    """
 
-        vectors : (n, d) of images that are not in the project; labels : (n,), None where there is none
-        """
-        queries = _as_vectors(self._state, vectors)
-        if len(labels) != len(queries):
-            raise ValueError(f"labels has {len(labels)} entries for {len(queries)} vectors; each takes one")
-        state = self._state
-        ids, names = state.ids_and_labels()[:2]
-        return evaluate(
-            (queries, self.encode(queries), np.array([label or "" for label in labels])),
-            (self._vectors(state, ids)[ids], state.index.reconstruct(ids), names),
-            n_bits=self.n_bits,
-            lengths=self.lengths,
-            weights=self.weights,
+    agree: NDArray[np.bool_]
+    weight: NDArray[np.float64]
+
+
+class BitSides(NamedTuple):
+    """Ids of images whose bit is 0 (negative) and 1 (positive), those farthest from the threshold first."""
+
+    negative: NDArray[np.int64]
+    positive: NDArray[np.int64]
+
+
+def search(
+    snapshot: Snapshot,
+    store: CodeStore | None,
+    queries: NDArray[Any],
+    k: int,
+    *,
+    n_bits: int | None,
+    how: str,
+    exclude: int | Sequence[int] | None,
+    label: str | None,
+) -> ProjectMatches:
+    """Search by codes in the index or the store, or by raw vectors; see ``Project.search``."""
+    check_choice("how", how, HOW)
+    check_integer("k", k, 1)
+    excluded = _as_ids(exclude)
+    begun = time.perf_counter()
+    if how == "raw":
+        if queries.dtype == np.uint8:
+            raise ValueError("how='raw' compares vectors; expected vectors, not codes")
+        if n_bits is not None:
+            raise ValueError(f"how='raw' compares vectors; n_bits={n_bits} is not accepted")
+        found = _nearest_vectors(snapshot, as_vectors(snapshot, queries), k, excluded, label)
+        return ProjectMatches(*found, time.perf_counter() - begun, 4 * snapshot.n_features)
+    length = _length(snapshot, store, n_bits)
+    labels = None if label is None else [label]
+    codes, weights = as_codes(snapshot, queries), snapshot.weights(length, how)
+    found = _nearest_codes(snapshot, store, codes, k, weights, excluded, labels)
+    return ProjectMatches(*found, time.perf_counter() - begun, n_bytes(length))
+
+
+def classify(
+    snapshot: Snapshot,
+    store: CodeStore | None,
+    queries: NDArray[Any],
+    k: int,
+    n_bits: int | None,
+    exclude: int | Sequence[int] | None,
+) -> Votes:
+    """Return the vote of the k nearest labelled images; see ``Project.classify``."""
+    stored = snapshot.stored()
+    if not stored.classes:
+        raise ValueError(f"{NO_LABELS}, so they cannot vote for a class")
+    check_integer("k", k, 1)
+    weights = snapshot.weights(_length(snapshot, store, n_bits), "weighted")
+    labels = None if stored.complete else stored.classes
+    ids, distances, names = _nearest_codes(
+        snapshot, store, as_codes(snapshot, queries), k, weights, _as_ids(exclude), labels
+    )
+    classes = np.array(stored.classes)
+    numbers = np.where(ids < 0, len(classes), np.searchsorted(classes, names) % len(classes))
+    votes = count_votes(distances.astype(np.float64), numbers, len(classes) + 1, "uniform")[:, :-1]
+    return Votes(np.where(votes.any(axis=1), classes[votes.argmax(axis=1)], ""), votes)
+
+
+def bit_sides(snapshot: Snapshot, s: int, count: int) -> BitSides:
+    """Return the images farthest from the threshold of bit s on both sides; see ``Project.bit``."""
+    check_integer("s", s, 0, snapshot.n_bits - 1)
+    check_integer("count", count, 1)
+    ids, values = snapshot.projected()
+    order = np.argsort(values[:, s], kind="stable")
+    negative, positive = order[values[order, s] < 0], order[values[order, s] >= 0][::-1]
+    return BitSides(ids[negative[:count]], ids[positive[:count]])
+
+
+def check_store(snapshot: Snapshot, store: CodeStore) -> None:
+    """Raise a ``ProjectError`` if the store holds codes of another coder."""
+    if store.made_by != snapshot.digest():
+        raise ProjectError(
+            f"{store.address} holds codes of another fit than {snapshot.path}; send them again with cbid index --to"
         )
 
 
-def _as_vectors(state: State, vectors: ArrayLike) -> NDArray[np.float32]:
+def as_vectors(snapshot: Snapshot, vectors: ArrayLike) -> NDArray[np.float32]:
+    """Return vectors (n, d), or one (d,), as checked float32 rows."""
     array = np.atleast_2d(np.asarray(vectors, dtype=np.float32))
-    width = state.manifest.n_features
-    if array.ndim != 2 or array.shape[1] != width:
-        raise ValueError(f"vectors has shape {array.shape}; vectors of {width} values are accepted")
+    if array.ndim != 2 or array.shape[1] != snapshot.n_features:
+        raise ValueError(f"vectors has shape {array.shape}; expected vectors of {snapshot.n_features} values")
     if not np.isfinite(array).all():
         raise ValueError("vectors has values that are not finite")
     return array
 
 
-def _as_codes(state: State, queries: NDArray[Any]) -> NDArray[np.uint8]:
+def as_codes(snapshot: Snapshot, queries: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return packed codes: uint8 queries are codes already, others are vectors."""
     if queries.dtype == np.uint8:
-        return check_codes(queries, state.coder.n_bits_)
-    return state.coder.encode(_as_vectors(state, queries))
-
-
-def _weights(state: State, n_bits: int, how: str) -> NDArray[np.float64]:
-    key = (n_bits, how)
-    weights = state.weights.get(key)
-    if weights is None:
-        weights = weights_of(state.coder, n_bits, how)
-        if len(state.weights) >= _MOST_WEIGHTS:  # whoever asks for every length does not fill the memory
-            state.weights.clear()
-        state.weights[key] = weights
-    return weights
+        return check_codes(queries, snapshot.n_bits)
+    return snapshot.coder.encode(as_vectors(snapshot, queries))
 
 
 def _as_ids(exclude: int | Sequence[int] | None) -> NDArray[np.int64]:
     return np.unique(np.atleast_1d(np.asarray([] if exclude is None else exclude, dtype=np.int64)))
+
+
+def _length(snapshot: Snapshot, store: CodeStore | None, n_bits: int | None) -> int:
+    if store is not None and n_bits not in (None, snapshot.n_bits):
+        raise ValueError(f"n_bits={n_bits}: expected {snapshot.n_bits}, because a store compares whole codes")
+    return snapshot.n_bits if n_bits is None else n_bits
+
+
+_Found = tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.str_]]  # ids, distances, labels; each (q, k)
+
+
+def _nearest_codes(
+    snapshot: Snapshot,
+    store: CodeStore | None,
+    codes: NDArray[np.uint8],
+    k: int,
+    weights: NDArray[np.float64],
+    excluded: NDArray[np.int64],
+    labels: list[str] | None,
+) -> _Found:
+    if store is not None:
+        check_store(snapshot, store)
+    searched = snapshot.index if store is None else store
+    found = searched.search(codes, k + len(excluded), weights=weights, labels=labels)
+    assert found.labels is not None
+    if not len(excluded):
+        return found.ids, found.distances, found.labels
+    # A stable sort moves excluded ids to the end; some remain if few images were found.
+    order = np.argsort(np.isin(found.ids, excluded), axis=1, kind="stable")[:, :k]
+    ids, distances, names = (np.take_along_axis(a, order, axis=1) for a in (found.ids, found.distances, found.labels))
+    gone = np.isin(ids, excluded)
+    return np.where(gone, -1, ids), np.where(gone, np.float32(np.inf), distances), np.where(gone, "", names)
+
+
+def _nearest_vectors(
+    snapshot: Snapshot, queries: NDArray[np.float32], k: int, excluded: NDArray[np.int64], label: str | None
+) -> _Found:
+    ids, labels = snapshot.stored()[:2]
+    keep = ~np.isin(ids, excluded)
+    if label is not None:
+        keep &= labels == label
+    nearest, near = nearest_vectors(queries, snapshot.vectors(ids[keep]), ids[keep], k)
+    shape, n_found = (len(queries), k), nearest.shape[1]
+    found, distances = np.full(shape, -1, dtype=np.int64), np.full(shape, np.inf, np.float32)
+    names = np.full(shape, "", dtype=labels.dtype)
+    found[:, :n_found], distances[:, :n_found] = nearest, near
+    names[:, :n_found] = labels[np.searchsorted(ids, nearest)]
+    return found, distances, names

@@ -1,8 +1,7 @@
-"""The images of a project and their thumbnails: one SQLite file, so that a kill loses nothing that was committed.
+"""The table of images and thumbnails of a project, in SQLite.
 
-Which images are *shown* is decided by the project's index alone. A row without a code in the index belongs to a fit
-that has not ended yet (part "pending"), or to an addition that was killed; the next writer goes on with the former
-and removes the latter.
+The index of the project alone decides which images exist. A row without a code in the index belongs to an unfinished
+fit (part "pending"), which the next fit continues, or to an addition that was killed, which the next writer removes.
 """
 
 import errno
@@ -20,22 +19,22 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.project.errors import ProjectError
+from cbid.project.files import ProjectError
 from cbid.search import UnknownIdError
 
-__all__ = ["PENDING", "ImageRecord", "ImageRow", "ImageTable"]
+__all__ = ["ADDED", "HELD_OUT", "PENDING", "TRAIN", "ImageRecord", "ImageRow", "ImageTable"]
 
-PENDING = "pending"
-_AT_A_TIME = 500  # values that one statement names; SQLite takes at least 999
+TRAIN, HELD_OUT, ADDED, PENDING = "train", "held-out", "added", "pending"  # parts
+_MAX_IDS = 500  # ids per statement; SQLite accepts at least 999 values
 _SCHEMA = """
 CREATE TABLE images (
-    id INTEGER PRIMARY KEY AUTOINCREMENT,  -- never given twice
+    id INTEGER PRIMARY KEY AUTOINCREMENT,  -- never reused
     name TEXT NOT NULL,
-    path BLOB NOT NULL,                    -- bytes, empty without a file
+    path BLOB NOT NULL,                    -- bytes, empty if there is no file
     label TEXT,
     part TEXT NOT NULL,
-    origin TEXT NOT NULL,                  -- "fit" or "add": a fit removes only what a fit has brought
-    stamp TEXT NOT NULL                    -- changes when the content does
+    origin TEXT NOT NULL,                  -- "fit" or "add": a fit removes only rows of "fit"
+    stamp TEXT NOT NULL                    -- changes with the content
 );
 CREATE INDEX by_path ON images (path);
 CREATE TABLE vectors (n_features INTEGER PRIMARY KEY);
@@ -46,9 +45,18 @@ PRAGMA user_version = 1;
 
 @dataclass(frozen=True)
 class ImageRecord:
-    """One image: its id, its name in the source, its file ("" without one), its label and its part in the fit.
+    """One image of a project.
 
-    part: "train" was learned from, "held-out" measured on, "added" neither.
+    Attributes
+    ----------
+    id : int
+    name : str
+        Name in the source.
+    path : str
+        Absolute path of the file; empty if there is none.
+    label : str or None
+    part : str
+        "train" (used for learning), "held-out" (used for measuring) or "added" (neither).
     """
 
     id: int
@@ -59,7 +67,7 @@ class ImageRecord:
 
 
 class ImageRow(NamedTuple):
-    """A row as it is written."""
+    """A row of the table."""
 
     id: int
     name: str
@@ -71,22 +79,22 @@ class ImageRow(NamedTuple):
 
     @property
     def key(self) -> bytes:
-        """What makes it the same image in the next run, with the same stamp: its file, or its name without one."""
+        """The path, or the name if there is no file. Key and stamp identify an image in the next run."""
         return self.path or self.name.encode()
 
 
 class ImageTable:
-    """Rows and thumbnails by id. Any thread may call; one process writes."""
+    """Rows and thumbnails by id. All threads may use it; one process writes."""
 
     def __init__(self, path: Path, *, write: bool = False) -> None:
         self._path = path
         self._mutex = threading.RLock()
         if not write and not path.is_file():
-            raise ProjectError(f"{path} is missing: {path.parent} is no whole project")
-        with self._told():
-            # A reader may have to undo what a killed writer had begun; it can if the place allows it.
-            own = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
-            mode = "rwc" if write else "rw" if own else "ro"
+            raise ProjectError(f"{path} is missing: {path.parent} is not a complete project")
+        with self._locked():
+            # A reader may have to roll back the transaction of a killed writer, if permissions allow it.
+            writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
+            mode = "rwc" if write else "rw" if writable else "ro"
             self._connection = sqlite3.connect(
                 f"file:{quote(os.fspath(path.absolute()))}?mode={mode}",
                 uri=True,
@@ -102,20 +110,21 @@ class ImageTable:
                         for statement in _SCHEMA.split(";")[:-1]:
                             self._connection.execute(statement)
                 elif version != 1:
-                    raise ProjectError(f"{path} has version {version} of the table of images; this cbid reads 1")
+                    raise ProjectError(f"{path} has format version {version}; this cbid reads version 1")
             except BaseException:
                 self._connection.close()
                 raise
         self._close = weakref.finalize(self, self._connection.close)
 
     def close(self) -> None:
+        """Close the file."""
         with self._mutex:
             self._close()
 
     # Reading
 
     def records(self, ids: Sequence[int] | NDArray[np.int64]) -> list[ImageRecord]:
-        """The records of ids, in their order; an unknown one is an error."""
+        """Return the records of ids in their order. An unknown id raises an ``UnknownIdError``."""
         columns = "id, name, path, label, part"
         found = {row[0]: row for row in self._of_ids(f"SELECT {columns} FROM images WHERE id IN", ids)}
         records = []
@@ -127,88 +136,92 @@ class ImageTable:
         return records
 
     def thumbnail(self, id: int) -> bytes | None:
-        """A JPEG, or None where the image has none."""
+        """Return a JPEG, or None if the image has no thumbnail."""
         found = self._of_ids("SELECT jpeg FROM thumbnails WHERE id IN", [id])
         return found[0][0] if found else None
 
     def ids_of(self, path: bytes) -> list[int]:
-        """The ids of images of this file."""
-        with self._mutex, self._told():
+        """Return the ids of the images with this path."""
+        with self._locked():
             found = self._connection.execute("SELECT id FROM images WHERE path = ?", (path,)).fetchall()
         return [int(row[0]) for row in found]
 
     def rows(self) -> Iterator[ImageRow]:
-        """All rows by id, those of unfinished work included."""
+        """Return all rows by id, including those of unfinished work."""
         query = "SELECT id, name, path, label, part, origin, stamp FROM images ORDER BY id"
-        with self._mutex, self._told():
+        with self._locked():
             for row in self._connection.execute(query):
                 yield ImageRow(*row)
 
-    def n_settled(self) -> int:
-        """How many rows there are, those of an unfinished fit left out."""
-        with self._mutex, self._told():
+    def n_finished(self) -> int:
+        """Return the number of rows without those of an unfinished fit."""
+        with self._locked():
             row = self._connection.execute("SELECT count(*) FROM images WHERE part != ?", (PENDING,)).fetchone()
         return int(row[0])
 
     def next_id(self) -> int:
-        """The smallest id that was never given."""
-        with self._mutex, self._told():
+        """Return the smallest id that was never used."""
+        with self._locked():
             row = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'images'").fetchone()
         return 0 if row is None else int(row[0]) + 1
 
     def n_features(self) -> int | None:
-        """Values of the images' vectors, or None before the first image."""
-        with self._mutex, self._told():
+        """Return the length of a raw vector, or None before the first image."""
+        with self._locked():
             row = self._connection.execute("SELECT n_features FROM vectors").fetchone()
         return None if row is None else int(row[0])
 
     # Writing: each call is one transaction
 
     def insert(self, rows: Sequence[ImageRow], thumbnails: Sequence[bytes | None], n_features: int) -> None:
-        with self._mutex, self._told(), self._transaction() as run:
+        """Insert rows and their thumbnails."""
+        with self._transaction() as run:
             run.execute("INSERT OR IGNORE INTO vectors VALUES (?)", (n_features,))
             run.executemany("INSERT INTO images VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
             pictures = ((row.id, jpeg) for row, jpeg in zip(rows, thumbnails) if jpeg is not None)
             run.executemany("INSERT INTO thumbnails VALUES (?, ?)", pictures)
 
-    def settle(self, ids: Iterable[int], labels: Iterable[str | None], parts: Iterable[str]) -> None:
-        """The labels and parts that a fit has given to images; they count as its own from now on."""
-        with self._mutex, self._told(), self._transaction() as run:
+    def finish(self, ids: Iterable[int], labels: Iterable[str | None], parts: Iterable[str]) -> None:
+        """Set the labels and parts of a committed fit; the rows belong to the fit from now on."""
+        with self._transaction() as run:
             run.executemany(
                 "UPDATE images SET label = ?, part = ?, origin = 'fit' WHERE id = ?", zip(labels, parts, ids)
             )
 
     def delete(self, ids: Iterable[int]) -> None:
+        """Delete rows and thumbnails. Unknown ids are ignored."""
         gone = [(int(id),) for id in ids]
         if gone:
-            with self._mutex, self._told(), self._transaction() as run:
+            with self._transaction() as run:
                 run.executemany("DELETE FROM images WHERE id = ?", gone)
                 run.executemany("DELETE FROM thumbnails WHERE id = ?", gone)
 
     def _of_ids(self, query: str, ids: Sequence[int] | NDArray[np.int64]) -> list[Any]:
         found: list[Any] = []
-        with self._mutex, self._told():
-            for start in range(0, len(ids), _AT_A_TIME):
-                part = [int(id) for id in ids[start : start + _AT_A_TIME]]
+        with self._locked():
+            for start in range(0, len(ids), _MAX_IDS):
+                part = [int(id) for id in ids[start : start + _MAX_IDS]]
                 marks = ", ".join("?" * len(part))
                 found += self._connection.execute(f"{query} ({marks})", part).fetchall()
         return found
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        self._connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield self._connection
-        except BaseException:
-            self._connection.execute("ROLLBACK")
-            raise
-        self._connection.execute("COMMIT")
+        with self._locked():
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+            self._connection.execute("COMMIT")
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """SQLite's errors as those of files, or as damage, with the name of the file."""
+    def _locked(self) -> Iterator[None]:
+        """Hold the mutex, and turn SQLite's errors into an ``OSError`` or a ``ProjectError`` that names the file."""
         try:
-            yield
+            with self._mutex:
+                yield
         except sqlite3.Error as error:
             code = getattr(error, "sqlite_errorcode", None)
             number = {
@@ -220,4 +233,4 @@ class ImageTable:
             }.get((code or 0) & 0xFF)
             if number is not None:
                 raise OSError(number, f"{os.strerror(number)} ({error})", os.fspath(self._path)) from error
-            raise ProjectError(f"{self._path} is damaged or no table of images: {error}") from error
+            raise ProjectError(f"{self._path} is damaged or not a table of images: {error}") from error

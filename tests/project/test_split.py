@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cbid.project.parts import split
+from cbid.project.fitting import split
 
 labels = st.lists(st.sampled_from([None, "a", "b", "c"]), min_size=1, max_size=60)
 

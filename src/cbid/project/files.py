@@ -1,0 +1,154 @@
+"""The files of a project directory: their names, the manifest that commits a fit, and the file of raw vectors."""
+
+import json
+import mmap
+import os
+import secrets
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cbid.data.names import printable
+from cbid.storage.atomic import whole_file
+
+__all__ = [
+    "CHECKPOINT",
+    "IMAGES",
+    "LOCK",
+    "MANIFEST",
+    "STARTED",
+    "VECTORS",
+    "ProjectError",
+    "ProjectManifest",
+    "ProjectWarning",
+    "check_rows",
+    "is_project_file",
+    "map_vectors",
+    "new_name",
+    "write_vectors",
+]
+
+MANIFEST = "project.json"
+IMAGES = "images.sqlite"
+VECTORS = "vectors.f32"
+CHECKPOINT = "learning.safetensors"  # a coder whose learning is not finished
+STARTED = "started.json"  # the descriptor of a project whose first fit is not finished
+LOCK = "lock"
+_FORMAT, _VERSION = "cbid-project", 1
+
+
+class ProjectError(ValueError):
+    """The directory is not a project, or the project is damaged. The message says what to do."""
+
+
+class ProjectWarning(UserWarning):
+    """A choice of the fit, or something it skipped, that the user should know."""
+
+
+@dataclass(frozen=True)
+class ProjectManifest:
+    """The content of project.json: the settings, and the names of the files of the committed fit."""
+
+    n_features: int
+    coder: str  # file names, unique to each fit
+    index: str
+    evaluation: str
+    descriptor: dict[str, Any] | None
+    settings: dict[str, Any]
+    source: str
+    fit: dict[str, Any] = field(default_factory=dict)  # statistics of the last fit: counts, seconds, failures
+
+    @classmethod
+    def read(cls, directory: Path) -> "ProjectManifest":
+        """Read and check project.json."""
+        path = directory / MANIFEST
+        if not directory.exists():
+            raise FileNotFoundError(f"{printable(directory)} does not exist; cbid fit makes a project")
+        if not path.is_file():
+            if (directory / STARTED).is_file():
+                raise ProjectError(f"the first fit of {printable(directory)} is not finished; run cbid fit again")
+            raise ProjectError(f"{printable(directory)} is not a project: it has no {MANIFEST}")
+        try:
+            saved = json.loads(path.read_bytes())
+        except (ValueError, RecursionError) as error:
+            raise ProjectError(f"{printable(path)} is damaged: it is not JSON") from error
+        if not isinstance(saved, dict) or saved.get("format") != _FORMAT:
+            raise ProjectError(f"{printable(path)} is not the manifest of a cbid project")
+        if saved.get("version") != _VERSION:
+            raise ProjectError(
+                f"{printable(path)} has format version {saved.get('version')!r}; this cbid reads version {_VERSION}"
+            )
+        kinds = {"n_features": int, "coder": str, "index": str, "evaluation": str, "settings": dict, "fit": dict}
+        wrong = [name for name, kind in kinds.items() if not isinstance(saved.get(name), kind)]
+        names = ("coder", "index", "evaluation")
+        wrong += [name for name in names if os.path.basename(str(saved.get(name))) != saved.get(name)]
+        if wrong or not isinstance(saved.get("descriptor"), dict | None) or saved["n_features"] < 1:
+            raise ProjectError(f"{printable(path)} is damaged: {', '.join(wrong) or 'descriptor'} is not valid")
+        return cls(**{entry.name: saved.get(entry.name, "") for entry in fields(cls)})
+
+    def write(self, directory: Path) -> None:
+        """Replace project.json. This commits a fit."""
+        content = {"format": _FORMAT, "version": _VERSION, **asdict(self)}
+        with whole_file(directory / MANIFEST) as temporary:
+            temporary.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
+
+
+def new_name(kind: str, suffix: str = "") -> str:
+    """Return a file name that no other fit has used."""
+    return f"{kind}-{secrets.token_hex(6)}{suffix}"
+
+
+def is_project_file(name: str) -> bool:
+    """Return whether a project may contain a file of this name."""
+    fixed = (MANIFEST, IMAGES, VECTORS, CHECKPOINT, STARTED, LOCK)
+    temporary = name.startswith(".") and name.endswith(".tmp")
+    return temporary or name in fixed or name.startswith((f"{IMAGES}-", "coder-", "index-", "evaluation-"))
+
+
+# The raw vectors: float32 rows (n, d) without a header; the row number is the id of the image.
+
+
+def write_vectors(path: Path, ids: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
+    """Write rows (n, d) at the row numbers ``ids`` and flush them to the device.
+
+    The ids are new, so no reader uses these rows yet, and leftovers of a killed writer do no harm. The file only
+    grows, because readers map it.
+    """
+    rows = np.ascontiguousarray(vectors, dtype=np.float32)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    try:
+        edges = np.flatnonzero(np.diff(ids) != 1) + 1
+        for run in np.split(np.arange(len(ids)), edges):
+            if len(run):
+                _write_all(descriptor, rows[run[0] : run[-1] + 1], int(ids[run[0]]) * rows.shape[1] * 4)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _write_all(descriptor: int, rows: NDArray[np.float32], offset: int) -> None:
+    content = memoryview(rows.data).cast("B")
+    while len(content):
+        written = os.pwrite(descriptor, content, offset)
+        content, offset = content[written:], offset + written
+
+
+def map_vectors(path: Path, n_features: int) -> NDArray[np.float32]:
+    """Return all complete rows of the file, (rows, d), read-only and memory-mapped."""
+    width = 4 * n_features
+    with open(path, "rb") as file:
+        rows = os.fstat(file.fileno()).st_size // width
+        if not rows:
+            return np.empty((0, n_features), np.float32)
+        mapped = mmap.mmap(file.fileno(), rows * width, access=mmap.ACCESS_READ)
+    return np.frombuffer(mapped, np.float32).reshape(rows, n_features)
+
+
+def check_rows(path: Path, vectors: NDArray[np.float32], ids: NDArray[np.int64]) -> None:
+    """Raise a ``ProjectError`` if the mapped file ends before the row of one of the ids."""
+    missing = ids[ids >= len(vectors)]
+    if len(missing):
+        raise ProjectError(f"{path} is too short: it has no vector for id={missing.min()}")

@@ -1,0 +1,151 @@
+"""One committed state of a project, read from its directory."""
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cbid import coders
+from cbid.coders import Coder
+from cbid.project.evaluating import is_evaluation
+from cbid.project.files import MANIFEST, VECTORS, ProjectError, ProjectManifest, check_rows, map_vectors
+from cbid.project.learning import prefix_weights
+from cbid.search import CodeIndex, IndexCorruptError
+from cbid.storage.models import model_digest
+
+__all__ = ["Snapshot", "StoredLabels", "stamp_of"]
+
+_MAX_WEIGHTS = 64  # code lengths whose weights are cached
+_MAX_PROJECTED = 5_000  # images among which the extremes of a bit are searched
+
+
+class StoredLabels(NamedTuple):
+    """All ids, ascending; their labels, "" if missing; the distinct labels, sorted; whether every image has one."""
+
+    ids: NDArray[np.int64]
+    labels: NDArray[np.str_]
+    classes: list[str]
+    complete: bool
+
+
+@dataclass
+class Snapshot:
+    """What readers use until another fit is committed. Images may be added and removed meanwhile."""
+
+    path: Path
+    manifest: ProjectManifest
+    stamp: tuple[int, int]
+    coder: Coder
+    index: CodeIndex
+    evaluation: dict[str, Any]
+    _vectors: NDArray[np.float32]
+    _changes: int = 0  # of the index, as seen by this process; cached values belong to one of them
+    _weights: dict[tuple[int, str], NDArray[np.float64]] = field(default_factory=dict)
+    _stored: tuple[int, StoredLabels] | None = None
+    _projected: tuple[int, NDArray[np.int64], NDArray[np.float32]] | None = None
+    _digest: str | None = None
+
+    @classmethod
+    def read(cls, path: Path) -> "Snapshot":
+        """Read the committed state; once more if another fit is committed meanwhile and removes the files."""
+        for last in (False, True):
+            stamp = stamp_of(path)
+            manifest = ProjectManifest.read(path)
+            try:
+                return cls._read(path, manifest, stamp)
+            except (OSError, ValueError) as error:
+                if not last and stamp_of(path) != stamp:
+                    continue
+                if isinstance(error, (FileNotFoundError, IndexCorruptError)):
+                    raise ProjectError(f"{path} is not a complete project: {error}") from error
+                raise
+        raise AssertionError
+
+    @classmethod
+    def _read(cls, path: Path, manifest: ProjectManifest, stamp: tuple[int, int]) -> "Snapshot":
+        coder = coders.load(path / manifest.coder)
+        index = CodeIndex.open(path / manifest.index)
+        if index.n_bits != coder.n_bits_ or coder.n_features_in_ != manifest.n_features:
+            raise ProjectError(f"{path} is damaged: n_bits or n_features differ between coder, index and vectors")
+        file = path / manifest.evaluation
+        try:
+            evaluation = json.loads(file.read_bytes())
+        except (ValueError, RecursionError) as error:
+            raise ProjectError(f"{file} is damaged: it is not JSON") from error
+        if not is_evaluation(evaluation):
+            raise ProjectError(f"{file} is damaged: entries are missing or not valid")
+        vectors = map_vectors(path / VECTORS, manifest.n_features)
+        return cls(path, manifest, stamp, coder, index, evaluation, vectors)
+
+    @property
+    def n_bits(self) -> int:
+        return self.coder.n_bits_
+
+    @property
+    def n_features(self) -> int:
+        return self.manifest.n_features
+
+    def changed(self) -> None:
+        """Drop cached values after the index has changed."""
+        self._vectors = map_vectors(self.path / VECTORS, self.n_features)
+        self._changes += 1
+
+    def stored(self) -> StoredLabels:
+        """Return ids and labels of one moment, even while another thread adds or removes images."""
+        cached = self._stored
+        if cached is None or cached[0] != self._changes:
+            changes, ids, labels = self._changes, self.index.ids, self.index.labels
+            while not np.array_equal(ids, now := self.index.ids):
+                ids, labels = now, self.index.labels
+            labels = np.empty(0, "<U1") if labels is None else labels
+            names = set(labels.tolist())
+            cached = self._stored = changes, StoredLabels(ids, labels, sorted(names - {""}), "" not in names)
+        return cached[1]
+
+    def vectors(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the mapped file of vectors (rows, d), which has a row for each of these ids."""
+        vectors = self._vectors
+        if len(ids) and ids.max() >= len(vectors):  # another thread has just added it
+            vectors = self._vectors = map_vectors(self.path / VECTORS, self.n_features)
+            check_rows(self.path / VECTORS, vectors, ids)
+        return vectors
+
+    def weights(self, n_bits: int, how: str) -> NDArray[np.float64]:
+        """Return ``prefix_weights`` of the coder, cached."""
+        weights = self._weights.get((n_bits, how))
+        if weights is None:
+            weights = prefix_weights(self.coder, n_bits, how)
+            if len(self._weights) >= _MAX_WEIGHTS:
+                self._weights.clear()
+            self._weights[n_bits, how] = weights
+        return weights
+
+    def projected(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Return up to 5,000 ids and, for each, the real value (n, n_bits) whose sign is the bit."""
+        cached = self._projected
+        if cached is None or cached[0] != self._changes:
+            changes, ids = self._changes, self.stored().ids
+            if len(ids) > _MAX_PROJECTED:
+                ids = np.sort(np.random.default_rng(0).choice(ids, _MAX_PROJECTED, replace=False))
+            values = self.coder.project(self.vectors(ids)[ids])
+            cached = self._projected = changes, ids, values.astype(np.float32)
+        return cached[1:]
+
+    def digest(self) -> str:
+        """Return the digest of the coder, by which a store outside the project knows its codes."""
+        if self._digest is None:
+            self._digest = model_digest(self.coder)
+        return self._digest
+
+
+def stamp_of(path: Path) -> tuple[int, int]:
+    """Return a value that changes with every committed fit."""
+    try:
+        info = os.stat(path / MANIFEST)
+    except OSError:
+        return (0, 0)
+    return info.st_ino, info.st_mtime_ns

@@ -1,0 +1,43 @@
+"""Projects written by cbid 0.1.0 open unchanged."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cbid.project import Project
+
+SAMPLES = Path(__file__).parents[1] / "storage" / "samples_0_1_0"
+
+
+@pytest.fixture
+def sample(tmp_path):
+    """A copy of a project that ``cbid fit photos --bits 16 --descriptor gist --kernel none`` wrote."""
+    shutil.copytree(SAMPLES / "photos.cbid", tmp_path / "photos.cbid")
+    return tmp_path / "photos.cbid"
+
+
+def test_a_search_gives_the_same_answer(sample):
+    (expected,) = json.loads((SAMPLES / "search.json").read_text())
+    matches = expected["matches"]
+    with Project.open(sample) as project:
+        found = project.search(project.describe_image((SAMPLES / "query.png").read_bytes()), len(matches))
+        assert found.ids[0].tolist() == [match["id"] for match in matches]
+        np.testing.assert_allclose(found.distances[0], [match["distance"] for match in matches], rtol=1e-5)
+        assert found.n_bytes == expected["bytes"]
+        for match in matches:
+            assert vars(project.record(match["id"])) == {k: v for k, v in match.items() if k != "distance"}
+            assert project.thumbnail(match["id"]).startswith(b"\xff\xd8")
+
+
+def test_images_can_be_added_and_removed(sample):
+    with Project.open(sample, write=True) as project:
+        n = len(project)
+        (id,) = project.add([str(SAMPLES / "query.png")], labels=["stripes"])
+        assert len(project) == n + 1
+        assert project.search(project.vector(id), 1).distances[0, 0] == 0
+        project.remove([id])
+    with Project.open(sample) as project:
+        assert len(project) == n
