@@ -12,21 +12,18 @@ from numpy.typing import ArrayLike, NDArray
 from cbid.checks import check_integer
 from cbid.coders import Coder
 from cbid.codes import check_codes, unpack
-from cbid.data.decode import ImageError, decode_image
-from cbid.data.image_sets import ImageSet
-from cbid.data.names import printable
-from cbid.data.tables import VectorTable
+from cbid.data.decode import decode_image
 from cbid.descriptors import Descriptor
 from cbid.project import searching
 from cbid.project.descriptors import descriptor_from_json
 from cbid.project.evaluating import evaluate
-from cbid.project.files import IMAGES, VECTORS, map_vectors
+from cbid.project.files import IMAGES
 from cbid.project.fitting import fit, open_images
-from cbid.project.intake import Intake, KnownImages, Source, as_source, items_of, take_in
-from cbid.project.learning import encode_rows, prefix_lengths
+from cbid.project.intake import Intake, KnownImages, Source, as_source, items_of
+from cbid.project.learning import prefix_lengths
 from cbid.project.searching import BitSides, CodeStore, Explanation, ProjectMatches, Votes, as_codes, as_vectors
 from cbid.project.snapshot import Snapshot, stamp_of
-from cbid.project.table import ADDED, PENDING, ImageRecord, ImageTable
+from cbid.project.table import PENDING, ImageRecord, ImageTable
 from cbid.search import CodeIndex, UnknownIdError
 from cbid.storage.lock import WriterLock
 
@@ -55,7 +52,7 @@ class Project:
         self._snapshot = Snapshot.read(self.path)
         self._lock = WriterLock(self.path) if write else None
         try:
-            self._open_table(write=write)
+            self._table = ImageTable(self.path / IMAGES, write=write)
             if write:
                 self._refresh()
                 self._remove_leftovers()
@@ -410,62 +407,16 @@ class Project:
         known = KnownImages((row for row in self._table.rows() if row.id in self.index), by_content=True)
         return self._add(images, known, strict=False, n_jobs=n_jobs, progress=progress)
 
-    def _add(
-        self, source: Source, known: KnownImages | None, *, strict: bool, n_jobs: int | None, progress: bool
-    ) -> Intake:
-        """Describe, store, encode and index. Saving the index commits the images; nobody sees them before.
-
-        With ``strict``, an image that cannot be read is an error and nothing is added.
-        """
+    def _add(self, source: Source, known: KnownImages | None, **options: Any) -> Intake:
         with self._mutex:
             self._check_writer("add")
-            if self.descriptor is not None and isinstance(source, VectorTable):
-                raise ValueError("the project was made from images; expected images, not vectors")
-            if self.descriptor is None and isinstance(source, ImageSet):
-                raise ValueError("the project was made from vectors; expected vectors, not images")
-            table, snapshot, vectors = self._table, self._snapshot, self.path / VECTORS
-            first = table.next_id()
-            try:
-                taken, width = take_in(
-                    source,
-                    self.descriptor,
-                    table,
-                    vectors,
-                    known=known,
-                    part=ADDED,
-                    origin="add",
-                    n_jobs=n_jobs,
-                    progress=progress,
-                )
-                if strict and taken.failures:
-                    name, reason = taken.failures[0]
-                    raise ImageError(f"{printable(name)}: {reason}")
-                new = taken.ids >= first
-                if new.any():
-                    ids: NDArray[np.int64] = taken.ids[new]
-                    labels = [label or "" for label, is_new in zip(taken.labels, new) if is_new]
-                    codes = encode_rows(snapshot.coder, map_vectors(vectors, width), ids)
-                    snapshot.index.add(codes, ids=ids, labels=labels)
-                    try:
-                        snapshot.index.save()
-                    except BaseException:
-                        snapshot.index.remove(ids)
-                        raise
-            except BaseException:
-                table.delete(range(first, table.next_id()))
-                raise
-            snapshot.changed()
-            return taken
+            return self._snapshot.add_images(source, self.descriptor, self._table, known, **options)
 
     def remove(self, ids: ArrayLike) -> None:
         """Remove images by id. All ids must be in the project."""
         with self._mutex:
             self._check_writer("remove")
-            removed = np.unique(np.atleast_1d(np.asarray(ids, dtype=np.int64)))
-            self.index.remove(removed)
-            self.index.save()
-            self._snapshot.changed()
-            self._table.delete(removed.tolist())
+            self._snapshot.remove_images(np.unique(np.atleast_1d(np.asarray(ids, dtype=np.int64))), self._table)
 
     def _check_writer(self, method: str) -> None:
         if self._lock is None:
@@ -487,14 +438,10 @@ class Project:
         snapshot = Snapshot.read(self.path)
         if snapshot.manifest.descriptor != self._snapshot.manifest.descriptor:
             self._descriptor = None
-        if _identity(self.path / IMAGES) != self._table_identity:  # the project was deleted and made again
-            self._open_table()
+        if self._table.is_replaced():  # the project was deleted and made again
+            self._table = ImageTable(self.path / IMAGES)
         self._snapshot = snapshot
         return True
-
-    def _open_table(self, *, write: bool = False) -> None:
-        self._table_identity = _identity(self.path / IMAGES)
-        self._table = ImageTable(self.path / IMAGES, write=write)
 
     def _remove_leftovers(self) -> None:
         """Remove the rows of an addition that was killed before its codes were committed."""
@@ -502,12 +449,3 @@ class Project:
             return
         live = set(self.ids.tolist())
         self._table.delete([row.id for row in self._table.rows() if row.part != PENDING and row.id not in live])
-
-
-def _identity(path: Path) -> tuple[int, int]:
-    """Return what identifies a file, whatever its name."""
-    try:
-        info = os.stat(path)
-    except OSError:
-        return (0, 0)
-    return info.st_dev, info.st_ino

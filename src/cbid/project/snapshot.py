@@ -11,9 +11,15 @@ from numpy.typing import NDArray
 
 from cbid import coders
 from cbid.coders import Coder
+from cbid.data.decode import ImageError
+from cbid.data.names import printable
+from cbid.data.tables import VectorTable
+from cbid.descriptors import Descriptor
 from cbid.project.evaluating import is_evaluation
 from cbid.project.files import MANIFEST, VECTORS, ProjectError, ProjectManifest, check_rows, map_vectors
-from cbid.project.learning import prefix_weights
+from cbid.project.intake import Intake, KnownImages, Source, take_in
+from cbid.project.learning import encode_rows, prefix_weights
+from cbid.project.table import ADDED, ImageTable
 from cbid.search import CodeIndex, IndexCorruptError
 from cbid.storage.models import model_digest
 
@@ -93,6 +99,63 @@ class Snapshot:
         """Drop cached values after the index has changed."""
         self._vectors = map_vectors(self.path / VECTORS, self.n_features)
         self._changes += 1
+
+    def add_images(
+        self,
+        source: Source,
+        descriptor: Descriptor | None,
+        table: ImageTable,
+        known: KnownImages | None,
+        *,
+        strict: bool,
+        n_jobs: int | None,
+        progress: bool,
+    ) -> Intake:
+        """Describe, store, encode and index. Saving the index commits the images; nobody sees them before.
+
+        With ``strict``, an image that cannot be read is an error and nothing is added.
+        """
+        if isinstance(source, VectorTable) != (descriptor is None):
+            made, given = ("vectors", "images") if descriptor is None else ("images", "vectors")
+            raise ValueError(f"the project was made from {made}; expected {made}, not {given}")
+        first, file = table.next_id(), self.path / VECTORS
+        try:
+            taken, width = take_in(
+                source,
+                descriptor,
+                table,
+                file,
+                known=known,
+                part=ADDED,
+                origin="add",
+                n_jobs=n_jobs,
+                progress=progress,
+            )
+            if strict and taken.failures:
+                name, reason = taken.failures[0]
+                raise ImageError(f"{printable(name)}: {reason}")
+            new = taken.ids >= first
+            if new.any():
+                ids: NDArray[np.int64] = taken.ids[new]
+                labels = [label or "" for label, is_new in zip(taken.labels, new) if is_new]
+                self.index.add(encode_rows(self.coder, map_vectors(file, width), ids), ids=ids, labels=labels)
+                try:
+                    self.index.save()
+                except BaseException:
+                    self.index.remove(ids)
+                    raise
+        except BaseException:
+            table.delete(range(first, table.next_id()))
+            raise
+        self.changed()
+        return taken
+
+    def remove_images(self, ids: NDArray[np.int64], table: ImageTable) -> None:
+        """Remove images. Saving the index commits it."""
+        self.index.remove(ids)
+        self.index.save()
+        self.changed()
+        table.delete(ids.tolist())
 
     def stored(self) -> StoredLabels:
         """Return ids and labels of one moment, even while another thread adds or removes images."""

@@ -115,11 +115,16 @@ class ImageTable:
                 self._connection.close()
                 raise
         self._close = weakref.finalize(self, self._connection.close)
+        self._file = _file_id(path)
 
     def close(self) -> None:
         """Close the file."""
         with self._mutex:
             self._close()
+
+    def is_replaced(self) -> bool:
+        """Return whether another file has this path now."""
+        return _file_id(self._path) != self._file
 
     # Reading
 
@@ -234,3 +239,11 @@ class ImageTable:
             if number is not None:
                 raise OSError(number, f"{os.strerror(number)} ({error})", os.fspath(self._path)) from error
             raise ProjectError(f"{self._path} is damaged or not a table of images: {error}") from error
+
+
+def _file_id(path: Path) -> tuple[int, int]:
+    try:
+        info = os.stat(path)
+    except OSError:
+        return (0, 0)
+    return info.st_dev, info.st_ino
