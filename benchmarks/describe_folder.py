@@ -97,7 +97,7 @@ def killed(folder, place, n, rng):
             while process.poll() is None and (not log.exists() or log.stat().st_size < target):
                 time.sleep(0.001)
             process.send_signal(signal.SIGKILL)
-        before, stored = stored, len(DescriptorCache(cache).shelf(Thumbnail())) if cache.exists() else 0
+        before, stored = stored, len(DescriptorCache(cache).open(Thumbnail())) if cache.exists() else 0
         before_log, logged = logged, log.stat().st_size
         lost.append((logged - before_log) - (stored - before))
     last = result(folder, cache, place / "resumed.npy", log)

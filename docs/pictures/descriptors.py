@@ -15,12 +15,11 @@ from matplotlib.patches import Rectangle
 from PIL import Image
 from skimage import data
 
-from cbid.data.images import as_gray, to_float
+from cbid.data.images import as_gray, crop_to_fill, resize, to_float
 from cbid.descriptors import GIST, HOG, HaarFeatures, PyramidHOG, RawPixels
 from cbid.descriptors.census import census_transform
 from cbid.descriptors.gist import gabor_filters, whiten
 from cbid.descriptors.hog import cell_histograms
-from cbid.descriptors.sizes import crop_to_fill, resize
 
 HERE = Path(__file__).parent
 ORANGE, BLUE = "#e69f00", "#0072b2"

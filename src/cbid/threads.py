@@ -1,14 +1,29 @@
-"""How a library underneath is to work: with how many threads, and by which way of computing."""
+"""Threads and processes: an ordered parallel map, and the settings of faiss."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, TypeVar
 
-__all__ = ["faiss_products", "faiss_threads"]
+__all__ = ["faiss_products", "faiss_threads", "ordered_map"]
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+# Worker processes share the cores, so the libraries in each use one thread.
+_LIBRARIES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+    "OPENCV_FOR_THREADS_NUM",
+)
 
 
 @contextmanager
 def faiss_threads(n_threads: int) -> Iterator[None]:
-    """faiss takes that many threads when called from this thread; afterwards as many as before."""
+    """Set the number of threads that faiss uses when called from this thread; restore it afterwards."""
     import faiss
 
     before = faiss.omp_get_max_threads()
@@ -21,8 +36,10 @@ def faiss_threads(n_threads: int) -> Iterator[None]:
 
 @contextmanager
 def faiss_products(wanted: bool) -> Iterator[None]:
-    """faiss computes distances as products of matrices, however few and short the rows are; or never, but by
-    differences, one pair at a time, which is slower and loses no digits."""
+    """Make faiss always compute distances by matrix products, or never; restore its threshold afterwards.
+
+    Without matrix products, faiss sums squared differences: slower, without loss of precision.
+    """
     import faiss
 
     before = faiss.cvar.distance_compute_blas_threshold
@@ -31,3 +48,46 @@ def faiss_products(wanted: bool) -> Iterator[None]:
         yield
     finally:
         faiss.cvar.distance_compute_blas_threshold = before
+
+
+def ordered_map(
+    function: Callable[..., Result],
+    tasks: Iterable[tuple[Task, tuple[Any, ...] | None]],
+    n_jobs: int,
+    *,
+    threads: bool,
+) -> Iterator[tuple[Task, Result | None]]:
+    """Yield (tag, function(*arguments)) for each (tag, arguments) of ``tasks``, in their order.
+
+    If arguments is None, the result is None. ``tasks`` is read as results are consumed: at most 2 n_jobs of them are
+    running or finished but not consumed.
+    """
+    if n_jobs == 1:
+        for tag, arguments in tasks:
+            yield tag, None if arguments is None else function(*arguments)
+        return
+    waiting: deque[tuple[Task, Future[Result] | None]] = deque()
+    with _executor(n_jobs, threads) as executor:
+        try:
+            for tag, arguments in tasks:
+                waiting.append((tag, None if arguments is None else executor.submit(function, *arguments)))
+                while len(waiting) >= 2 * n_jobs:
+                    done, future = waiting.popleft()
+                    yield done, None if future is None else future.result()
+            while waiting:
+                done, future = waiting.popleft()
+                yield done, None if future is None else future.result()
+        finally:  # also if the consumer stops early or a task fails
+            for _, future in waiting:
+                if future is not None:
+                    future.cancel()
+
+
+def _executor(n_jobs: int, threads: bool) -> AbstractContextManager[Executor]:
+    if threads:
+        return ThreadPoolExecutor(n_jobs)
+    # loky workers need no __main__ guard and are not forked from a process with threads. An executor of our own,
+    # because joblib's is shared by the whole process.
+    from joblib.externals.loky import ProcessPoolExecutor
+
+    return ProcessPoolExecutor(n_jobs, env=dict.fromkeys(_LIBRARIES, "1"))

@@ -6,7 +6,7 @@ import struct
 import numpy as np
 import pytest
 
-from cbid.data.idx import IdxError, is_idx, labels_beside, read_idx
+from cbid.data.arrays import IdxError, is_idx, labels_beside, read_idx
 
 CODES = {"u1": 0x08, "i1": 0x09, "i2": 0x0B, "i4": 0x0C, "f4": 0x0D, "f8": 0x0E}
 

@@ -76,7 +76,7 @@ def test_what_is_refused(X, message):
 
 
 def test_images_of_different_sizes_are_told():
-    with pytest.raises(ImageError, match="image 1: it gave 16 values where the first image gave 30"):
+    with pytest.raises(ImageError, match="image 1: it gives 16 values, the first image 30"):
         Flat().transform([IMAGES[0], IMAGES[0][:4, :4]])
 
 

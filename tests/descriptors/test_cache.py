@@ -130,20 +130,20 @@ def test_what_came_before_an_error_is_kept(root, tmp_path, described):
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 3)), max_size=60), st.integers(1, 9))
-def test_a_shelf_is_a_dictionary(tmp_path_factory, puts, images):
+def test_a_stored_is_a_dictionary(tmp_path_factory, puts, images):
     """Any puts, of any width, in chunks of any size, then the same from the disk."""
-    store = DescriptorCache(tmp_path_factory.mktemp("shelf"))
+    store = DescriptorCache(tmp_path_factory.mktemp("stored"))
     held = {}
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(module, "_IMAGES", images)
-        shelf = store.shelf(Means())
+        stored = store.open(Means())
         for number, width in puts:
             value = np.full(width, number, np.float32)
             if number not in held:
-                shelf.put(key(number), value)
+                stored.put(key(number), value)
                 held[number] = value
-        shelf.commit()
-    again = store.shelf(Means())
+        stored.commit()
+    again = store.open(Means())
     assert len(again) == len(held)
     for number in range(41):
         value = again.get(key(number))
@@ -154,24 +154,24 @@ def test_a_shelf_is_a_dictionary(tmp_path_factory, puts, images):
 
 def test_chunks_end_by_count_bytes_and_time(tmp_path, monkeypatch):
     store = DescriptorCache(tmp_path)
-    shelf = store.shelf(Means())
+    stored = store.open(Means())
 
     def files():
         return len(chunks(tmp_path))
 
     for i in range(256):
         assert files() == 0
-        shelf.put(key(i), np.zeros(2, np.float32))
+        stored.put(key(i), np.zeros(2, np.float32))
     assert files() == 1
     for i in range(4):
         assert files() == 1
-        shelf.put(key(1000 + i), np.zeros(2**20, np.float32))  # 4 MB
+        stored.put(key(1000 + i), np.zeros(2**20, np.float32))  # 4 MB
     assert files() == 2
-    shelf.put(key(2000), np.zeros(2, np.float32))
+    stored.put(key(2000), np.zeros(2, np.float32))
     monkeypatch.setattr(module, "_SECONDS", 0.0)
-    shelf.put(key(2001), np.zeros(2, np.float32))
+    stored.put(key(2001), np.zeros(2, np.float32))
     assert files() == 3
-    shelf.commit()
+    stored.commit()
     assert files() == 3  # nothing was left to write
 
 
@@ -191,7 +191,7 @@ def test_a_damaged_chunk_is_told_and_described_anew(root, tmp_path, described, h
     described()
     (chunk,) = chunks(tmp_path / "store")
     chunk.write_bytes(harm(chunk.read_bytes()))
-    with pytest.warns(CacheWarning, match="what it held is computed again"):
+    with pytest.warns(CacheWarning, match="computed again"):
         again = describe(root, means(tmp_path), cache=tmp_path / "store").values
     np.testing.assert_array_equal(again, plain)
     assert described() == 40
@@ -213,23 +213,23 @@ def test_damage_of_the_keys_is_found_before_values_are_taken(root, tmp_path, des
         np.testing.assert_array_equal(describe(root, means(tmp_path), cache=tmp_path / "store").values, plain)
 
 
-def test_a_chunk_of_another_shelf_is_not_taken(root, tmp_path):
+def test_a_chunk_of_another_descriptor_is_not_used(root, tmp_path):
     describe(root, Means(), cache=tmp_path / "store")
     (one,) = chunks(tmp_path / "store")
     twice = Means(repeat=2)
     foreign = tmp_path / "store" / twice.fingerprint()
     foreign.mkdir()
     (foreign / one.name).write_bytes(one.read_bytes())
-    with pytest.warns(CacheWarning, match="belongs to another shelf"):
+    with pytest.warns(CacheWarning, match="belongs to another"):
         assert describe(root, twice, cache=tmp_path / "store").values.shape == (40, 4)
 
 
 def test_a_chunk_that_vanishes_is_described_anew_quietly(root, tmp_path):
     describe(root, Means(), cache=tmp_path / "store")
-    shelf = DescriptorCache(tmp_path / "store").shelf(Means())
+    stored = DescriptorCache(tmp_path / "store").open(Means())
     chunks(tmp_path / "store")[0].unlink()
-    assert len(shelf) == 40
-    assert shelf.get(ImageFolder(root).digest(0)) is None
+    assert len(stored) == 40
+    assert stored.get(ImageFolder(root).digest(0)) is None
 
 
 def test_half_written_files_are_cleared_away_when_they_are_old(root, tmp_path):
@@ -273,7 +273,7 @@ def test_a_killed_run_goes_on_where_its_last_chunk_ended(tmp_path, described):
                 assert process.poll() is None
                 time.sleep(0.001)
             process.send_signal(signal.SIGKILL)
-        before, stored = stored, len(DescriptorCache(store).shelf(Plain()))
+        before, stored = stored, len(DescriptorCache(store).open(Plain()))
         assert stored % 16 == 0
         assert 0 <= described() - (stored - before) <= 26
     assert 0 < stored < 150

@@ -127,7 +127,7 @@ def test_what_a_descriptor_refuses_is_told_by_name(tmp_path):
     assert described.rows.tolist() == [0, 3]
     assert described.failures == [
         ("x/2.pgm", "the image has one row; two are needed"),
-        ("x/3.pgm", "it gave 36 values where the first image gave 16; set a size to bring all images to"),
+        ("x/3.pgm", "it gives 36 values, the first image 16; set a size for all images"),
     ]
     with pytest.raises(ImageError, match=r"x/2\.pgm: the image has one row") as caught:
         describe(tmp_path, Flat())
@@ -204,7 +204,7 @@ class Together(Plain):
 
 
 def test_many_at_once_and_no_more_than_a_few_megabytes(monkeypatch):
-    monkeypatch.setattr(describing, "_TOGETHER_BYTES", 1000)
+    monkeypatch.setattr(describing, "_BATCH_BYTES", 1000)
     small, large = [np.full((4, 4), i / 100) for i in range(100)], [np.full((16, 16), i / 10) for i in range(10)]
     descriptor = Together()
     found = describe(small + large, descriptor).values[:, 0]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cbid.descriptors import KernelDescriptors
-from cbid.descriptors._pixel_attributes import all_shapes, shapes
+from cbid.descriptors.kernel_descriptors import all_shapes, shapes
 
 cv2 = pytest.importorskip("cv2")
 photographs = pytest.importorskip("skimage.data")

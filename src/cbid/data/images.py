@@ -10,20 +10,26 @@ from numpy.typing import ArrayLike, NDArray
 
 from cbid.checks import check_integer
 from cbid.data.decode import FORMATS, MAX_PIXELS, ImageError, read_image
-from cbid.data.opencv import opencv
 
 __all__ = [
     "FORMATS",
     "MAX_PIXELS",
     "ImageError",
+    "Size",
     "as_gray",
     "as_rgb",
     "check_image",
+    "check_least",
+    "crop_to_fill",
+    "opencv",
     "read_image",
+    "resize",
     "resize_longest",
     "to_float",
     "to_uint8",
 ]
+
+Size = tuple[int, int]
 
 _GRAY = np.array([0.299, 0.587, 0.114])  # ITU-R 601
 
@@ -91,3 +97,41 @@ def resize_longest(image: NDArray[Any], longest: int, *, enlarge: bool = False) 
     size = [max(1, round(side * longest / largest)) for side in (width, height)]
     method = cv2.INTER_AREA if longest < largest else cv2.INTER_LINEAR
     return np.asarray(cv2.resize(np.ascontiguousarray(image), size, interpolation=method))
+
+
+def check_least(image: NDArray[Any], height: int, width: int) -> None:
+    """A ValueError if the image is smaller than that."""
+    if image.shape[0] < height or image.shape[1] < width:
+        given = f"{image.shape[0]} x {image.shape[1]}"
+        raise ValueError(f"the image has {given} pixels; at least {height} x {width} (height x width) are needed")
+
+
+def resize(image: NDArray[Any], size: Size) -> NDArray[Any]:
+    """The image brought to (height, width): shrunk by the mean of the area that a pixel covers, enlarged bilinearly.
+
+    Each side is treated in its own way, so that a long image brought to a square is smoothed where it shrinks.
+    """
+    cv2 = opencv()
+    for method, pick in ((cv2.INTER_AREA, min), (cv2.INTER_LINEAR, max)):
+        height, width = (pick(side, wanted) for side, wanted in zip(image.shape, size))
+        if (height, width) != image.shape[:2]:
+            image = np.asarray(cv2.resize(np.ascontiguousarray(image), (width, height), interpolation=method))
+    return image
+
+
+def crop_to_fill(image: NDArray[Any], size: Size) -> NDArray[Any]:
+    """The largest part of the image in the shape of (height, width), about its middle, brought to that size."""
+    height, width = image.shape[:2]
+    scale = max(size[0] / height, size[1] / width)
+    kept = [min(side, max(1, round(wanted / scale))) for side, wanted in zip((height, width), size)]
+    top, left = (height - kept[0]) // 2, (width - kept[1]) // 2
+    return resize(image[top : top + kept[0], left : left + kept[1]], size)
+
+
+def opencv() -> Any:
+    """The module ``cv2``, imported when it is first needed."""
+    try:
+        import cv2
+    except ImportError as error:
+        raise ImportError("work on images needs OpenCV, of the extra 'images': pip install 'cbid[images]'") from error
+    return cv2

@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.data.arrays import ArrayFileError, read_npy, read_npz
+from cbid.data.arrays import ArrayFileError, is_idx, labels_beside, read_idx, read_npy, read_npz
 from cbid.data.decode import MAX_PIXELS
 from cbid.data.folders import SUFFIXES, ImageFolder
-from cbid.data.idx import is_idx, labels_beside, read_idx
 from cbid.data.image_sets import ImageFiles, ImageItems, ImageSet
 from cbid.data.lists import ImageList
 from cbid.data.names import printable

@@ -1,9 +1,9 @@
-"""Descriptors stored once: found again by the content of the image and the settings of the descriptor.
+"""A cache of descriptors, keyed by the content of the image and the settings of the descriptor.
 
-A cache is a folder with one folder (a shelf) for each fingerprint of a descriptor. A shelf holds chunks: safetensors
-files with the values of up to 256 images and the digests of their contents, each written whole and with a checksum
-(``cbid.storage.tensors``). There is no other index to get out of step: a file exists or not, so a kill loses the
-chunk that was not written yet, and any number of processes may read and write at once.
+A cache is a folder with one subfolder for each fingerprint of a descriptor. A subfolder holds chunks: safetensors
+files with the values of up to 256 images and the digests of the images, each written atomically and with a checksum
+(``cbid.storage.tensors``). There is no other index, so nothing can get out of step: a killed run loses only the chunk
+that was not written yet, and any number of processes can read and write at once.
 """
 
 import json
@@ -11,63 +11,73 @@ import os
 import time
 import warnings
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cbid.bags import Bags
-from cbid.descriptors.gather import Value, width_of
 from cbid.storage.atomic import whole_file
 from cbid.storage.digests import digest_text
 from cbid.storage.tensors import Arrays, FileKind
 
-__all__ = ["CacheWarning", "DescriptorCache", "Shelf"]
+if TYPE_CHECKING:
+    from cbid.descriptors.base import Descriptor, LocalDescriptor
+
+__all__ = ["CacheWarning", "CachedValues", "DescriptorCache", "Value", "width_of"]
+
+Bag = tuple[NDArray[np.float32], NDArray[np.float32], tuple[int, int]]  # values, frames, height and width
+Value = NDArray[np.float32] | Bag
 
 _IMAGES, _BYTES, _SECONDS = 256, 16 * 2**20, 30.0  # a chunk is written when it reaches one of these
-_ABANDONED = 3600.0  # seconds after which a file half written belongs to nobody
+_ABANDONED = 3600.0  # seconds after which a temporary file is removed
 
 
 class CacheWarning(UserWarning):
-    """A stored chunk is damaged; what it held is computed again."""
+    """A stored chunk is damaged; its values are computed again."""
 
 
 class _ChunkError(ValueError):
-    """The file is no chunk of this shelf, or not a whole and unaltered one."""
+    """The file is not a chunk of this folder, or is damaged."""
 
 
 _CHUNK = FileKind(format="cbid-descriptors", version=1, noun="chunk of descriptors", error=_ChunkError)
 
 
-class _Named(Protocol):
-    def fingerprint(self) -> str: ...
-
-    def settings(self) -> dict[str, Any]: ...
+def width_of(value: Value) -> int:
+    """Return the number of values in a row."""
+    return int(value[0].shape[1] if isinstance(value, tuple) else value.shape[0])
 
 
 class DescriptorCache:
-    """The cache in a folder, which is made when needed."""
+    """A cache of descriptors in a folder, which is created when needed.
+
+    Parameters
+    ----------
+    path : path
+        The folder.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
 
-    def shelf(self, descriptor: _Named) -> "Shelf":
-        """What is stored for the settings of one descriptor."""
+    def open(self, descriptor: "Descriptor | LocalDescriptor") -> "CachedValues":
+        """Return the values stored for the settings of one descriptor."""
         folder = self.path / descriptor.fingerprint()
         folder.mkdir(parents=True, exist_ok=True)
-        if not (folder / "settings.json").exists():  # for people; the name of the folder is what counts
+        if not (folder / "settings.json").exists():  # for people; only the name of the folder is used
             with whole_file(folder / "settings.json") as temporary:
                 temporary.write_text(json.dumps(descriptor.settings(), indent=1, sort_keys=True, default=str) + "\n")
-        return Shelf(folder)
+        return CachedValues(folder)
 
 
-class Shelf:
-    """Values of images under the digests of their contents (16 bytes each)."""
+class CachedValues:
+    """Values of images by the digest of their content (16 bytes)."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._files: list[Path] = []
-        self._open: tuple[int, Arrays] | None = None  # the chunk that was read last
+        self._open: tuple[int, Arrays] | None = None  # the last chunk read
         self._pending: dict[bytes, Value] = {}
         self._pending_bytes, self._pending_since = 0, 0.0
         keys: list[NDArray[np.uint8]] = []
@@ -78,7 +88,7 @@ class Shelf:
                 try:
                     found = _CHUNK.peek(path, "keys")
                     if found.dtype != np.uint8 or found.ndim != 2 or found.shape[1] != 16:
-                        raise _ChunkError(f"{path} is damaged: it has no keys")
+                        raise _ChunkError(f"{path} is damaged: its keys are missing")
                 except (_ChunkError, OSError) as error:
                     _discard(path, error)
                     continue
@@ -90,11 +100,11 @@ class Shelf:
         self._first, self._second = words[self._order].T.copy()
 
     def __len__(self) -> int:
-        """The number of images, those not yet written included; one may be counted twice."""
+        """Return the number of images, including those not written yet; an image may be counted twice."""
         return len(self._order) + len(self._pending)
 
     def get(self, key: bytes) -> Value | None:
-        """The values stored under a digest, or None."""
+        """Return the values stored for a digest, or None."""
         if key in self._pending:
             return self._pending[key]
         first, second = np.frombuffer(key, np.uint64)
@@ -109,9 +119,9 @@ class Shelf:
         return None
 
     def put(self, key: bytes, value: Value) -> None:
-        """Store values; they are on the disk after ``commit``, or once the chunk is full."""
+        """Store values; they are written when the chunk is full, or by ``commit``."""
         if self._pending and width_of(value) != width_of(next(iter(self._pending.values()))):
-            self.commit()  # one chunk, one width
+            self.commit()  # all values of a chunk have one width
         if not self._pending:
             self._pending_since = time.monotonic()
         self._pending[key] = value
@@ -121,7 +131,7 @@ class Shelf:
             self.commit()
 
     def commit(self) -> None:
-        """Write what is not on the disk yet, as one chunk."""
+        """Write pending values as one chunk."""
         if not self._pending:
             return
         keys, values = list(self._pending), list(self._pending.values())
@@ -131,26 +141,26 @@ class Shelf:
             arrays |= {name: getattr(bags, name) for name in ("values", "offsets", "frames", "shapes")}
         else:
             arrays["values"] = np.stack(values, dtype=np.float32)  # type: ignore[arg-type]
-        # The same images give the same name: whoever else computed them has written the same.
+        # The same images give the same name, so that processes that describe the same images write the same file.
         name = digest_text(b"".join(keys))
         _CHUNK.write(self._folder / f"{name}.safetensors", {"shelf": self._folder.name}, arrays)
         self._pending, self._pending_bytes = {}, 0
 
     def _chunk(self, number: int) -> Arrays | None:
-        """The arrays of a chunk, or None if it is damaged or gone."""
+        """Return the arrays of a chunk, or None if it is damaged or was removed."""
         if self._open is None or self._open[0] != number:
             path = self._files[number]
             try:
                 content, arrays = _CHUNK.read(path)
                 if content != {"shelf": self._folder.name}:
-                    raise _ChunkError(f"{path} belongs to another shelf")
+                    raise _ChunkError(f"{path} belongs to another descriptor")
                 n = int(self._starts[number + 1] - self._starts[number])
                 if "offsets" in arrays:
                     fits = len(Bags(*(arrays[name] for name in ("values", "offsets", "frames", "shapes")))) == n
                 else:
                     fits = arrays["values"].ndim == 2 and len(arrays["values"]) == n
                 if not fits:
-                    raise _ChunkError(f"{path} is damaged: values and keys do not fit together")
+                    raise _ChunkError(f"{path} is damaged: it has more values than keys, or fewer")
             except (ValueError, KeyError, OSError) as error:
                 _discard(path, error)
                 arrays = {}
@@ -167,9 +177,9 @@ def _value(arrays: Arrays, row: int) -> Value:
 
 
 def _discard(path: Path, error: Exception) -> None:
-    if isinstance(error, FileNotFoundError):  # another process was first
+    if isinstance(error, FileNotFoundError):  # another process removed it
         return
-    warnings.warn(f"{error}; what it held is computed again", CacheWarning, stacklevel=4)
+    warnings.warn(f"{error}; its values are computed again", CacheWarning, stacklevel=4)
     if not isinstance(error, OSError):
         path.unlink(missing_ok=True)
 

@@ -7,11 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
-from cbid.checks import check_choice, check_integer
-from cbid.data.images import as_gray, to_uint8
+from cbid.checks import check_choice, check_integer, check_pair
+from cbid.data.images import Size, as_gray, check_least, resize, to_uint8
 from cbid.descriptors.base import Descriptor
 from cbid.descriptors.block_pca import BlockPCA
-from cbid.descriptors.sizes import Size, check_least, check_size, resize
 
 __all__ = ["CENTRIST", "census_transform", "spatial_pact"]
 
@@ -74,7 +73,7 @@ class CENTRIST(Descriptor):
         check_choice("norm", self.norm, NORMS)
         check_choice("moments", self.moments, (True, False))
         if self.size is not None:
-            check_size("size", self.size, self._least())
+            check_pair("size", self.size, self._least())
 
     def _least(self) -> int:
         # Every half block of every level holds a pixel besides the border, which has too few neighbours.

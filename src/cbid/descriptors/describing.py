@@ -1,11 +1,13 @@
-"""A whole source of images through one descriptor: chunk by chunk, in parallel, with what failed told by name."""
+"""Describe many images: in parallel, with a cache, into memory or files; images that fail are reported by name."""
 
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -16,46 +18,39 @@ from cbid.checks import check_choice, check_n_jobs
 from cbid.data.decode import ImageError, reason_of
 from cbid.data.image_sets import ImageSet, Problems, as_image_set, content_digest
 from cbid.data.names import Names, printable
-from cbid.descriptors.cache import DescriptorCache, Shelf
-from cbid.descriptors.gather import Value, gather, width_of
-from cbid.descriptors.parallel import ordered_map
+from cbid.descriptors.cache import Bag, CachedValues, DescriptorCache, Value, width_of
 from cbid.progress import image_progress
+from cbid.storage.atomic import whole_file
+from cbid.storage.npy import GrowingArray, map_npy
+from cbid.threads import ordered_map
 
 __all__ = ["Described", "NothingDescribed", "describe", "opened_images"]
 
-# Images that a worker gets at a time: about as many as take it so long, so that handing them over costs little beside
-# them, and no more, so that progress is seen and little waits in memory.
+if TYPE_CHECKING:
+    from cbid.descriptors.base import Descriptor, LocalDescriptor
+
+# A worker gets as many images at a time as it describes in 20 ms, and at most 128: enough to make the overhead of
+# dispatch small, few enough to show progress and to keep few results in memory.
 _UNIT_SECONDS, _UNIT_MOST = 0.02, 128
-_TOGETHER_BYTES = 2**24  # of decoded images that are described at once
-
-
-class _Describes(Protocol):
-    """What is asked of a descriptor (``cbid.descriptors.base``).
-
-    It may also have ``describe_many``, from a list of images to their values, where that is faster. A subclass with
-    another ``describe`` does without it, or has its own.
-    """
-
-    _threads: bool
-
-    def _check_params(self) -> None: ...
-
-    def describe(self, image: NDArray[Any]) -> Value: ...
-
-    def fingerprint(self) -> str: ...
-
-    def settings(self) -> dict[str, Any]: ...
+_BATCH_BYTES = 2**24  # of decoded images for one call of ``describe_many``
 
 
 @dataclass(frozen=True)
 class Described:
     """The values of the images that could be described.
 
-    values: (n, d) float32, in memory or mapped; ``Bags`` of n images for a local descriptor.
-    rows: (n,) the places of these images in the source.
-    names, labels, classes: theirs, as in ``ImageSet``.
-    failures: (name, reason) of each image that was left out, in the source's order.
-    extras: the results of ``extra``, one for each row of ``values``; empty without it.
+    Attributes
+    ----------
+    values : array (n, d) of float32, or Bags
+        In memory or memory-mapped; ``Bags`` of n images for a local descriptor.
+    rows : array (n,) of int64
+        The row of each image in the source.
+    names, labels, classes
+        Of these images, as in ``ImageSet``.
+    failures : list of (name, reason)
+        The images that were skipped, in the order of the source.
+    extras : list
+        The results of ``extra``, one for each image; empty without ``extra``.
     """
 
     values: NDArray[np.float32] | Bags
@@ -68,7 +63,7 @@ class Described:
 
 
 class NothingDescribed(ImageError):
-    """Not one image could be described; ``failures`` tells (name, reason) of each."""
+    """No image could be described; ``failures`` holds (name, reason) of each."""
 
     def __init__(self, failures: Problems) -> None:
         name, reason = failures[0]
@@ -81,7 +76,7 @@ class NothingDescribed(ImageError):
 
 def describe(
     source: Any,
-    descriptor: _Describes,
+    descriptor: "Descriptor | LocalDescriptor",
     *,
     on_error: str = "raise",
     n_jobs: int | None = None,
@@ -90,37 +85,41 @@ def describe(
     extra: Callable[[NDArray[Any]], Any] | None = None,
     verbose: int = 0,
 ) -> Described:
-    """Values of every image of a source.
+    """Describe every image of a source.
 
     Parameters
     ----------
-    source
-        An ``ImageSet``, a path for ``open_source``, or a sequence of arrays and paths.
-    descriptor
-        A descriptor of ``cbid.descriptors``, or anything with its verbs.
-    on_error
-        "raise" at the first image that cannot be read or described, or "skip" it and tell in ``failures``.
-    n_jobs
-        Threads or processes, whichever serves the descriptor; None is one, -1 is one for each core.
-    cache
-        A folder, or ``DescriptorCache``. What is in there is not computed again, and what is computed is stored chunk
-        by chunk, so that a run that was killed goes on where its last chunk ended.
-    out
-        For values larger than memory. A vector descriptor writes this ``.npy`` file, a local one these ``.npy`` files
-        in this folder; ``values`` is mapped from there.
-    extra
-        A function of the decoded image, called in the worker that decodes it, for what else is needed of each image
-        (a thumbnail). Its results are in ``extras``. It must be picklable and cannot be combined with ``cache``.
-    verbose
+    source : ImageSet, path or sequence
+        A path is opened with ``open_source``; a sequence holds arrays and paths.
+    descriptor : Descriptor or LocalDescriptor
+        An object with the same methods also works. If it has ``describe_many``, a function from a list of images to
+        a list of values, that is used; a subclass that overrides only ``describe`` is called image by image.
+    on_error : {"raise", "skip"}, default="raise"
+        Raise at the first image that cannot be read or described, or skip it and report it in ``failures``.
+    n_jobs : int, optional
+        Number of threads or processes, as suits the descriptor; None means 1, -1 one per core.
+    cache : path or DescriptorCache, optional
+        Values in the cache are not computed again. New values are stored chunk by chunk, so that a killed run
+        continues after its last chunk.
+    out : path, optional
+        For values larger than memory: a vector descriptor writes this ``.npy`` file, a local descriptor several
+        ``.npy`` files in this folder. ``values`` is then memory-mapped.
+    extra : callable, optional
+        A function of the decoded image, called in the worker, for whatever else is needed of each image (a
+        thumbnail). Its results are in ``extras``. It must be picklable and cannot be combined with ``cache``.
+    verbose : int, default=0
         1 shows progress.
+
+    Returns
+    -------
+    Described
 
     Notes
     -----
-    Memory: the values themselves (twice while bags are joined; none with ``out``); for each worker, the image that it
-    decodes, or 16 MB of images where it describes many at once, and the values of two units that are not taken yet,
-    each of one image or of as many as it does in 20 ms, 128 at most; with a cache, four chunks (one filled, one being
-    written, one that was read), each of at most 256 images and 16 MB, or one image if that is larger. Besides that it
-    grows with the number of images only by their names and 24 bytes for each image stored in the cache.
+    Memory: the values (twice while bags are concatenated; none with ``out``); per worker one decoded image, or 16 MB
+    of images with ``describe_many``, and the values of up to two batches of at most 128 images; with a cache, four
+    chunks of at most 256 images and 16 MB (or one larger image); and for each image its name and, with a cache, 24
+    bytes.
     """
     check_choice("on_error", on_error, ("raise", "skip"))
     check_n_jobs(n_jobs)
@@ -129,10 +128,10 @@ def describe(
     descriptor._check_params()
     images = opened_images(source, on_error)
     if not len(images):
-        raise ValueError("the source holds no images; give at least one")
-    shelf = None
+        raise ValueError("the source holds no images: expected at least one")
+    store = None
     if cache is not None:
-        shelf = (cache if isinstance(cache, DescriptorCache) else DescriptorCache(cache)).shelf(descriptor)
+        store = (cache if isinstance(cache, DescriptorCache) else DescriptorCache(cache)).open(descriptor)
     failures: Problems = []
     rows: list[int] = []
     extras: list[Any] = []
@@ -140,7 +139,7 @@ def describe(
     def kept() -> Iterator[Value]:
         width: int | None = None
         with image_progress(len(images), type(descriptor).__name__, shown=bool(verbose)) as progress:
-            for i, (value, more, error) in enumerate(_outcomes(images, descriptor, shelf, extra, n_jobs)):
+            for i, (value, more, error) in enumerate(_outcomes(images, descriptor, store, extra, n_jobs)):
                 progress(1)
                 if value is not None:
                     width = width_of(value) if width is None else width
@@ -151,8 +150,7 @@ def describe(
                         yield value
                         continue
                     error = ImageError(
-                        f"it gave {width_of(value)} values where the first image gave {width}; "
-                        "set a size to bring all images to"
+                        f"it gives {width_of(value)} values, the first image {width}; set a size for all images"
                     )
                 assert error is not None
                 name, reason = images.names[i], reason_of(error)
@@ -161,50 +159,109 @@ def describe(
                 failures.append((name, reason))
 
     try:
-        values = gather(kept(), len(images), out)
+        values = _collect(kept(), len(images), out)
     finally:
-        if shelf is not None:
-            shelf.commit()
+        if store is not None:
+            store.commit()
     if values is None:
         raise NothingDescribed(failures)
     taken = images if len(rows) == len(images) else images.take(rows)
     everything = [*images.problems, *failures]
-    places = np.array(rows, np.int64)
-    return Described(values, places, taken.names, taken.labels, taken.classes, everything, extras)
+    return Described(values, np.array(rows, np.int64), taken.names, taken.labels, taken.classes, everything, extras)
+
+
+def _collect(
+    values: Iterator[Value], most: int, out: str | os.PathLike[str] | None = None
+) -> NDArray[np.float32] | Bags | None:
+    """Return at most ``most`` values as one array or ``Bags``, in the file or folder ``out`` if given."""
+    first = next(values, None)
+    if first is None:
+        return None
+    everything: Iterator[Any] = chain([first], values)
+    if isinstance(first, tuple):
+        return _bags(everything) if out is None else _bags_on_disk(everything, Path(out), width_of(first))
+    if out is not None:
+        return _vectors_on_disk(everything, Path(out), len(first))
+    array = np.empty((most, len(first)), dtype=np.float32)
+    count = 0
+    for count, row in enumerate(everything, 1):
+        array[count - 1] = row
+    return array[:count]
+
+
+def _bags(bags: Iterator[Bag]) -> Bags:
+    values, frames, shapes = (list(part) for part in zip(*bags))
+    return Bags.from_list(values, frames, shapes)
+
+
+def _vectors_on_disk(vectors: Iterator[NDArray[np.float32]], path: Path, width: int) -> NDArray[np.float32]:
+    with whole_file(path) as temporary, open(temporary, "wb") as file:
+        rows = GrowingArray(file, "<f4", (width,))
+        for vector in vectors:
+            rows.append(np.asarray(vector, np.float32)[None])
+        rows.finish()
+    return map_npy(path)
+
+
+def _bags_on_disk(bags: Iterator[Bag], folder: Path, width: int) -> Bags:
+    folder.mkdir(parents=True, exist_ok=True)
+    sizes, shapes = [0], []
+    with ExitStack() as stack:
+        temporary = {
+            name: stack.enter_context(whole_file(folder / f"{name}.npy"))
+            for name in ("values", "frames", "offsets", "shapes")
+        }
+        with open(temporary["values"], "wb") as value_file, open(temporary["frames"], "wb") as frame_file:
+            values, frames = GrowingArray(value_file, "<f4", (width,)), GrowingArray(frame_file, "<f4", (3,))
+            for bag, frame, shape in bags:
+                values.append(np.asarray(bag, np.float32))
+                frames.append(np.asarray(frame, np.float32))
+                sizes.append(len(bag))
+                shapes.append(shape)
+            values.finish()
+            frames.finish()
+        for name, array in (("offsets", np.cumsum(sizes, dtype=np.int64)), ("shapes", np.array(shapes, np.int64))):
+            with open(temporary[name], "wb") as file:
+                np.save(file, array)
+    return Bags(*(map_npy(folder / f"{name}.npy") for name in ("values", "offsets", "frames", "shapes")))
 
 
 def opened_images(source: Any, on_error: str) -> ImageSet:
-    """The images of a source as ``describe`` takes it."""
+    """Return the images of a source of ``describe``."""
     if isinstance(source, (str, os.PathLike)):
         from cbid.data.sources import open_source
 
         source = open_source(source, on_error=on_error)
         if not isinstance(source, ImageSet):
-            raise ValueError(f"{source!r} holds vectors, which need no descriptor; give images")
+            raise ValueError(f"{source!r} holds vectors: expected images")
     return as_image_set(source)
 
 
 Outcome = tuple[Value | None, Any, ImageError | None]  # value and extra, or error
 _Extra = Callable[[NDArray[Any]], Any]
-_Together = Callable[[list[NDArray[Any]]], list[Value]]
+_Batch = Callable[[list[NDArray[Any]]], list[Value]]
 
 
 def _outcomes(
-    images: ImageSet, descriptor: _Describes, shelf: Shelf | None, extra: _Extra | None, n_jobs: int | None
+    images: ImageSet,
+    descriptor: Any,
+    store: CachedValues | None,
+    extra: _Extra | None,
+    n_jobs: int | None,
 ) -> Iterator[Outcome]:
-    """What came of each image, in order."""
+    """Yield the outcome of each image, in order."""
     n_workers = min(effective_n_jobs(n_jobs), len(images))
     unit = 1
 
     def tasks() -> Iterator[tuple[list[Value | None], tuple[Any, ...] | None]]:
         start = 0
         while start < len(images):
-            # Smaller towards the end, so that all workers end at about the same time.
+            # Smaller towards the end, so that all workers finish at about the same time.
             size = min(unit, max(1, (len(images) - start) // (4 * n_workers)))
             rows = range(start, start + size)
-            found = [None if shelf is None else _stored(shelf, images, i) for i in rows]
+            found = [None if store is None else _stored(store, images, i) for i in rows]
             missing = [i for i, value in zip(rows, found) if value is None]
-            yield found, (descriptor, images.take(missing), shelf is not None, extra) if missing else None
+            yield found, (descriptor, images.take(missing), store is not None, extra) if missing else None
             start += size
 
     for found, described in ordered_map(_describe_unit, tasks(), n_workers, threads=descriptor._threads):
@@ -217,25 +274,25 @@ def _outcomes(
                 yield stored, None, None
                 continue
             digest, value, more, error = next(fresh)
-            if shelf is not None and value is not None:
-                shelf.put(digest, value)
+            if store is not None and value is not None:
+                store.put(digest, value)
             yield value, more, error
 
 
-def _stored(shelf: Shelf, images: ImageSet, i: int) -> Value | None:
+def _stored(store: CachedValues, images: ImageSet, i: int) -> Value | None:
     try:
-        return shelf.get(images.digest(i))
+        return store.get(images.digest(i))
     except (ImageError, OSError):
-        return None  # whoever describes it meets the same error, and tells it
+        return None  # describing the image raises the same error
 
 
 def _describe_unit(
-    descriptor: _Describes, images: ImageSet, with_digest: bool, extra: _Extra | None = None
+    descriptor: Any, images: ImageSet, with_digest: bool, extra: _Extra | None = None
 ) -> tuple[list[tuple[bytes, Value | None, Any, ImageError | None]], float]:
-    """Digest (of what was decoded, not of an earlier file), value, extra and error of each image; seconds."""
+    """Return digest (of the bytes decoded), value, extra and error of each image, and the seconds taken."""
     start = time.perf_counter()
-    together = _together(descriptor)
-    most = 0 if together is None else _TOGETHER_BYTES
+    batch = _batch_method(descriptor)
+    most = 0 if batch is None else _BATCH_BYTES
     outcomes: list[tuple[bytes, Value | None, Any, ImageError | None]] = []
     waiting: list[Any] = []
     held = 0
@@ -243,16 +300,16 @@ def _describe_unit(
         waiting.append(_tried(_decoded, images, i, with_digest, extra))
         held += 0 if isinstance(waiting[-1], ImageError) else waiting[-1][1].nbytes
         if held > most or i == len(images) - 1:
-            outcomes += _described(descriptor, together, waiting)
+            outcomes += _described(descriptor, batch, waiting)
             waiting, held = [], 0
     return outcomes, time.perf_counter() - start
 
 
 def _described(
-    descriptor: _Describes, together: _Together | None, decoded: list[Any]
+    descriptor: Any, batch: _Batch | None, decoded: list[Any]
 ) -> list[tuple[bytes, Value | None, Any, ImageError | None]]:
-    """The outcomes of images as ``_decoded`` gave them, or of errors instead."""
-    values = iter(_values(descriptor, together, [found[1] for found in decoded if not isinstance(found, ImageError)]))
+    """Return the outcomes of results of ``_decoded``, or of errors."""
+    values = iter(_values(descriptor, batch, [found[1] for found in decoded if not isinstance(found, ImageError)]))
     outcomes: list[tuple[bytes, Value | None, Any, ImageError | None]] = []
     for found in decoded:
         value = found if isinstance(found, ImageError) else next(values)
@@ -264,27 +321,27 @@ def _described(
 
 
 def _decoded(images: ImageSet, i: int, with_digest: bool, extra: _Extra | None) -> tuple[bytes, NDArray[Any], Any]:
-    """The digest, the decoded image, and what ``extra`` makes of it."""
+    """Return the digest, the decoded image and the result of ``extra``."""
     item = images.load(i)
     image = images.decode(item)
     return content_digest(item) if with_digest else b"", image, None if extra is None else extra(image)
 
 
-def _values(descriptor: _Describes, together: _Together | None, images: list[NDArray[Any]]) -> list[Any]:
-    """The value of each image, or the error that came of it."""
-    if together is not None:
-        with suppress(Exception):  # one by one, it is told of the image that it came of
-            values = list(together(images))
+def _values(descriptor: Any, batch: _Batch | None, images: list[NDArray[Any]]) -> list[Any]:
+    """Return the value of each image, or its error."""
+    if batch is not None:
+        with suppress(Exception):  # describing the images one by one finds the one that fails
+            values = list(batch(images))
             if len(values) == len(images):
                 return values
     return [_tried(descriptor.describe, image) for image in images]
 
 
-def _together(descriptor: _Describes) -> _Together | None:
-    """``describe_many``, unless a subclass has another ``describe``."""
+def _batch_method(descriptor: Any) -> _Batch | None:
+    """Return ``describe_many``, unless a subclass overrides only ``describe``."""
     for kind in type(descriptor).__mro__:
         if "describe_many" in vars(kind):
-            found: _Together = descriptor.describe_many  # type: ignore[attr-defined]
+            found: _Batch = descriptor.describe_many
             return found
         if "describe" in vars(kind):
             break
@@ -292,14 +349,14 @@ def _together(descriptor: _Describes) -> _Together | None:
 
 
 def _tried(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What it returns, or an ``ImageError`` that tells why it returned nothing."""
+    """Return the result of the function, or its error as an ``ImageError``."""
     try:
         return function(*arguments)
     except ImportError:
         raise
-    except Exception as error:  # whatever it is, it came of this image, which is told with its name
-        told = reason_of(error) if isinstance(error, (ValueError, OSError)) else f"{type(error).__name__}: {error}"
-        failure = ImageError(told)
-        # The trace of what is expected of images tells nothing more, and would hold all images at work in memory.
+    except Exception as error:  # any error is reported with the name of the image
+        reason = reason_of(error) if isinstance(error, (ValueError, OSError)) else f"{type(error).__name__}: {error}"
+        failure = ImageError(reason)
+        # Tracebacks of expected errors are dropped: they would keep the images in memory.
         failure.__cause__ = error.with_traceback(None) if isinstance(error, (ValueError, OSError)) else error
         return failure

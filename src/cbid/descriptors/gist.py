@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from scipy import fft
 
 from cbid.checks import check_choice, check_integer, check_real
-from cbid.data.images import to_float
+from cbid.data.images import crop_to_fill, resize, to_float
 from cbid.descriptors.base import Descriptor
-from cbid.descriptors.sizes import crop_to_fill, resize
 
 __all__ = ["GIST", "gabor_filters", "whiten"]
 

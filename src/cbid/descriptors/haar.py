@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from cbid.checks import check_choice, check_integer
-from cbid.data.images import as_gray, to_float
+from cbid.checks import check_choice, check_integer, check_pair
+from cbid.data.images import Size, as_gray, resize, to_float
 from cbid.descriptors.base import Descriptor
 from cbid.descriptors.pixels import normalise
-from cbid.descriptors.sizes import Size, check_size, resize
 
 __all__ = ["HaarFeatures"]
 
@@ -68,7 +67,7 @@ class HaarFeatures(Descriptor):
         self.verbose = verbose
 
     def _check_params(self) -> None:
-        check_size("size", self.size, 3)
+        check_pair("size", self.size, 3)
         if not (isinstance(self.kinds, (tuple, list)) and self.kinds):
             raise ValueError(f"kinds={self.kinds!r}: expected a sequence of {', '.join(map(repr, KINDS))}")
         for i, kind in enumerate(self.kinds):

@@ -17,12 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.checks import check_choice, check_integer
-from cbid.data.images import check_image, to_float
+from cbid.checks import check_choice, check_integer, check_pair
+from cbid.data.images import Size, check_image, check_least, resize, to_float
 from cbid.descriptors._oriented import describe_each, mean_votes, normalise
 from cbid.descriptors.base import Descriptor
 from cbid.descriptors.gradients import VOTING, check_orientations, prepared, votes_of_cells
-from cbid.descriptors.sizes import Size, check_least, check_size, resize
 
 __all__ = ["HOG", "NORMS", "cell_histograms", "normalised_blocks"]
 
@@ -97,7 +96,7 @@ class HOG(Descriptor):
         check_choice("sqrt", self.sqrt, (True, False))
         check_integer("margin", self.margin, 0)
         if self.size is not None:
-            check_size("size", self.size, self._least())
+            check_pair("size", self.size, self._least())
 
     def _least(self) -> int:
         return self.cell * self.block + 2 * self.margin

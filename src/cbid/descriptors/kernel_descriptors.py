@@ -8,16 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.checks import check_choice, check_integer, check_real
-from cbid.data.images import as_gray, as_rgb, resize_longest, to_float
-from cbid.data.opencv import opencv
-from cbid.descriptors._grid import Grid, check_sides, frames_of, grids
+from cbid.data.images import as_gray, as_rgb, opencv, resize_longest, to_float
+from cbid.descriptors._grid import Grid, check_sides, frames_of, grids, pool
 from cbid.descriptors._match_kernels import Factor, joint_components, over_angles, over_line
-from cbid.descriptors._pixel_attributes import all_shapes, colours, gradients, shapes
-from cbid.descriptors._separable import pool
 from cbid.descriptors.base import Image, LocalDescriptor
 
 __all__ = ["KernelDescriptors"]
 
+BLUR = 0.8  # deviation in pixels before gradients are taken
+# The eight neighbours of a pixel, around it.
+NEIGHBOURS = ((-1, -1), (-1, 0), (-1, 1), (0, 1), (1, 1), (1, 0), (1, -1), (0, -1))
 PATCH = 16  # pixels along a patch when it is described
 _PIXELS = 2**17  # described at a time, which bounds memory
 
@@ -147,6 +147,38 @@ class KernelDescriptors(LocalDescriptor):
             start = first * len(grid.xs)
             values[start : start + n] = sums[:, basis.entries] / np.sqrt(squares + np.float32(self.epsilon))
         return values
+
+
+def gradients(gray: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Length of the gradient, and its direction as cosine and sine, (h, w, 2); y upwards."""
+    cv2 = opencv()
+    blurred = np.asarray(cv2.GaussianBlur(gray, (0, 0), BLUR), np.float32)
+    around = np.pad(blurred, 1, mode="edge")
+    differences = np.stack(
+        [around[1:-1, 2:] - around[1:-1, :-2], around[:-2, 1:-1] - around[2:, 1:-1]],
+        axis=2,
+    )
+    lengths = np.sqrt((differences**2).sum(2))
+    return lengths, differences / np.maximum(lengths, np.finfo(np.float32).tiny)[:, :, None]
+
+
+def shapes(gray: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
+    """Deviation of the 3 x 3 pixels around, and which of the eight neighbours are brighter, as a byte (h, w)."""
+    h, w = gray.shape
+    around = np.pad(gray, 1, mode="edge")
+    moved = np.stack([around[1 + y : 1 + y + h, 1 + x : 1 + x + w] for y, x in NEIGHBOURS])
+    bytes_ = np.packbits(moved > gray, axis=0)[0]
+    return np.concatenate([moved, gray[None]]).std(axis=0), bytes_
+
+
+def all_shapes() -> NDArray[np.float32]:
+    """The eight comparisons (256, 8) of each byte of ``shapes``, 1 where the neighbour is brighter."""
+    return np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float32)
+
+
+def colours(rgb: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Every pixel counts alike; red, green and blue (h, w, 3)."""
+    return np.ones(rgb.shape[:2], np.float32), rgb
 
 
 _ATTRIBUTES: dict[str, Callable[[NDArray[np.float32]], tuple[NDArray[np.float32], NDArray[Any]]]] = {

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.checks import check_choice, check_integer
-from cbid.data.images import as_gray, check_image, to_float, to_uint8
-from cbid.data.opencv import opencv
+from cbid.checks import check_choice, check_integer, check_pair
+from cbid.data.images import Size, as_gray, check_image, check_least, opencv, resize, to_float, to_uint8
 from cbid.descriptors.base import Descriptor
 from cbid.descriptors.gradients import (
     VOTING,
@@ -24,7 +23,6 @@ from cbid.descriptors.gradients import (
     grid_of_regions,
     orientation_histograms,
 )
-from cbid.descriptors.sizes import Size, check_least, check_size, resize
 
 __all__ = ["PyramidHOG"]
 
@@ -104,7 +102,7 @@ class PyramidHOG(Descriptor):
         check_choice("edges", self.edges, (True, False))
         check_choice("norm", self.norm, NORMS)
         if self.size is not None:
-            check_size("size", self.size, self._least())
+            check_pair("size", self.size, self._least())
 
     def _least(self) -> int:
         return int(2**self.levels if self.cells is None else max(self.cells))

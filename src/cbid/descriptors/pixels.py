@@ -5,10 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.checks import check_choice
-from cbid.data.images import as_gray, as_rgb, to_float
+from cbid.checks import check_choice, check_pair
+from cbid.data.images import Size, as_gray, as_rgb, resize, to_float
 from cbid.descriptors.base import Descriptor
-from cbid.descriptors.sizes import Size, check_size, resize
 
 __all__ = ["RawPixels"]
 
@@ -52,7 +51,7 @@ class RawPixels(Descriptor):
 
     def _check_params(self) -> None:
         if self.size is not None:
-            check_size("size", self.size)
+            check_pair("size", self.size)
         check_choice("color", self.color, (True, False))
         check_choice("norm", self.norm, NORMS)
 

@@ -16,13 +16,13 @@ from threadpoolctl import threadpool_limits
 from cbid.checks import check_choice, check_integer, check_real
 from cbid.data.image_sets import as_image_set
 from cbid.data.images import check_image
-from cbid.descriptors.parallel import ordered_map
 from cbid.detection.boxes import MEASURES, Boxes, Detections, suppress
 from cbid.detection.layout import WindowLayout, jittered_windows
 from cbid.detection.mining import NegativeWindows
 from cbid.detection.scan import Grid, Scanner, Windows
 from cbid.detection.verifier import CBIDVerifier, fit_svm
 from cbid.progress import image_progress
+from cbid.threads import ordered_map
 
 __all__ = ["SlidingWindowDetector", "detect_all"]
 

@@ -8,9 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.checks import check_integer
-from cbid.data.images import as_rgb, to_uint8
-from cbid.data.opencv import opencv
-from cbid.descriptors.sizes import resize
+from cbid.data.images import as_rgb, opencv, resize, to_uint8
 from cbid.detection.boxes import Annotation, Boxes, Detections, check_boxes
 from cbid.detection.evaluate import HIT, IGNORED, REFERENCE_FPPI, DetectionCurve, FalsePositive, match
 from cbid.storage.atomic import whole_file

@@ -6,12 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.checks import check_choice, check_integer
-from cbid.data.images import check_image
-from cbid.data.opencv import opencv
+from cbid.checks import check_choice, check_integer, check_pair
+from cbid.data.images import check_image, opencv, resize
 from cbid.descriptors.gradients import VOTING, check_orientations
 from cbid.descriptors.hog import HOG, NORMS
-from cbid.descriptors.sizes import check_size, resize
 
 __all__ = ["WindowLayout", "jittered_windows", "with_border"]
 
@@ -33,7 +31,7 @@ class WindowLayout:
         """Raise a ValueError for the first invalid setting."""
         check_integer("cell", self.cell, 1)
         check_integer("block", self.block, 1)
-        check_size("window", self.window, self.cell * self.block)
+        check_pair("window", self.window, self.cell * self.block)
         for side in self.window:
             if side % self.cell:
                 raise ValueError(f"window={self.window!r}: expected multiples of cell={self.cell}")

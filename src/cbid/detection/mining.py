@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.data.names import printable
-from cbid.descriptors.parallel import ordered_map
 from cbid.detection.scan import Scanner, Windows
 from cbid.progress import image_progress
+from cbid.threads import ordered_map
 
 __all__ = ["NegativeWindows", "random_windows"]
 

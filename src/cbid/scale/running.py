@@ -12,9 +12,9 @@ from joblib import effective_n_jobs
 
 from cbid import __version__
 from cbid.checks import check_n_jobs
-from cbid.descriptors.parallel import ordered_map
 from cbid.progress import image_progress
 from cbid.scale.parts import Job, PartError, compute_part
+from cbid.threads import ordered_map
 
 __all__ = ["ClusterError", "n_threads", "run"]
 

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.data.arrays import read_npz
+from cbid.data.arrays import read_idx, read_npz
 from cbid.data.folders import ImageFolder
-from cbid.data.idx import read_idx
 from cbid.data.image_sets import ImageFiles, ImageItems, ImageSet
 from cbid.data.names import Names
 from cbid.labels import encode_labels

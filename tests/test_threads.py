@@ -7,7 +7,7 @@ import time
 import pytest
 from joblib import Parallel, delayed
 
-from cbid.descriptors.parallel import ordered_map
+from cbid.threads import ordered_map
 
 
 def squared(value):

@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cbid.descriptors.sizes import check_size, crop_to_fill, resize
+from cbid.checks import check_pair
+from cbid.data.images import crop_to_fill, resize
 
 
 def test_shrinking_takes_means_of_areas():
@@ -43,4 +44,4 @@ def test_views_are_taken_as_they_are():
 @pytest.mark.parametrize("size", [3, (3,), (1, 2, 3), "ab", (0, 2), (2.5, 2), None])
 def test_no_size(size):
     with pytest.raises(ValueError, match="size"):
-        check_size("size", size)
+        check_pair("size", size)
