@@ -1,11 +1,9 @@
-"""What holds for every supervised coder."""
+"""What holds for every supervised rival, beyond what test_all_coders checks for all coders."""
 
 import numpy as np
 import pytest
 
-from cbid import coders, load
-from cbid.coders import ModelFileError
-from cbid.storage import models
+from cbid import coders
 from tests.coders.blobs import blobs
 
 SMALL = {
@@ -30,7 +28,7 @@ def make(request):
     return SMALL[request.param]
 
 
-def test_classes_are_told_apart_on_vectors_not_seen(make):
+def test_classes_of_new_vectors_are_recognised(make):
     inputs, y = blobs(n=180)
     coder = make().fit(inputs[:90], y[:90])
     stored, asked = (coder.transform(part).astype(int) for part in (inputs[:90], inputs[90:]))
@@ -46,11 +44,6 @@ def test_labels_of_any_kind_give_the_same_bits(make):
         np.testing.assert_array_equal(coder.encode(X), expected)
 
 
-def test_one_class_is_refused_by_name(make):
-    with pytest.raises(ValueError, match=r"one class .*7.* at least two"):
-        make().fit(X, np.full(len(X), 7))
-
-
 def test_scale_and_offset_of_X_do_not_matter(make):
     """All settings are relative to X, so codes do not depend on its units."""
     expected = make().fit(X, Y).transform(X)
@@ -59,15 +52,9 @@ def test_scale_and_offset_of_X_do_not_matter(make):
         assert np.mean(make().fit(moved, Y).transform(moved) == expected) > 0.99, (scale, offset)
 
 
-def test_float32_gives_about_the_same_bits(make):
-    whole = make().fit(X, Y).transform(X)
-    single = make().fit(X.astype(np.float32), Y).transform(X.astype(np.float32))
-    assert np.mean(whole == single) > 0.97
-
-
 def test_few_samples_one_feature_and_constant_columns(make):
     few = 6 if make is SMALL["mcbit"] else 3
-    make().fit(X[:few], Y[:few]).transform(X)  # one sample a class, or two
+    make().fit(X[:few], Y[:few]).transform(X)  # one sample per class, or two
     bits = make(**({"n_bits": 1} if make is SMALL["lda"] else {})).fit(X[:, :1], Y).transform(X[:, :1])
     assert set(np.unique(bits)) <= {-1, 1}
     padded = np.hstack([X, np.ones((len(X), 2))])
@@ -76,56 +63,26 @@ def test_few_samples_one_feature_and_constant_columns(make):
     make().fit(wide, Y[:12]).transform(wide)
 
 
-def test_the_same_seed_gives_the_same_bits(make):
-    np.testing.assert_array_equal(make().fit(X, Y).encode(X), make().fit(X, Y).encode(X))
-
-
-@pytest.mark.parametrize("n_bits", [0, -1, 2.0, True, "8"])
-def test_numbers_of_bits_that_are_none(make, n_bits):
-    with pytest.raises(ValueError, match="n_bits="):
-        make(n_bits=n_bits).fit(X, Y)
-
-
-def test_model_files_come_back_whole_and_forged_ones_do_not(make, tmp_path):
-    coder = make().fit(X, Y)
-    coder.save(tmp_path / "m")
-    again = load(tmp_path / "m")
-    assert type(again) is type(coder)
-    assert again.get_params() == coder.get_params()
-    np.testing.assert_array_equal(again.encode(X), coder.encode(X))
-    kind, state, arrays = models.read_model(tmp_path / "m")
-    for name, array in arrays.items():
-        shorter = array[:0] if name == "objective_" else array[:-1]  # of some it may have any length
-        for forged in (shorter, array.astype(np.complex64), np.zeros((0, 3)), array[..., None]):
-            models.write_model(tmp_path / "forged", kind, state, {**arrays, name: forged})
-            with pytest.raises(ModelFileError):
-                load(tmp_path / "forged")
-    for wrong in ({"n_bits_": 10**9}, {"n_bits_": 0}, {"n_features_in_": 4}, {"transform": 1}):
-        models.write_model(tmp_path / "forged", kind, {**state, "fitted": {**state["fitted"], **wrong}}, arrays)
-        with pytest.raises(ModelFileError):
-            load(tmp_path / "forged")
-
-
 @pytest.mark.parametrize(
     ("coder", "message"),
     [
-        (coders.CCAITQ(reg=-1), "reg=-1.* at least 0"),
+        (coders.CCAITQ(reg=-1), "reg=-1"),
         (coders.CCAITQ(n_iter=-1), "n_iter=-1"),
         (coders.COSDISH(n_columns=0), "n_columns=0"),
         (coders.COSDISH(kernel="poly"), "kernel='poly'"),
         (coders.COSDISH(n_rounds=0), "n_rounds=0"),
-        (coders.FastHash(depth=11), "depth=11.* 1 to 10"),
-        (coders.FastHash(trim=1.0), "trim=1.0.* above 0 and below 1"),
+        (coders.FastHash(depth=11), "depth=11"),
+        (coders.FastHash(trim=1.0), "trim=1.0"),
         (coders.FastHash(n_features=0), "n_features=0"),
-        (coders.KSH(gamma=0), "gamma=0.* above 0"),
+        (coders.KSH(gamma=0), "gamma=0"),
         (coders.KSH(n_labelled=0), "n_labelled=0"),
-        (coders.PiCoDes(C=0), "C=0.* above 0"),
+        (coders.PiCoDes(C=0), "C=0"),
         (coders.ScoreLSH(C=float("nan")), "C=nan"),
         (coders.SDH(nu=-1), "nu=-1"),
         (coders.SDH(lam=0), "lam=0"),
     ],
     ids=lambda value: value if isinstance(value, str) else type(value).__name__,
 )
-def test_wrong_settings_are_named(coder, message):
+def test_settings_are_rejected_by_name(coder, message):
     with pytest.raises(ValueError, match=message):
         coder.fit(X, Y)

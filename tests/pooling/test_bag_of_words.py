@@ -129,7 +129,7 @@ def test_bad_bags_are_refused(pooling, bags, monkeypatch):
     with pytest.raises(NotFittedError):
         clone(pooling).transform(bags)
     model = clone(pooling).fit(bags)
-    with pytest.raises(ValueError, match="X has 5 features a row"):
+    with pytest.raises(ValueError, match="X has 5 features"):
         model.transform(Bags(bags.values[:, :5], bags.offsets, bags.frames, bags.shapes))
     with pytest.raises(ValueError, match="frames and shapes"):
         model.transform(list(bags))
@@ -138,11 +138,11 @@ def test_bad_bags_are_refused(pooling, bags, monkeypatch):
     with pytest.raises(ValueError, match="NaN"):
         model.fit(Bags(broken, bags.offsets, bags.frames, bags.shapes))
     monkeypatch.setattr(pooling_base, "_CHUNK_ROWS", 10)
-    with pytest.raises(ValueError, match="image 2 has a descriptor with NaN or infinity: row 3"):
+    with pytest.raises(ValueError, match=r"image 2\b.*\brow 3\b"):
         model.transform(Bags(broken, bags.offsets, bags.frames, bags.shapes))
-    with pytest.raises(ValueError, match=r"bags is a ndarray of shape \(95, 6\)"):
+    with pytest.raises(ValueError, match=r"\(95, 6\)"):
         model.fit(bags.values)
-    with pytest.raises(ValueError, match="no rows in any image"):
+    with pytest.raises(ValueError, match="no rows"):
         model.fit([np.zeros((0, 6))] * 2)
     with pytest.raises(ValueError, match="n_words=8"):
         model.fit([bags.values[:7]])
@@ -173,7 +173,7 @@ def test_bad_bags_are_refused(pooling, bags, monkeypatch):
     ids=str,
 )
 def test_settings_are_refused_by_name(model, name, bags):
-    with pytest.raises(ValueError, match=f"{name}.*expected"):
+    with pytest.raises(ValueError, match=name):
         model.fit(bags)
 
 

@@ -57,7 +57,7 @@ def test_patches_beyond_the_image_are_with_the_nearest_cell():
 def test_a_pyramid_needs_positions():
     bags = Bags.from_list([np.zeros((3, 2))])
     assert cells_of(bags, [(1, 1)]).tolist() == [[0], [0], [0]]
-    with pytest.raises(ValueError, match="give Bags with frames and shapes"):
+    with pytest.raises(ValueError, match="frames and shapes"):
         cells_of(bags, [(1, 1), (2, 2)])
 
 

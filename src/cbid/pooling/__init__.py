@@ -1,4 +1,4 @@
-"""Bags of local descriptors to one vector each, and vectors made ready for a linear classifier."""
+"""Pooling of bags of local descriptors into one vector per image, and feature maps for linear classifiers."""
 
 from cbid.pooling.bag_of_words import BagOfWords
 from cbid.pooling.base import Pooling, load

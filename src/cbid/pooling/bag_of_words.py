@@ -17,36 +17,36 @@ class BagOfWords(Pooling):
 
     Parameters
     ----------
-    n_words : int
-        Words of the vocabulary, by k-means.
-    pyramid : sequence of grids
-        (1, 2, 4): the whole image, 2 x 2 and 4 x 4 cells. A pair is (rows, columns). (1,) needs no positions.
-    level_weights : "match" or None
-        The weights of Lazebnik's pyramid match, which favour fine cells, or none.
-    assignment : {"hard", "soft"}
-        A row counts for its nearest word, or is shared among its ``n_nearest`` ones in proportion to
+    n_words : int, default=200
+        Size of the vocabulary, learned by k-means.
+    pyramid : sequence of grids, default=(1, 2, 4)
+        (1, 2, 4): the whole image, 2 x 2 and 4 x 4 cells. A pair means (rows, columns). (1,) needs no positions.
+    level_weights : "match" or None, default="match"
+        The weights of the pyramid match kernel (Lazebnik et al., 2006), which favour fine cells; None: equal weights.
+    assignment : {"hard", "soft"}, default="hard"
+        A row counts for its nearest word, or for its ``n_nearest`` words in proportion to
         exp(-distance^2 / (2 width^2)) (Liu, Wang and Liu, 2011).
-    n_nearest : int
-        Words that share a row, when soft.
-    width : float or None
-        None: the root mean square distance of the rows learned from to their nearest words.
-    pooling : {"sum", "max"}
-        Counts, or the largest share that a row of the cell gives to the word.
-    norm : {"l1", "l2", "power", None}
-        Of the whole vector; "power" is the square root of each value, then unit l2 length.
-    n_rows : int
-        Rows drawn at random from all images to learn the words from.
-    n_iter : int
-        Rounds of k-means.
-    n_jobs : int or None
-        Threads, as in scikit-learn.
-    random_state : int, RandomState or None
-        The same seed gives the same words.
+    n_nearest : int, default=5
+        Words per row with soft assignment.
+    width : float or None, default=None
+        None: the root mean square distance of the training rows to their nearest words.
+    pooling : {"sum", "max"}, default="sum"
+        Sum the shares of the rows of a cell per word, or take the largest.
+    norm : {"l1", "l2", "power", None}, default="l1"
+        Norm of the whole vector; "power" takes square roots, then scales to unit l2 length.
+    n_rows : int, default=200_000
+        Random rows of all images from which the words are learned.
+    n_iter : int, default=25
+        Iterations of k-means.
+    n_jobs : int or None, default=None
+        Number of threads, as in scikit-learn.
+    random_state : int, RandomState or None, default=0
+        Seed of the drawn rows and the initial words.
 
     Attributes
     ----------
     words_ : (n_words, d)
-    width_ : float, when soft
+    width_ : float, with soft assignment
 
     Examples
     --------
@@ -105,7 +105,7 @@ class BagOfWords(Pooling):
         self.words_ = k_means(rows, self.n_words, n_iter=self.n_iter, seed=seed, n_threads=n_threads)
         if self.assignment == "soft":
             squares, _ = nearest_words(rows, self.words_, n_threads=n_threads)
-            # Every row may be a word; any width then gives it to that word.
+            # If every row is a word, the distance is 0 and any width works.
             self.width_ = float(self.width or np.sqrt(squares.mean(dtype=np.float64)) or 1.0)
 
     def _code(self, rows: Rows) -> csr_array:
@@ -113,6 +113,8 @@ class BagOfWords(Pooling):
         squares, words = nearest_words(rows, self.words_, k)
         shares = np.ones_like(squares)
         if self.assignment == "soft":
-            shares = np.exp((squares[:, :1] - squares) / (2 * self.width_**2))  # that of the nearest is 1, never 0
+            shares = np.exp(
+                (squares[:, :1] - squares) / (2 * self.width_**2)
+            )  # relative to the nearest, so not all underflow
             shares /= shares.sum(axis=1, keepdims=True)
         return fixed_codes(shares, words, len(self.words_))

@@ -1,4 +1,4 @@
-"""Base"""
+"""Base class of the poolings: learn words from rows, code rows by words, pool the codes, scale the vector."""
 
 import os
 from abc import abstractmethod
@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from cbid.bags import Bags, check_bags
-from cbid.checks import check_integer
+from cbid.checks import check_integer, check_n_jobs
 from cbid.pooling.pyramid import cell_weights, cells_of, check_pyramid, pool
 from cbid.storage.models import Saved, load_from
 from cbid.threads import faiss_threads
@@ -27,13 +27,13 @@ __all__ = ["NORMS", "Pooling", "Rows", "fixed_codes", "k_means", "load", "neares
 Rows = NDArray[np.float32]  # (m, d)
 
 NORMS = (None, "l1", "l2", "power")
-_CHUNK_ROWS = 8192  # coded at a time by a thread
+_CHUNK_ROWS = 8192  # rows that a thread codes at once
 
 
 class Pooling(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Base of the poolings. A subclass learns ``words_`` from rows, and codes rows by them.
+    """Base class of the poolings. A subclass learns ``words_`` from rows and codes rows by them.
 
-    X is a ``Bags``, or a sequence of (m_i, d) arrays where the pyramid is the whole image.
+    X is a ``Bags``, or a sequence of (m_i, d) arrays if the pyramid is (1,).
     """
 
     # Parameters that every subclass has
@@ -47,30 +47,29 @@ class Pooling(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     _ARRAYS = frozenset({"words_"})
 
     def _settings(self) -> tuple[str, str | None, str | None]:
-        """How codes are pooled ("sum" or "max"), weights of the pyramid, and the norm."""
+        """Return how codes are pooled ("sum" or "max"), the weights of the pyramid, and the norm."""
         return "max", None, "l2"
 
     @abstractmethod
     def _learn(self, rows: Rows, seed: int, n_threads: int) -> None:
-        """Set ``words_``, and whatever else ``_code`` needs, from a sample of rows (m, d)."""
+        """Set ``words_`` and everything else that ``_code`` needs, from a sample of rows (m, d)."""
 
     @abstractmethod
     def _code(self, rows: Rows) -> csr_array:
-        """Codes (m, n_words) of rows (m, d), in one thread."""
+        """Return codes (m, n_words) of rows (m, d), in one thread."""
 
     def _check_params(self) -> None:
         check_integer("n_words", self.n_words, 1)
         check_integer("n_rows", self.n_rows, 1)
         check_pyramid(self.pyramid)
-        if self.n_jobs is not None and not isinstance(self.n_jobs, (int, np.integer)):
-            raise ValueError(f"n_jobs={self.n_jobs!r}: expected an integer, or None for one thread")
+        check_n_jobs(self.n_jobs)
 
     def fit(self, X: Bags | Sequence[ArrayLike], y: Any = None) -> Self:
-        """Learn the words from ``n_rows`` rows drawn from all images of X."""
+        """Learn the words from ``n_rows`` random rows of X; y is ignored."""
         self._check_params()
         bags = _as_bags(X)
         if not len(bags.values):
-            raise ValueError("X holds no rows in any image; words cannot be learned from it")
+            raise ValueError("X has no rows: expected at least one image with rows")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         rows = _floats(draw_rows(bags.values, self.n_rows, np.random.default_rng(seed)))
         assert_all_finite(rows, input_name="X")
@@ -81,7 +80,7 @@ class Pooling(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return self
 
     def transform(self, X: Bags | Sequence[ArrayLike]) -> NDArray[np.float32]:
-        """One vector for each image, (n, n_cells n_words) float32; that of an image without rows is zero."""
+        """Return one vector per image, (n, n_cells n_words) float32; zeros for an image without rows."""
         check_is_fitted(self)
         bags = self._as_fitted(X)
         how, weights, norm = self._settings()
@@ -103,7 +102,7 @@ class Pooling(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return pooled.reshape(len(bags), -1)
 
     def code(self, rows: ArrayLike) -> csr_array:
-        """Codes (m, n_words) of rows (m, d), before they are pooled."""
+        """Return the codes (m, n_words) of rows (m, d) before pooling."""
         check_is_fitted(self)
         return self._code(_floats(self._as_fitted([rows]).values))
 
@@ -111,18 +110,15 @@ class Pooling(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         bags = _as_bags(X)
         if bags.values.shape[1] != self.n_features_in_:
             raise ValueError(
-                f"X has {bags.values.shape[1]} features a row, but {type(self).__name__} was fitted with "
-                f"{self.n_features_in_}"
+                f"X has {bags.values.shape[1]} features per row: {type(self).__name__} expects {self.n_features_in_}"
             )
         return bags
 
     def _check_state(self) -> None:
         self._check_params()
-        if self.words_.shape != (self.n_words, self.n_features_in_) or self.words_.dtype != np.float32:
-            raise ValueError(
-                f"words_ is {self.words_.dtype} {self.words_.shape}; "
-                f"float32 {(self.n_words, self.n_features_in_)} belong there"
-            )
+        shape = (self.n_words, self.n_features_in_)
+        if self.words_.shape != shape or self.words_.dtype != np.float32:
+            raise ValueError(f"words_ {self.words_.dtype} {self.words_.shape}: expected float32 {shape}")
 
     @property
     def _n_features_out(self) -> int:
@@ -136,7 +132,7 @@ class Pooling(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
 
 def _as_bags(X: Bags | Sequence[ArrayLike]) -> Bags:
-    """Bags as they are, whose values are checked part by part (they may be mapped from disk), or made of a list."""
+    """Return Bags unchanged (they may be memory-mapped; ``transform`` checks them in parts), or convert a list."""
     return X if isinstance(X, Bags) else check_bags(X)
 
 
@@ -145,13 +141,13 @@ def _floats(rows: NDArray[Any]) -> Rows:
 
 
 def _edges(offsets: NDArray[np.int64]) -> list[int]:
-    """Image numbers 0 = e_0 < e_1 ... = n that cut the images into parts of about ``_CHUNK_ROWS`` rows."""
+    """Return image indices 0 = e_0 < e_1 ... = n that cut the images into parts of about ``_CHUNK_ROWS`` rows."""
     inner = np.searchsorted(offsets, np.arange(_CHUNK_ROWS, offsets[-1], _CHUNK_ROWS))
     return [int(e) for e in np.unique([0, *inner, len(offsets) - 1])]
 
 
 def _part(bags: Bags, first: int, last: int) -> Bags:
-    """Images first to last, as views."""
+    """Return the images ``first`` to ``last`` - 1 as views."""
     start, stop = bags.offsets[first], bags.offsets[last]
     return Bags(
         bags.values[start:stop],
@@ -172,23 +168,20 @@ def _scale(vectors: NDArray[np.float32], norm: str | None) -> None:
 
 def load(path: str | os.PathLike[str]) -> Any:
     """Open a pooling or classifier of this package that ``save`` wrote."""
-    import cbid.pooling  # the classes themselves; they import this module
+    import cbid.pooling  # here, because its modules import this one
 
     return load_from(cbid.pooling, Saved, path)
 
 
 def draw_rows(rows: Rows, most: int, rng: np.random.Generator) -> Rows:
-    """At most ``most`` of the rows, drawn without replacement, in their old order."""
+    """Return at most ``most`` random rows, in their original order."""
     if len(rows) <= most:
         return rows
     return rows[np.sort(rng.choice(len(rows), most, replace=False, shuffle=False))]
 
 
 def k_means(rows: Rows, n_words: int, *, n_iter: int = 25, seed: int = 0, n_threads: int = 1) -> Rows:
-    """Centres (n_words, d) of the rows by Lloyd's algorithm (faiss), from random rows; an empty cell splits another.
-
-    The same seed gives the same centres.
-    """
+    """Return centres (n_words, d) of the rows by faiss's k-means, from random rows; the seed fixes the result."""
     import faiss
 
     if len(rows) < n_words:
@@ -205,15 +198,15 @@ def k_means(rows: Rows, n_words: int, *, n_iter: int = 25, seed: int = 0, n_thre
 def nearest_words(
     rows: Rows, words: Rows, k: int = 1, *, n_threads: int = 1
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Squared distances and numbers (m, k) of the k words nearest to each row, nearest first."""
+    """Return squared distances and indices (m, k) of the k words nearest to each row, nearest first."""
     import faiss
 
     with faiss_threads(n_threads):
-        distances, numbers = faiss.knn(np.ascontiguousarray(rows), words, k)
-    return np.maximum(distances, 0), numbers
+        distances, indices = faiss.knn(np.ascontiguousarray(rows), words, k)
+    return np.maximum(distances, 0), indices
 
 
 def fixed_codes(values: NDArray[np.float32], words: NDArray[np.int64], n_words: int) -> csr_array:
-    """Codes (m, n_words) with k entries each, from values and word numbers (m, k)."""
+    """Return codes (m, n_words) with k entries each, from values and word indices (m, k)."""
     m, k = words.shape
     return csr_array((values.ravel(), words.ravel(), np.arange(0, m * k + 1, k)), shape=(m, n_words))

@@ -1,8 +1,8 @@
 """Efficient match kernels (Bo and Sminchisescu, 2009): the mean of kernel features of an image's rows.
 
 The match kernel of two images is the mean of k(x, y) = exp(-gamma |x - y|^2) over all pairs of their rows. With K the
-kernel between words, and k(x) that between a row and the words, k(x, y) is nearly k(x)^T K^-1 k(y). So the match
-kernel is nearly the inner product of vectors, one for each image: K^(-1/2) times the mean of its k(x).
+kernel between words and k(x) the kernel between a row and the words, k(x, y) is approximately k(x)^T K^-1 k(y). So
+the match kernel is approximately the inner product of one vector per image: K^(-1/2) times the mean of its k(x).
 """
 
 from collections.abc import Sequence
@@ -18,41 +18,41 @@ from cbid.pooling.base import NORMS, Pooling, Rows, _as_bags, _scale, k_means
 
 __all__ = ["EMK"]
 
-_SCALE_ROWS = 5000  # rows that the width of the kernel is taken from
-_CHUNK_VALUES = 2**24  # of the vectors, projected at a time
+_SCALE_ROWS = 5000  # rows that determine gamma
+_CHUNK_VALUES = 2**24  # values of the vectors that are projected at once
 
 
 class EMK(Pooling):
-    """Vectors of images whose inner products approximate a match kernel between their rows, cell by cell.
+    """Vectors of images whose inner products approximate a match kernel of their rows, cell by cell.
 
     Parameters
     ----------
-    n_words : int
-        Words that the kernel is projected onto, by k-means.
-    gamma : float or None
-        Of the Gaussian kernel. None: 1 over the median squared distance between a row and a word.
-    ridge : float > 0
-        Added to the diagonal of the kernel between words, which is 1.
-    pyramid : sequence of grids
-        (1, 2, 4): the whole image, 2 x 2 and 4 x 4 cells. A pair is (rows, columns). (1,) needs no positions.
-        Every cell is divided by the rows of the whole image, so that its share of them counts.
-    norm : {"l1", "l2", "power", None}
-        Of the whole vector; "power" is the signed square root of each value, then unit l2 length. With None, inner
+    n_words : int, default=1000
+        Words onto which the kernel is projected, learned by k-means.
+    gamma : float or None, default=None
+        Parameter of the Gaussian kernel. None: 1 / (median squared distance between a row and a word).
+    ridge : float > 0, default=1e-3
+        Added to the diagonal of the kernel between words, whose entries are 1.
+    pyramid : sequence of grids, default=(1, 2, 4)
+        (1, 2, 4): the whole image, 2 x 2 and 4 x 4 cells. A pair means (rows, columns). (1,) needs no positions.
+        Every cell is divided by the number of rows of the whole image.
+    norm : {"l1", "l2", "power", None}, default="l2"
+        Norm of the whole vector; "power" takes signed square roots, then scales to unit l2 length. With None, inner
         products approximate the match kernel itself.
-    n_rows : int
-        Rows drawn at random from all images to learn the words from.
-    n_iter : int
-        Rounds of k-means.
-    n_jobs : int or None
-        Threads, as in scikit-learn.
-    random_state : int, RandomState or None
-        The same seed gives the same words.
+    n_rows : int, default=100_000
+        Random rows of all images from which the words are learned.
+    n_iter : int, default=25
+        Iterations of k-means.
+    n_jobs : int or None, default=None
+        Number of threads, as in scikit-learn.
+    random_state : int, RandomState or None, default=0
+        Seed of the drawn rows and the initial words.
 
     Attributes
     ----------
     words_ : (n_words, d)
     gamma_ : float
-    projection_ : (n_words, n_words), the root of the inverse of the kernel between words
+    projection_ : (n_words, n_words), the inverse square root of the kernel between words
 
     Examples
     --------
@@ -105,9 +105,9 @@ class EMK(Pooling):
     def _learn(self, rows: Rows, seed: int, n_threads: int) -> None:
         self.words_ = k_means(rows, self.n_words, n_iter=self.n_iter, seed=seed, n_threads=n_threads)
         if self.gamma is None:
-            every = max(1, len(rows) // _SCALE_ROWS)  # the rows are drawn at random already
-            # All rows may be one; any gamma then gives 1.
-            self.gamma_ = 1 / (float(np.median(_squares(rows[::every], self.words_))) or 1.0)
+            step = max(1, len(rows) // _SCALE_ROWS)  # the rows are already a random sample
+            # If all rows are equal, the distance is 0 and any gamma works.
+            self.gamma_ = 1 / (float(np.median(_squares(rows[::step], self.words_))) or 1.0)
         else:
             self.gamma_ = float(self.gamma)
         kernel = np.exp(-self.gamma_ * _squares(self.words_, self.words_).astype(np.float64))
@@ -116,14 +116,14 @@ class EMK(Pooling):
         self.projection_ = ((vectors / roots) @ vectors.T).astype(np.float32)
 
     def _code(self, rows: Rows) -> csr_array:
-        """The kernel (m, n_words) between rows and words."""
+        """Return the kernel (m, n_words) between rows and words."""
         kernel = np.exp(np.float32(-self.gamma_) * _squares(rows, self.words_))
         m, n = kernel.shape
         every = np.tile(np.arange(n, dtype=np.int32), m)
         return csr_array((kernel.ravel(), every, np.arange(0, m * n + 1, n)), shape=(m, n))
 
     def transform(self, X: Bags | Sequence[ArrayLike]) -> NDArray[np.float32]:
-        """One vector for each image, (n, n_cells n_words) float32; that of an image without rows is zero."""
+        """Return one vector per image, (n, n_cells n_words) float32; zeros for an image without rows."""
         bags = _as_bags(X)
         vectors = super().transform(bags)
         vectors /= np.maximum(bags.sizes, 1).astype(np.float32)[:, None]
@@ -137,11 +137,13 @@ class EMK(Pooling):
     def _check_state(self) -> None:
         super()._check_state()
         if self.projection_.shape != (self.n_words, self.n_words) or self.projection_.dtype != np.float32:
-            raise ValueError(f"projection_ is {self.projection_.dtype} {self.projection_.shape}")
+            raise ValueError(
+                f"projection_ {self.projection_.dtype} {self.projection_.shape}: expected float32, square"
+            )
         check_real("gamma_", self.gamma_, 0, open_below=True)
 
 
 def _squares(a: Rows, b: Rows) -> Rows:
-    """Squared distances between the rows of a and b."""
+    """Return the squared distances between the rows of a and b."""
     found = (a**2).sum(1)[:, None] - 2 * (a @ b.T) + (b**2).sum(1)
     return np.asarray(np.maximum(found, 0), np.float32)

@@ -27,7 +27,7 @@ _SPECTRA: dict[str, Callable[[float], float]] = {
     "chi2": lambda frequency: float(1 / np.cosh(np.pi * frequency)),
     "intersection": lambda frequency: 2 / (np.pi * (1 + 4 * frequency**2)),
 }
-# Intervals for 1, 2, ... steps whose worst error over x, y in 0..1 is the least
+# For 1, 2, ... steps, the intervals with the smallest worst error over x, y in 0..1
 _INTERVALS = {
     "chi2": (0.896, 0.625, 0.511, 0.447, 0.406),
     "intersection": (1.302, 1.011, 0.895, 0.827, 0.781),
@@ -35,19 +35,19 @@ _INTERVALS = {
 
 
 class AdditiveKernelMap(TransformerMixin, BaseEstimator):
-    """Features whose inner products approach the chi-squared or the intersection kernel of non-negative vectors.
+    """Features whose inner products approximate the chi-squared or the intersection kernel of non-negative vectors.
 
-    With "chi2" and the same interval the values are those of ``sklearn.kernel_approximation.AdditiveChi2Sampler``.
+    With "chi2" and the same interval, the values equal ``sklearn.kernel_approximation.AdditiveChi2Sampler``.
 
     Parameters
     ----------
-    kernel : {"chi2", "intersection"}
+    kernel : {"chi2", "intersection"}, default="chi2"
         sum 2 x y / (x + y), or sum min(x, y).
-    sample_steps : int
-        Frequencies n; a value becomes 2 n - 1 features. The worst errors of a pair of values in 0..1 are 0.11, 0.03,
-        0.013 for 1, 2, 3 steps of chi2, and 0.17, 0.10, 0.08 of intersection.
-    sample_interval : float > 0 or None
-        Between frequencies; None takes the one of least error, which is known for up to 5 steps.
+    sample_steps : int, default=2
+        Number n of frequencies; a value becomes 2 n - 1 features. For 1, 2 and 3 steps the worst errors of a pair of
+        values in 0..1 are 0.11, 0.03 and 0.013 with chi2, and 0.17, 0.10 and 0.08 with intersection.
+    sample_interval : float > 0 or None, default=None
+        Interval between frequencies. None: the one with the smallest error, known for up to 5 steps.
 
     Attributes
     ----------
@@ -67,13 +67,13 @@ class AdditiveKernelMap(TransformerMixin, BaseEstimator):
         self.sample_interval = sample_interval
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Check the settings and X; nothing else is learned."""
+        """Check the settings and X; nothing is learned."""
         self._interval()
         self._checked(X, reset=True)
         return self
 
     def transform(self, X: Any) -> Any:
-        """Features (n, d (2 sample_steps - 1)): all first ones, then all second ones, ...; sparse as X is."""
+        """Return features (n, d (2 sample_steps - 1)), grouped by kind, sparse if X is sparse."""
         X = self._checked(X, reset=False)
         if not issparse(X):
             return np.hstack(self._features(X))
@@ -85,10 +85,10 @@ class AdditiveKernelMap(TransformerMixin, BaseEstimator):
         )
 
     def _features(self, x: NDArray[np.floating]) -> list[NDArray[np.floating]]:
-        """The features of every value, each of the shape of x."""
+        """Return the features of every value, each of the shape of x."""
         L, spectrum = self._interval(), _SPECTRA[self.kernel]
         features = [np.sqrt(x * x.dtype.type(L * spectrum(0)))]
-        logs = np.log(np.where(x > 0, x, 1))  # any number serves for 0, whose features are 0
+        logs = np.log(np.where(x > 0, x, 1))  # the features of 0 are 0 in any case
         for j in range(1, self.sample_steps):
             size = np.sqrt(x * x.dtype.type(2 * L * spectrum(j * L)))
             angle = logs * x.dtype.type(j * L)
@@ -115,7 +115,7 @@ class AdditiveKernelMap(TransformerMixin, BaseEstimator):
         )
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Names such as ``x0_sqrt``, ``x0_cos1`` and ``x0_sin1``, in the order of the features."""
+        """Return names such as ``x0_sqrt``, ``x0_cos1`` and ``x0_sin1``, in the order of the features."""
         check_is_fitted(self, "n_features_in_")
         names = getattr(self, "feature_names_in_", None) if input_features is None else np.asarray(input_features)
         if names is None:

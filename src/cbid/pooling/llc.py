@@ -1,6 +1,6 @@
-"""Locality-constrained linear coding (Wang, Yang, Yu, Lv, Huang and Gong, 2010), the approximated form.
+"""Locality-constrained linear coding (Wang, Yang, Yu, Lv, Huang and Gong, 2010), in its approximate form.
 
-A row x is written by its k nearest words B (k, d) with weights that add up to one. As they do, the residual is
+The k nearest words B (k, d) approximate a row x with weights w that sum to one. The residual is then
 x - B^T w = -Z^T w with Z = B - 1 x^T, and
 
     min_w  w^T (Z Z^T + ridge tr(Z Z^T) I) w   subject to  1^T w = 1
@@ -23,26 +23,26 @@ __all__ = ["LLC"]
 
 
 class LLC(Pooling):
-    """Each row is written by its nearest words; codes are pooled by their maximum, the vector has unit l2 length.
+    """Locality-constrained linear codes of the rows, max pooling, and unit l2 length.
 
     Parameters
     ----------
-    n_words : int
-        Words of the vocabulary, by k-means.
-    n_nearest : int
-        Words that write a row.
-    ridge : float > 0
-        Weight of the squared length of a code, as a share of the trace of its Gram matrix.
-    pyramid : sequence of grids
-        (1, 2, 4): the whole image, 2 x 2 and 4 x 4 cells. A pair is (rows, columns). (1,) needs no positions.
-    n_rows : int
-        Rows drawn at random from all images to learn the words from.
-    n_iter : int
-        Rounds of k-means.
-    n_jobs : int or None
-        Threads, as in scikit-learn.
-    random_state : int, RandomState or None
-        The same seed gives the same words.
+    n_words : int, default=1024
+        Size of the vocabulary, learned by k-means.
+    n_nearest : int, default=5
+        Words per row.
+    ridge : float > 0, default=1e-4
+        Weight of the squared length of a code, relative to the trace of its Gram matrix.
+    pyramid : sequence of grids, default=(1, 2, 4)
+        (1, 2, 4): the whole image, 2 x 2 and 4 x 4 cells. A pair means (rows, columns). (1,) needs no positions.
+    n_rows : int, default=100_000
+        Random rows of all images from which the words are learned.
+    n_iter : int, default=25
+        Iterations of k-means.
+    n_jobs : int or None, default=None
+        Number of threads, as in scikit-learn.
+    random_state : int, RandomState or None, default=0
+        Seed of the drawn rows and the initial words.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class LLC(Pooling):
 
 @numba.njit(nogil=True, cache=True)
 def _local_weights(rows: Any, words: Any, nearest: Any, ridge: float, weights: Any) -> None:
-    """Fill in the weights (m, k) of each row's nearest words, by the Cholesky factor of its k x k system."""
+    """Fill in the weights (m, k) of the nearest words of each row, by the Cholesky factor of its k x k system."""
     k, d = nearest.shape[1], rows.shape[1]
     Z = np.empty((k, d), np.float32)
     C = np.empty((k, k))
@@ -106,7 +106,7 @@ def _local_weights(rows: Any, words: Any, nearest: Any, ridge: float, weights: A
                 C[i, j] = total
             trace += C[i, i]
         for i in range(k):
-            C[i, i] += ridge * trace if trace > 0 else 1.0  # all k words are the row itself: equal weights
+            C[i, i] += ridge * trace if trace > 0 else 1.0  # trace 0: all k words equal the row and get equal weights
         for i in range(k):  # C = L L^T, in place; L v = 1
             for j in range(i + 1):
                 for t in range(j):

@@ -1,4 +1,10 @@
-"""Meta"""
+"""Outputs of classifiers as the descriptor: classemes and meta-classes, learned on a labelled base set.
+
+The base set may have other classes than later images. An image is described by its similarity to each base class
+(classemes; Torresani, Szummer and Fitzgibbon, 2010), or to each group of base classes in a label tree (meta-classes;
+Bergamo and Torresani, 2012). A label tree splits classes last that are confused most (Bengio, Weston and Grangier,
+2010).
+"""
 
 from abc import abstractmethod
 from concurrent.futures import ThreadPoolExecutor
@@ -21,14 +27,14 @@ from cbid.storage.models import Saved
 
 __all__ = ["Classemes", "MetaClass"]
 
-_LEAST_AFFINITY = 1e-6  # of any two classes, so that the graph holds together
+_MIN_AFFINITY = 1e-6  # of any two classes, so that the graph is connected
 
 OUTPUTS = ("real", "bit", "pca")
 Array = NDArray[np.floating]
 
 
 class _ClassifierOutputs(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """One linear SVM for each group of base classes, against all the others."""
+    """One linear SVM for each group of base classes against all other classes."""
 
     C: float
     output: str
@@ -42,43 +48,37 @@ class _ClassifierOutputs(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     _ARRAYS = frozenset({"groups_", "coef_", "intercept_", "mean_", "components_"})
 
     @abstractmethod
-    def _groups(self, X: Array, numbers: NDArray[np.integer], seed: int) -> NDArray[np.bool_]:
-        """Which base classes each classifier recognises, (n_groups, n_classes)."""
+    def _groups(self, X: Array, labels: NDArray[np.integer], seed: int) -> NDArray[np.bool_]:
+        """Return the base classes that each classifier recognises, (n_groups, n_classes)."""
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from the base set: vectors X (n, d) and labels y (n,)."""
         self._check_params()
         samples, y = validate_data(self, X, y, dtype=[np.float64, np.float32])
         check_classification_targets(y)
-        self.classes_, numbers = np.unique(y, return_inverse=True)
+        self.classes_, labels = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"y holds one class, {self.classes_[0]!r}; a base set needs at least two")
+            raise ValueError(f"y has one class, {self.classes_[0]!r}: expected at least two")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        self.groups_ = self._groups(samples, numbers, seed)
-
-        def machine(group: NDArray[np.bool_]) -> LinearSVC:
-            return self._svm().fit(samples, group[numbers])
+        self.groups_ = self._groups(samples, labels, seed)
 
         with ThreadPoolExecutor(effective_n_jobs(self.n_jobs)) as threads:
-            machines = list(threads.map(machine, self.groups_))
-        self.coef_ = np.concatenate([m.coef_ for m in machines])
-        self.intercept_ = np.concatenate([m.intercept_ for m in machines])
+            svms = list(threads.map(lambda group: self._svm().fit(samples, group[labels]), self.groups_))
+        self.coef_ = np.concatenate([svm.coef_ for svm in svms])
+        self.intercept_ = np.concatenate([svm.intercept_ for svm in svms])
         if self.output == "pca":
             most = min(len(samples), len(self.groups_))
             if self.n_components > most:
                 raise ValueError(
-                    f"n_components={self.n_components}: {len(samples)} samples and "
-                    f"{len(self.groups_)} classifiers have at most {most} principal axes"
+                    f"n_components={self.n_components}: expected at most {most} for {len(samples)} samples and "
+                    f"{len(self.groups_)} classifiers"
                 )
             pca = PCA(self.n_components, random_state=seed).fit(self._decide(samples))
             self.mean_, self.components_ = pca.mean_, pca.components_
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
-        """Outputs (n, n_groups) of the classifiers, their signs in -1/+1 (int8), or principal axes (n, n_components).
-
-        Columns of the first two are in the order of ``groups_``.
-        """
+        """Return outputs (n, n_groups) in the order of ``groups_``, or their signs (int8), or their PCA."""
         check_is_fitted(self)
         values = self._decide(validate_data(self, X, reset=False, dtype=[np.float64, np.float32]))
         if self.output == "bit":
@@ -91,8 +91,8 @@ class _ClassifierOutputs(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         return X @ self.coef_.T.astype(X.dtype) + self.intercept_.astype(X.dtype)
 
     def _svm(self) -> LinearSVC:
-        # Balanced: a group is a small part of the base set, or a large one. The primal solver: LIBLINEAR's dual one
-        # draws from one generator for the whole process, so threads would change the result.
+        # Balanced, because groups differ in size. LIBLINEAR's dual solver uses a global random generator, so threads
+        # would change the result; the primal one does not.
         return LinearSVC(C=self.C, class_weight="balanced", dual=False, max_iter=10_000)
 
     def _check_params(self) -> None:
@@ -109,7 +109,7 @@ class _ClassifierOutputs(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         for name, shape in shapes.items():
             array = getattr(self, name)
             if array.shape != shape or array.dtype.kind != ("b" if name == "groups_" else "f"):
-                raise ValueError(f"{name} is {array.dtype} {array.shape}; {shape} belongs there")
+                raise ValueError(f"{name} {array.dtype} {array.shape}: expected {shape}")
 
     @property
     def _n_features_out(self) -> int:
@@ -123,24 +123,24 @@ class _ClassifierOutputs(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
 
 class Classemes(_ClassifierOutputs):
-    """One linear SVM for each class of the base set; their outputs describe any vector.
+    """Outputs of one linear SVM for each class of the base set.
 
     Parameters
     ----------
-    C : float > 0
+    C : float > 0, default=1.0
         Weight of the training errors of each classifier; classes are balanced.
-    output : {"real", "bit", "pca"}
+    output : {"real", "bit", "pca"}, default="real"
         Decision values, their signs, or their principal axes over the base set.
-    n_components : int
+    n_components : int, default=2
         Principal axes with "pca".
-    n_jobs : int or None
-        Threads, as in scikit-learn.
+    n_jobs : int or None, default=None
+        Number of threads, as in scikit-learn.
     random_state : int, RandomState or None
 
     Attributes
     ----------
     classes_ : (n_classes,), the base classes
-    groups_ : (n_classes, n_classes) bool, one class a classifier
+    groups_ : (n_classes, n_classes) bool, one class per classifier
     coef_, intercept_ : (n_classes, d), (n_classes,)
     mean_, components_ : (n_classes,), (n_components, n_classes), with "pca"
     """
@@ -160,31 +160,31 @@ class Classemes(_ClassifierOutputs):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
-    def _groups(self, X: Array, numbers: NDArray[np.integer], seed: int) -> NDArray[np.bool_]:
+    def _groups(self, X: Array, labels: NDArray[np.integer], seed: int) -> NDArray[np.bool_]:
         return np.eye(len(self.classes_), dtype=bool)
 
 
 class MetaClass(_ClassifierOutputs):
-    """One linear SVM for each node of a label tree over the base classes; their outputs describe any vector.
+    """Outputs of one linear SVM for each node of a label tree over the base classes.
 
-    One-against-rest classifiers are held against held-out parts of the base set; the classes that they mistake for
-    each other stay together longest in a tree of two-way normalised cuts of the confusion matrix. Every node but the
-    root is a meta-class: single classes are the leaves, so classemes are among the outputs.
+    Cross-validation of one-against-rest classifiers gives a confusion matrix. Two-way normalised cuts of it form a
+    tree in which confused classes are split last. Every node except the root is a meta-class. The leaves are single
+    classes, so the outputs include the classemes.
 
     Parameters
     ----------
-    C : float > 0
+    C : float > 0, default=1.0
         Weight of the training errors of each classifier; classes are balanced.
-    output : {"real", "bit", "pca"}
+    output : {"real", "bit", "pca"}, default="real"
         MC: decision values; MC-bit: their signs; MC-PCA: their principal axes over the base set.
-    n_components : int
+    n_components : int, default=2
         Principal axes with "pca".
-    n_folds : int
-        Parts of the base set that are held out in turn for the confusion matrix; fewer when a class is smaller.
-    n_jobs : int or None
-        Threads, as in scikit-learn.
+    n_folds : int, default=3
+        Folds of the cross-validation; fewer if a class has fewer samples.
+    n_jobs : int or None, default=None
+        Number of threads, as in scikit-learn.
     random_state : int, RandomState or None
-        Draws the parts.
+        Seed of the folds and of PCA.
 
     Attributes
     ----------
@@ -222,40 +222,40 @@ class MetaClass(_ClassifierOutputs):
         super()._check_params()
         check_integer("n_folds", self.n_folds, 2)
 
-    def _groups(self, X: Array, numbers: NDArray[np.integer], seed: int) -> NDArray[np.bool_]:
-        counts = np.bincount(numbers)
+    def _groups(self, X: Array, labels: NDArray[np.integer], seed: int) -> NDArray[np.bool_]:
+        counts = np.bincount(labels)
         if counts.min() < 2:
+            alone = self.classes_[counts.argmin()]
             raise ValueError(
-                f"class {self.classes_[counts.argmin()]!r} has one sample in y; two of each class are needed to see "
-                "on held-out samples which classes are mistaken for each other"
+                f"y has one sample of class {alone!r}: cross-validation needs at least two of each class"
             )
-        parts = StratifiedKFold(min(self.n_folds, counts.min()), shuffle=True, random_state=seed)
-        predicted = cross_val_predict(self._svm(), X, numbers, cv=parts)
-        return grow_tree(confusion_affinity(numbers, predicted))
+        folds = StratifiedKFold(min(self.n_folds, counts.min()), shuffle=True, random_state=seed)
+        predicted = cross_val_predict(self._svm(), X, labels, cv=folds)
+        return grow_tree(confusion_affinity(labels, predicted))
 
 
-def confusion_affinity(numbers: NDArray[np.integer], predicted: NDArray[np.integer]) -> NDArray[np.float64]:
-    """How easily two classes are mistaken, (k, k): the mean of the shares of each taken for the other.
+def confusion_affinity(labels: NDArray[np.integer], predicted: NDArray[np.integer]) -> NDArray[np.float64]:
+    """Return the symmetrised confusion rates of classes, (k, k).
 
-    numbers, predicted: (n,), class numbers 0 to k - 1 of samples and what a classifier says of them.
+    labels, predicted: (n,), true and predicted class indices 0 to k - 1.
     """
-    k = int(numbers.max()) + 1
+    k = int(labels.max()) + 1
     confusion = np.zeros((k, k))
-    np.add.at(confusion, (numbers, predicted), 1)
+    np.add.at(confusion, (labels, predicted), 1)
     confusion /= confusion.sum(axis=1, keepdims=True)
     return (confusion + confusion.T) / 2
 
 
 def grow_tree(affinity: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """The nodes of a binary tree over k classes but its root, (2 k - 2, k): which classes each node holds.
+    """Return the classes of each node of a binary tree over k classes, except the root: (2 k - 2, k).
 
-    Each node is cut in two where the classes are least mistaken for each other, down to single classes. Parents come
-    before their children, the two children of a node next to each other.
+    Each node is split where the classes are confused least, down to single classes. Parents come before their
+    children, and siblings are adjacent.
     """
     k = len(affinity)
     nodes = []
     open_nodes = [np.arange(k)]
-    for classes in open_nodes:  # which grows meanwhile
+    for classes in open_nodes:  # the loop appends to it
         if len(classes) == 1:
             continue
         side = _normalized_cut(affinity[np.ix_(classes, classes)])
@@ -266,18 +266,18 @@ def grow_tree(affinity: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 
 def _normalized_cut(affinity: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Two sides of a graph by spectral clustering (Shi and Malik, 2000): which nodes are with the first, (k,).
+    """Split a graph in two (Shi and Malik, 2000): return which nodes are on the side of the first, (k,).
 
-    Along the second eigenvector of the normalised Laplacian, the cut of least normalised cost.
+    Of all cuts along the second eigenvector of the normalised Laplacian, take the one of least normalised cost.
     """
-    W = affinity + _LEAST_AFFINITY
-    np.fill_diagonal(W, 0)  # a node is never parted from itself
+    W = affinity + _MIN_AFFINITY
+    np.fill_diagonal(W, 0)
     degrees = W.sum(axis=1)
     scale = 1 / np.sqrt(degrees)
     _, vectors = eigh(-W * scale[:, None] * scale, subset_by_index=[0, 1])
     position = vectors[:, 1] * scale
     order = np.argsort(position, kind="stable")
-    within = np.tril(W[np.ix_(order, order)])  # each pair once, at the later of its two
+    within = np.tril(W[np.ix_(order, order)])  # each pair once
     size = np.cumsum(degrees[order])[:-1]  # of the first side, for every cut
     cost = size - 2 * np.cumsum(within.sum(axis=1))[:-1]
     cut = int(np.argmin(cost / size + cost / (degrees.sum() - size))) + 1

@@ -1,8 +1,7 @@
-"""The spatial pyramid (Lazebnik, Schmid and Ponce, 2006): cells of an image, and codes pooled over each of them.
+"""The spatial pyramid (Lazebnik, Schmid and Ponce, 2006): cells of an image, and codes pooled over each cell.
 
-A pyramid is a sequence of grids, coarse to fine: 2 stands for 2 x 2 cells, (3, 1) for three rows and one column.
-Cells are numbered grid after grid, row by row. The pooled vector of an image holds the cells one after another, each
-with one value for every word.
+A pyramid is a sequence of grids, coarse to fine: 2 means 2 x 2 cells, (3, 1) three rows and one column. Cells are
+numbered grid by grid, row by row. The pooled vector of an image concatenates the cells, each with one value per word.
 """
 
 from typing import Any
@@ -21,14 +20,14 @@ Grids = list[tuple[int, int]]
 
 
 def check_pyramid(pyramid: Any) -> Grids:
-    """The grids as (rows, columns); a ValueError that names ``pyramid`` when it is no pyramid."""
+    """Return the grids as (rows, columns); raise a ValueError if ``pyramid`` is invalid."""
     if isinstance(pyramid, (str, bytes)) or not np.iterable(pyramid) or not len(tuple(pyramid)):
         raise ValueError(f"pyramid={pyramid!r}: expected grids such as (1, 2, 4) or (1, 2, (3, 1))")
     grids = []
     for level in pyramid:
         sides = (level, level) if np.ndim(level) == 0 else tuple(level)
         if len(sides) != 2:
-            raise ValueError(f"pyramid={pyramid!r}: {level!r} is no pair of rows and columns")
+            raise ValueError(f"pyramid={pyramid!r}: expected numbers or pairs (rows, columns), not {level!r}")
         for side in sides:
             check_integer("pyramid: rows or columns", side, 1, 1000)
         grids.append((int(sides[0]), int(sides[1])))
@@ -36,7 +35,7 @@ def check_pyramid(pyramid: Any) -> Grids:
 
 
 def cell_weights(grids: Grids, weights: str | None) -> NDArray[np.float32]:
-    """Weight of each cell, (n_cells,): all 1, or with "match" those of the pyramid match kernel.
+    """Return the weight of each cell, (n_cells,): 1, or with "match" the weights of the pyramid match kernel.
 
     With grids 0 to L, the cells of grid l > 0 weigh 2^(l - L - 1) and those of grid 0 weigh 2^-L.
     """
@@ -46,7 +45,7 @@ def cell_weights(grids: Grids, weights: str | None) -> NDArray[np.float32]:
 
 
 def cells_of(bags: Bags, grids: Grids) -> NDArray[np.int32]:
-    """The cell of each row in each grid, (m, len(grids)), by where the centre of its patch lies."""
+    """Return the cell of each row in each grid, (m, len(grids)), by the centre of its patch."""
     cells = np.empty((len(bags.values), len(grids)), np.int32)
     first = 0
     for level, (rows, columns) in enumerate(grids):
@@ -55,10 +54,10 @@ def cells_of(bags: Bags, grids: Grids) -> NDArray[np.int32]:
         else:
             if bags.frames is None or bags.shapes is None:
                 raise ValueError(
-                    f"the pyramid has a grid of {rows} x {columns} cells, but the bags do not say where their rows "
-                    "lie; give Bags with frames and shapes, or pyramid=(1,)"
+                    f"X has no positions: a pyramid with {rows} x {columns} cells needs Bags with frames and shapes; "
+                    "otherwise use pyramid=(1,)"
                 )
-            # The centre of the first pixel is at 0, so the image begins at -0.5.
+            # The centre of the first pixel is at 0, so the image starts at -0.5.
             height, width = bags.shapes[bags.owners].T
             y = np.floor((bags.frames[:, 1] + 0.5) * rows / height)
             x = np.floor((bags.frames[:, 0] + 0.5) * columns / width)
@@ -70,12 +69,12 @@ def cells_of(bags: Bags, grids: Grids) -> NDArray[np.int32]:
 def pool(
     codes: csr_array, offsets: NDArray[np.int64], cells: NDArray[np.int32], n_cells: int, how: str
 ) -> NDArray[np.float32]:
-    """Sums or largest values (n, n_cells, n_words) of the codes (m, n_words) of each image's rows in each cell.
+    """Return sums or maxima (n, n_cells, n_words) of the codes (m, n_words) of each image's rows in each cell.
 
-    The maximum is never below zero, the value of entries that are not stored and of empty cells.
+    Entries that are not stored and empty cells count as zero, so a maximum is never negative.
     """
     pooled = np.zeros((len(offsets) - 1, n_cells, codes.shape[1]), np.float32)
-    # One type each, so that the kernels are compiled once whatever scipy chose.
+    # Fixed types, so that numba compiles the kernels once.
     ends, words = codes.indptr.astype(np.int64, copy=False), codes.indices.astype(np.int32, copy=False)
     values = codes.data.astype(np.float32, copy=False)
     kernel = _add if how == "sum" else _largest

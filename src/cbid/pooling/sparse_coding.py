@@ -1,4 +1,16 @@
-"""ScSPM"""
+"""Sparse coding with max pooling over a pyramid: ScSPM (Yang, Yu, Gong and Huang, 2009).
+
+For a row x and words D (n_words, d), the code is
+
+    argmin_u  1/2 |x - D^T u|^2 + alpha |u|_1 .
+
+It depends only on the Gram matrix G = D D^T and the products c = D x. Let g = c - G u, the correlations of the words
+with the residual: u is optimal if g_j = alpha sign(u_j) for nonzero u_j and |g_j| <= alpha otherwise.
+
+Each row is solved by an active set, as in the feature-sign search of Lee, Battle, Raina and Ng (2007): the word that
+violates the conditions most enters. With all signs known, the active values solve a small linear system. On the way
+to this solution, the first value that would change its sign leaves.
+"""
 
 import math
 from collections.abc import Sequence
@@ -22,35 +34,34 @@ _RIDGE = 1e-6  # on the diagonal of the small systems, whose words may coincide
 
 
 class ScSPM(Pooling):
-    """Each row is written by few words of a learned dictionary; a cell keeps the largest share of each word.
+    """Sparse codes of the rows over a learned dictionary, max pooling of absolute values, and unit l2 length.
 
-    The code of a row x is argmin_u 1/2 |x - D^T u|^2 + alpha |u|_1 (the paper's lambda is 2 alpha). Absolute values
-    are pooled by their maximum, and the vector has unit l2 length.
+    The code of a row x is argmin_u 1/2 |x - D^T u|^2 + alpha |u|_1 (the paper's lambda is 2 alpha).
 
     Parameters
     ----------
-    n_words : int
-        Words of the dictionary.
-    alpha : float > 0
-        Weight of the l1 norm of a code; the larger, the fewer words a row uses.
-    pyramid : sequence of grids
-        (1, 2, 4): the whole image, 2 x 2 and 4 x 4 cells. A pair is (rows, columns). (1,) needs no positions.
-    unit_rows : bool
-        Bring each row to unit length first, as ``alpha`` expects. A row of zeros stays.
-    tol : float > 0
-        Codes are optimal up to ``tol`` alpha in every word's correlation with the residual.
-    n_rows : int
-        Rows drawn at random from all images to learn the dictionary from.
-    n_iter : int
-        Turns of coding the rows and improving the words.
-    n_jobs : int or None
-        Threads, as in scikit-learn.
-    random_state : int, RandomState or None
-        The same seed gives the same words.
+    n_words : int, default=1024
+        Size of the dictionary.
+    alpha : float > 0, default=0.15
+        Weight of the l1 norm of a code; larger values give sparser codes.
+    pyramid : sequence of grids, default=(1, 2, 4)
+        (1, 2, 4): the whole image, 2 x 2 and 4 x 4 cells. A pair means (rows, columns). (1,) needs no positions.
+    unit_rows : bool, default=True
+        Scale each row to unit length first, as the default of ``alpha`` expects. A row of zeros stays zero.
+    tol : float > 0, default=1e-3
+        Tolerance of the optimality conditions, relative to alpha.
+    n_rows : int, default=50_000
+        Random rows of all images from which the dictionary is learned.
+    n_iter : int, default=10
+        Alternations of coding the rows and updating the words.
+    n_jobs : int or None, default=None
+        Number of threads, as in scikit-learn.
+    random_state : int, RandomState or None, default=0
+        Seed of the drawn rows and the initial words.
 
     Attributes
     ----------
-    words_ : (n_words, d), at most unit length each
+    words_ : (n_words, d), each at most of unit length
     """
 
     def __init__(
@@ -110,25 +121,25 @@ class ScSPM(Pooling):
 def learn_dictionary(
     rows: Rows, n_words: int, *, alpha: float, tol: float, n_iter: int, rng: np.random.Generator, n_threads: int = 1
 ) -> Rows:
-    """Words (n_words, d) that lower the mean of 1/2 |x - D^T u|^2 + alpha |u|_1 over rows x and their codes u.
+    """Learn words (n_words, d) that lower the mean of 1/2 |x - D^T u|^2 + alpha |u|_1 over rows x and their codes u.
 
-    In turns (Lee, Battle, Raina and Ng, 2007): the codes with the words fixed, then the words with the codes fixed,
-    one word after another to the best of unit length at most. Neither turn raises the objective. The words start
-    from rows drawn at random; one that no code uses is drawn anew.
+    Alternates two steps that never raise the objective (Lee, Battle, Raina and Ng, 2007): codes with fixed words, and
+    words with fixed codes, one word at a time, at most of unit length. Words start as random rows; a word that no
+    code uses is replaced by another random row.
     """
     if len(rows) < n_words:
         raise ValueError(f"n_words={n_words}: expected at most one word per row, {len(rows)}")
     words = normalize(rows[rng.choice(len(rows), n_words, replace=False)])
     for _ in range(n_iter):
         codes = coded(rows, words, alpha=alpha, tol=tol, n_threads=n_threads)
-        unused = np.flatnonzero(~_improve(words, codes, rows))
+        unused = np.flatnonzero(~_update_words(words, codes, rows))
         if len(unused):
             words[unused] = normalize(rows[rng.integers(len(rows), size=len(unused))])
     return words
 
 
 def coded(rows: Rows, words: Rows, *, alpha: float, tol: float, n_threads: int = 1) -> csr_array:
-    """Sparse codes (m, n_words) of all rows."""
+    """Return the sparse codes (m, n_words) of all rows, in threads."""
     gram = words @ words.T
     starts = range(0, len(rows), _CHUNK_ROWS)
     with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(n_threads) as threads:
@@ -136,11 +147,11 @@ def coded(rows: Rows, words: Rows, *, alpha: float, tol: float, n_threads: int =
         return vstack(list(parts), format="csr")
 
 
-def _improve(words: Rows, codes: csr_array, rows: Rows) -> NDArray[np.bool_]:
-    """One pass of coordinate descent over the words, in place; returns which of them the codes use.
+def _update_words(words: Rows, codes: csr_array, rows: Rows) -> NDArray[np.bool_]:
+    """Run one pass of coordinate descent over the words, in place; return which words the codes use.
 
-    With U the codes, 1/2 |X - U D|^2 depends on D through A = U^T U and B = U^T X; the best word j given the others
-    is D_j + (B_j - A_j D) / A_jj, scaled back to unit length where it is longer.
+    With U the codes, 1/2 |X - U D|^2 depends on D through A = U^T U and B = U^T X. Given the others, the best word j
+    is D_j + (B_j - A_j D) / A_jj, scaled to unit length if it is longer.
     """
     A = (codes.T @ codes).toarray()
     B = codes.T @ rows
@@ -154,9 +165,9 @@ def _improve(words: Rows, codes: csr_array, rows: Rows) -> NDArray[np.bool_]:
 def sparse_codes(
     rows: NDArray[np.float32], words: NDArray[np.float32], gram: NDArray[np.float32], alpha: float, tol: float
 ) -> csr_array:
-    """Codes (m, n_words) of the rows (m, d); the conditions above hold within ``tol`` alpha."""
+    """Return codes (m, n_words) of the rows (m, d) that are optimal within ``tol`` alpha."""
     products = rows @ words.T
-    # No more words than dimensions are independent; one more may come in before another leaves.
+    # At most d words are independent; one more may enter before another leaves.
     most = min(words.shape[0], words.shape[1] + 1)
     parts = _solve_all(products, gram, np.float32(alpha), np.float32(tol * alpha), most)
     return csr_array(parts, shape=products.shape)
@@ -164,13 +175,13 @@ def sparse_codes(
 
 @numba.njit(nogil=True, cache=True)
 def _factor(H: Any, L: Any, first: int, count: int) -> None:
-    """Rows ``first`` to ``count`` of the Cholesky factor L of H + ridge; those before are there already."""
+    """Compute rows ``first`` to ``count`` - 1 of the Cholesky factor L of H + ridge."""
     for i in range(first, count):
         for j in range(i + 1):
             total = H[i, j]
             for t in range(j):
                 total -= L[i, t] * L[j, t]
-            # Rounding may leave less than nothing of words that coincide.
+            # Rounding may give a negative value for equal words.
             L[i, j] = math.sqrt(max(total, 0.0) + _RIDGE) if i == j else total / L[j, j]
 
 
@@ -189,9 +200,9 @@ def _solve_factored(L: Any, v: Any, count: int) -> None:
 
 @numba.njit(nogil=True, cache=True)
 def _settle(c: Any, alpha: float, active: Any, signs: Any, u: Any, v: Any, H: Any, L: Any, count: int) -> int:
-    """The best values ``u`` of the active words, the last of which is new; words whose value reaches zero leave.
+    """Optimise the values ``u`` of the active words, the last of which is new; drop words that reach zero.
 
-    Returns how many stay.
+    Return the number of words that stay.
     """
     first = count - 1
     while True:
@@ -212,12 +223,12 @@ def _settle(c: Any, alpha: float, active: Any, signs: Any, u: Any, v: Any, H: An
         count -= 1
         for i in range(leaver, count):
             active[i], signs[i], u[i] = active[i + 1], signs[i + 1], u[i + 1]
-            for j in range(i + 1):  # H is kept below its diagonal alone
+            for j in range(i + 1):  # only the lower triangle of H is used
                 H[i, j] = H[i + 1, j + 1 if j >= leaver else j]
         first = leaver
 
 
-@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "nsz", "nnan"})  # so that it runs in lanes
+@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "nsz", "nnan"})  # allows vectorisation
 def _strongest(g: Any) -> Any:
     largest = np.float32(0)
     for j in range(len(g)):
@@ -229,7 +240,7 @@ def _strongest(g: Any) -> Any:
 def _solve(
     c: Any, G: Any, alpha: Any, slack: Any, g: Any, active: Any, signs: Any, u: Any, v: Any, H: Any, L: Any
 ) -> int:
-    """One row. Returns the number of words in ``active``, whose values are in ``u``."""
+    """Solve one row; return the number of words in ``active``, whose values are in ``u``."""
     count = 0
     g[:] = c
     while count < len(active):
@@ -241,14 +252,14 @@ def _solve(
             new += 1
         before = count
         for i in range(before):
-            if active[i] == new:  # as good as rounding lets it be
+            if active[i] == new:  # as accurate as rounding allows
                 return count
             H[before, i] = G[new, active[i]]
         H[before, before] = G[new, new]
         active[before], signs[before], u[before] = new, math.copysign(1.0, g[new]), 0.0
         count = _settle(c, alpha, active, signs, u, v, H, L, before + 1)
         if count == before and (count == 0 or active[count - 1] != new):
-            break  # the new word left at once: nothing is gained by it
+            break  # the new word left at once: no progress
         g[:] = c
         for i in range(count):
             value, column = np.float32(u[i]), G[active[i]]
@@ -259,7 +270,7 @@ def _solve(
 
 @numba.njit(nogil=True, cache=True)
 def _solve_all(C: Any, G: Any, alpha: Any, slack: Any, most: int) -> Any:
-    """Values, word numbers and row ends of the codes of all rows, as a csr_array takes them."""
+    """Return the codes of all rows as the data, indices and indptr of a csr_array."""
     m, n = C.shape
     ends = np.zeros(m + 1, np.int64)
     words = np.empty(16 * m + most, np.int32)
