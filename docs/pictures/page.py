@@ -13,7 +13,7 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-from cbid.web import Settings, create_app, listen, make_server
+from cbid.web import ServiceSettings, create_app, listen, make_server
 
 TARGET = Path(__file__).with_name("page.png")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
@@ -21,7 +21,7 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--
 
 def main(project: str, id: str) -> None:
     sock = listen("127.0.0.1", 0)
-    server = make_server(create_app(project, Settings(rate=0, read_only=True)))
+    server = make_server(create_app(project, ServiceSettings(rate=0, read_only=True)))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True)
     thread.start()
     try:

@@ -1,4 +1,4 @@
-"""One small project for all tests of the service, and servers of it."""
+"""One small project for all tests of the service, and servers for it."""
 
 import contextlib
 import shutil
@@ -10,7 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from cbid.project import Project
-from cbid.web import Settings, create_app, listen, make_server
+from cbid.web import ServiceSettings, create_app, listen, make_server
 from tests.data.pictures import write_tree
 from tests.web.shapes import KINDS, png
 
@@ -20,7 +20,7 @@ PER_CLASS = 12
 
 @pytest.fixture(scope="session")
 def fitted(tmp_path_factory):
-    """A project that no test changes."""
+    """Return the path of a project that no test changes."""
     root = tmp_path_factory.mktemp("web")
     folder = write_tree(root / "shapes", {f"{k}/{k}_{i:02}.png": png(k, i) for k in KINDS for i in range(PER_CLASS)})
     path = root / "shapes.cbid"
@@ -30,21 +30,21 @@ def fitted(tmp_path_factory):
 
 @pytest.fixture
 def copied(fitted, tmp_path):
-    """The same project, to change."""
+    """Return a copy of the project that a test may change."""
     return shutil.copytree(fitted, tmp_path / "shapes.cbid")
 
 
 @pytest.fixture(scope="session")
 def project(fitted):
-    """The project itself, to know the answers from."""
+    """Open the project, to compute the expected results."""
     with Project.open(fitted) as opened:
         yield opened
 
 
 @contextlib.contextmanager
 def client_of(path, **settings):
-    """A client of an application in this process."""
-    app = create_app(path, Settings(**settings))
+    """Yield a client of an application in this process."""
+    app = create_app(path, ServiceSettings(**settings))
     with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as client:
         yield client
 
@@ -63,8 +63,8 @@ def writing(copied):
 
 @contextlib.contextmanager
 def running(path, **settings):
-    """A real server on a free port of loopback; yields its address."""
-    app = create_app(path, Settings(**settings))
+    """Start a real server on a free loopback port and yield its address."""
+    app = create_app(path, ServiceSettings(**settings))
     sock = listen("127.0.0.1", 0)
     server = make_server(app)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True)

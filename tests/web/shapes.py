@@ -1,4 +1,4 @@
-"""Pictures of four kinds that anyone can tell apart, to fill a project with."""
+"""Pictures of four classes that are easy to tell apart."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ _COLOURS = {"checks": (214, 158, 46), "rings": (49, 130, 206), "spots": (72, 160
 
 
 def shape(kind, seed, size=64):
-    """One picture (size, size, 3) uint8; seeds move, turn and tint it."""
+    """Return a picture (size, size, 3) uint8; the seed shifts, scales and tints it."""
     rng = np.random.default_rng([KINDS.index(kind), seed])
     y, x = np.mgrid[:size, :size] / size
     dx, dy, scale = *rng.uniform(-0.2, 0.2, 2), rng.uniform(0.85, 1.15)

@@ -1,4 +1,4 @@
-"""The service asked with whatever its own OpenAPI document allows, and with what it does not."""
+"""Random requests, valid and invalid by the OpenAPI document of the service."""
 
 import shutil
 
@@ -14,7 +14,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from cbid.web.routes import router
+from cbid.web.routes import all_routes
 from tests.web.conftest import running
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
@@ -22,9 +22,9 @@ EXAMPLES = 12
 
 
 def operations():
-    """Every operation; with wrong input too, where it takes any."""
+    """Yield every operation with valid input, and with invalid input if it takes any."""
     app = FastAPI()
-    app.include_router(router())
+    app.include_router(all_routes())
     for path, methods in app.openapi()["paths"].items():
         for method, about in methods.items():
             yield path, method, GenerationMode.POSITIVE
@@ -34,7 +34,7 @@ def operations():
 
 @pytest.fixture(scope="module")
 def document(tmp_path_factory, fitted):
-    """Of a service that may write: fuzzing adds and removes images too."""
+    """Load the document of a writable service: fuzzing also adds and removes images."""
     path = shutil.copytree(fitted, tmp_path_factory.mktemp("fuzz") / "shapes.cbid")
     with running(path, rate=0) as address:
         yield schemathesis.openapi.from_url(f"{address}/openapi.json")
@@ -42,7 +42,7 @@ def document(tmp_path_factory, fitted):
 
 @pytest.mark.parametrize(("path", "method", "mode"), list(operations()))
 def test_no_server_error(document, path, method, mode):
-    """Nor any status or answer that the document does not tell of."""
+    """And no status or response that the document does not describe."""
 
     @settings(max_examples=EXAMPLES, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(case=document[path][method].as_strategy(mode))

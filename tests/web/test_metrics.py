@@ -1,9 +1,9 @@
-"""Counts and times in the text format of Prometheus."""
+"""Counters and times in the text format of Prometheus."""
 
 from cbid.web.metrics import Histogram, Metrics, resident_bytes
 
 
-def test_a_histogram_counts_what_lies_at_or_below_each_edge():
+def test_a_histogram_counts_values_at_or_below_each_edge():
     histogram = Histogram()
     for value in (0.0005, 0.0006, 3.0, 100.0):
         histogram.observe(value)
@@ -21,7 +21,7 @@ def test_every_kind_of_line():
     metrics.request("GET", "/health", 200, 0.01)
     metrics.request("GET", "/health", 200, 0.01)
     metrics.search("plain", 0.001)
-    metrics.refused(429)
+    metrics.rejected(429)
     text = metrics.text({"cbid_images": ("Images.", 12.0)})
     assert 'cbid_requests_total{method="GET",route="/health",status="200"} 2\n' in text
     assert 'cbid_search_seconds_count{how="plain"} 1\n' in text
@@ -33,7 +33,7 @@ def test_memory_of_this_process():
     assert resident_bytes() > 10 * 2**20
 
 
-def test_methods_that_clients_make_up_are_counted_together():
+def test_unknown_methods_are_counted_together():
     metrics = Metrics()
     for i in range(100):
         metrics.request(f"M{i}", "page", 405, 0.01)

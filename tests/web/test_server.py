@@ -1,4 +1,4 @@
-"""The server itself: slow and greedy clients are let go without harm to others, and it ends in order."""
+"""The server: slow and greedy clients are cut off without harm to others, and shutdown is orderly."""
 
 import contextlib
 import json
@@ -10,7 +10,7 @@ import time
 import httpx2 as httpx
 import pytest
 
-from cbid.web import Settings, create_app, listen, make_server, server
+from cbid.web import ServiceSettings, create_app, listen, make_server, server
 from tests.web.conftest import running
 
 
@@ -21,7 +21,7 @@ def connect(address):
 
 
 def answer(sock):
-    """All that comes until the other side closes."""
+    """Read until the other side closes."""
     parts = []
     while part := sock.recv(65536):
         parts.append(part)
@@ -30,7 +30,7 @@ def answer(sock):
 
 @pytest.fixture(scope="module")
 def impatient(fitted):
-    """A server that waits only half a second."""
+    """A server with limits of half a second."""
     before, server.HEADER_SECONDS = server.HEADER_SECONDS, 0.5
     try:
         with running(fitted, rate=0, upload_seconds=0.5, read_only=True) as address:
@@ -42,28 +42,28 @@ def impatient(fitted):
 def test_headers_that_never_end(impatient):
     with connect(impatient) as sock:
         sock.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ")
-        assert httpx.get(f"{impatient}/health").status_code == 200  # others are served meanwhile
+        assert httpx.get(f"{impatient}/health").status_code == 200  # other requests are served meanwhile
         assert answer(sock) == b""
 
 
-def test_a_connection_that_says_nothing(impatient):
+def test_a_silent_connection(impatient):
     with connect(impatient) as sock:
         assert answer(sock) == b""
 
 
-def test_a_body_that_comes_slowly(impatient):
+def test_a_body_that_arrives_slowly(impatient):
     with connect(impatient) as sock:
         sock.sendall(
             b"POST /api/search HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
             b"Content-Length: 1000\r\n\r\n{"
         )
         assert httpx.get(f"{impatient}/health").status_code == 200
-        told = answer(sock)
-    assert told.startswith(b"HTTP/1.1 408 ")
-    assert b"did not arrive within 0.5 seconds" in told
+        response = answer(sock)
+    assert response.startswith(b"HTTP/1.1 408 ")
+    assert b"0.5 seconds" in response
 
 
-def test_a_huge_body_is_refused_before_it_is_read(impatient):
+def test_a_huge_body_is_rejected_before_it_is_read(impatient):
     with connect(impatient) as sock:
         sock.sendall(
             b"POST /api/search/image HTTP/1.1\r\nHost: 127.0.0.1\r\n"
@@ -73,7 +73,7 @@ def test_a_huge_body_is_refused_before_it_is_read(impatient):
 
 
 def test_a_body_without_end_is_cut_while_it_is_read(fitted):
-    """It tells no length; the answer comes when the limit is passed, not when the client ends."""
+    """It declares no length. The response comes at the limit, not at the end of the body."""
     with running(fitted, rate=0, max_upload=100_000, read_only=True) as address, connect(address) as sock:
         sock.sendall(
             b"POST /api/search/image HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n"
@@ -81,31 +81,31 @@ def test_a_body_without_end_is_cut_while_it_is_read(fitted):
             b'47\r\n--x\r\nContent-Disposition: form-data; name="image"; filename="a.png"\r\n\r\n\r\n'
         )
         sent = 0
-        with contextlib.suppress(ConnectionError):  # it is closed while we send
+        with contextlib.suppress(ConnectionError):  # the server closes it while we send
             while sent < 10_000_000 and not select.select([sock], [], [], 0)[0]:
                 sock.sendall(b"1000\r\n" + bytes(4096) + b"\r\n")
                 sent += 4096
         assert sent < 10_000_000
-        told = sock.recv(65536)
-        assert told.startswith(b"HTTP/1.1 413 ")
+        response = sock.recv(65536)
+        assert response.startswith(b"HTTP/1.1 413 ")
         assert httpx.get(f"{address}/health").status_code == 200
 
 
-def test_headers_without_measure(impatient):
+def test_headers_that_are_too_long(impatient):
     with connect(impatient) as sock:
         sock.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: " + b"x" * 60_000)
         assert answer(sock)[:12] in (b"HTTP/1.1 400", b"HTTP/1.1 431")
 
 
-def test_one_connection_for_many_requests_outlives_the_deadline_of_headers(impatient):
+def test_a_connection_with_many_requests_outlives_the_header_deadline(impatient):
     with httpx.Client(base_url=impatient) as client:
         for _ in range(3):
             assert client.get("/health").status_code == 200
             time.sleep(0.3)
 
 
-def test_shutdown_ends_what_has_begun_and_takes_nothing_new(fitted):
-    app = create_app(fitted, Settings(rate=0, read_only=True))
+def test_shutdown_finishes_running_requests_and_accepts_no_new_ones(fitted):
+    app = create_app(fitted, ServiceSettings(rate=0, read_only=True))
     with listen("127.0.0.1", 0) as sock:
         serving = make_server(app)
         thread = threading.Thread(target=serving.run, kwargs={"sockets": [sock]}, daemon=True)

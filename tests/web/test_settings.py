@@ -1,17 +1,17 @@
-"""What may be set, and which addresses only this machine reaches."""
+"""Accepted settings, and addresses that only this machine can reach."""
 
 import pytest
 
-from cbid.web import Settings, is_loopback
+from cbid.web import ServiceSettings, Settings, is_loopback
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.0.1", "::1", "localhost"])
-def test_addresses_of_this_machine(host):
+def test_loopback_addresses(host):
     assert is_loopback(host)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "192.168.1.4", "example.org", ""])
-def test_addresses_that_others_reach(host):
+def test_addresses_that_other_machines_reach(host):
     assert not is_loopback(host)
 
 
@@ -27,12 +27,21 @@ def test_addresses_that_others_reach(host):
         ("burst", True),
     ],
 )
-def test_what_is_not_accepted(name, value):
+def test_values_that_are_rejected(name, value):
     with pytest.raises(ValueError, match=f"{name}={value!r}"):
-        Settings(**{name: value})
+        ServiceSettings(**{name: value})
 
 
 @pytest.mark.parametrize("key", ["", "short", "ünïcödé but long enough"])
-def test_keys_that_are_not_accepted(key):
-    with pytest.raises(ValueError, match=r"api_key has .* give at least 16"):
-        Settings(api_key=key)
+def test_keys_that_are_rejected(key):
+    with pytest.raises(ValueError, match=r"api_key .* 16"):
+        ServiceSettings(api_key=key)
+
+
+def test_a_store_makes_the_service_read_only():
+    assert ServiceSettings(store="milvus:x.db/y").read_only
+    assert not ServiceSettings().read_only
+
+
+def test_the_former_name():
+    assert Settings is ServiceSettings

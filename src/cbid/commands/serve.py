@@ -52,8 +52,7 @@ def serve(
 
     Example: cbid serve photos.cbid --port 8000
     """
-    from cbid.web import Settings as ServiceSettings
-    from cbid.web import create_app, is_loopback, listen, run
+    from cbid.web import ServiceSettings, create_app, is_loopback, listen, run
     from cbid.web.settings import LOOPBACK_NAMES
 
     local = is_loopback(host)
@@ -80,7 +79,7 @@ def serve(
     try:
         app = create_app(folder, settings)
         address = f"http://{url_host}:{sock.getsockname()[1]}"
-        images = len(app.state.library.project)
+        images = len(app.state.served.project)
         typer.echo(f"Serving {folder} ({images:,} images) at {address} (press Ctrl-C to stop)")
         run(app, sock)
     finally:

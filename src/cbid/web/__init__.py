@@ -1,4 +1,4 @@
-"""The service and its page: ``cbid serve``, or ``create_app`` for an ASGI server of your own."""
+"""The web service and its page: run ``cbid serve``, or give ``create_app`` to an ASGI server."""
 
 try:
     import fastapi as _fastapi  # noqa: F401
@@ -9,6 +9,6 @@ except ImportError as error:
 
 from cbid.web.app import create_app
 from cbid.web.server import listen, make_server, run
-from cbid.web.settings import Settings, is_loopback
+from cbid.web.settings import ServiceSettings, Settings, is_loopback
 
-__all__ = ["Settings", "create_app", "is_loopback", "listen", "make_server", "run"]
+__all__ = ["ServiceSettings", "Settings", "create_app", "is_loopback", "listen", "make_server", "run"]

@@ -1,4 +1,4 @@
-"""What is asked and answered, as JSON: the OpenAPI document is made from these."""
+"""Bodies of requests and responses. The OpenAPI document is generated from these classes."""
 
 from typing import Annotated, Any, Literal
 
@@ -16,130 +16,146 @@ from pydantic import (
 from cbid.project import ImageRecord
 
 __all__ = [
-    "Added",
-    "Asked",
-    "BitSides",
+    "MAX_ID",
+    "MAX_MATCHES",
+    "AddedImages",
+    "BitExamples",
+    "BitWeights",
+    "Bits",
     "ByCode",
     "ById",
     "ByVector",
-    "Classified",
-    "Classify",
+    "Classification",
+    "ClassifyRequest",
     "Confusion",
-    "Explain",
-    "Explained",
-    "Found",
+    "ExplainRequest",
+    "Explanation",
     "Health",
     "How",
     "Image",
-    "Images",
-    "Key",
+    "ImagePage",
     "Label",
     "Match",
     "ProjectInfo",
-    "Removed",
-    "Search",
+    "RemovedImage",
     "SearchOptions",
+    "SearchQuery",
+    "SearchRequest",
+    "SearchResult",
+    "SessionRequest",
     "Vote",
-    "Weights",
 ]
 
-MOST_MATCHES = 1000
-LARGEST_ID = 2**63 - 1
-_MOST_BITS = 2**16
-_MOST_FIELDS = 20
-_LARGEST = 1e15  # squares of differences, and sums of them, are then far from the end of float32
+MAX_MATCHES = 1000
+MAX_ID = 2**63 - 1
+_MAX_BITS = 2**16
+_MAX_FIELDS = 20
+_MAX_VALUE = 1e15  # sums of squared differences then stay far below the largest float32
 
 How = Literal["weighted", "plain", "raw"]
-ImageId = Annotated[int, Field(ge=0, le=LARGEST_ID)]
-Bits = Annotated[int, Field(ge=1, le=_MOST_BITS, description="Only the first bits of each code; all without it.")]
+ImageId = Annotated[int, Field(ge=0, le=MAX_ID)]
+Bits = Annotated[
+    int, Field(ge=1, le=_MAX_BITS, description="Use only the first bits of each code (default: all bits).")
+]
 
 
-def _printable(text: str) -> str:
+def _check_printable(text: str) -> str:
     if not text.isprintable():
-        raise ValueError("only characters that can be printed are accepted")
+        raise ValueError("expected printable characters only")
     return text
 
 
-def shown(text: object) -> object:
-    """Text with whatever is no character escaped: names of files may be any bytes."""
+def _escape(text: object) -> object:
+    """Escape what is not a character: names of files may hold any bytes."""
     return text.encode(errors="backslashreplace").decode() if isinstance(text, str) else text
 
 
-Text = Annotated[str, BeforeValidator(shown)]
-Label = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(_printable)]
+Text = Annotated[str, BeforeValidator(_escape)]
+Label = Annotated[str, StringConstraints(min_length=1, max_length=200), AfterValidator(_check_printable)]
 
 
-class _Given(BaseModel):
+# Requests
+
+
+class _RequestBody(BaseModel):
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
-    def _few_fields(cls, data: Any) -> Any:
-        # Each field that is not known is told by an error of its own: a million of them would stop the service.
-        if isinstance(data, dict) and len(data) > _MOST_FIELDS:
-            raise ValueError(f"{len(data)} fields came; at most {_MOST_FIELDS} are accepted")
+    def _limit_fields(cls, data: Any) -> Any:
+        # Each unknown field produces an error. A million of them would block the service.
+        if isinstance(data, dict) and len(data) > _MAX_FIELDS:
+            raise ValueError(f"{len(data)} fields: expected at most {_MAX_FIELDS}")
         return data
 
 
-# Queries
-
-
-class ById(_Given):
+class ById(_RequestBody):
     """A stored image."""
 
     id: ImageId
 
 
-class ByVector(_Given):
-    """A raw vector, as the descriptor gives it."""
+class ByVector(_RequestBody):
+    """A raw vector, as the descriptor of the project computes it."""
 
-    vector: Annotated[list[Annotated[float, Field(ge=-_LARGEST, le=_LARGEST)]], FailFast()] = Field(
+    vector: Annotated[list[Annotated[float, Field(ge=-_MAX_VALUE, le=_MAX_VALUE)]], FailFast()] = Field(
         min_length=1, max_length=2**17
     )
 
 
-class ByCode(_Given):
-    """A packed code in hexadecimal digits, two a byte; bit 0 is the highest of the first byte."""
+class ByCode(_RequestBody):
+    """A packed code in hexadecimal, two digits per byte. Bit 0 is the highest bit of the first byte."""
 
-    code: str = Field(pattern="^([0-9a-fA-F]{2})+$", max_length=_MOST_BITS // 4)
-
-
-Asked = ById | ByVector | ByCode
+    code: str = Field(pattern="^([0-9a-fA-F]{2})+$", max_length=_MAX_BITS // 4)
 
 
-class SearchOptions(_Given):
-    """How to search."""
+SearchQuery = ById | ByVector | ByCode
 
-    k: int = Field(default=10, ge=1, le=MOST_MATCHES, description="How many are wanted.")
+
+class SearchOptions(_RequestBody):
+    """Options of a search."""
+
+    k: int = Field(default=10, ge=1, le=MAX_MATCHES, description="Number of images to return.")
     n_bits: Bits | None = None
-    how: How = "weighted"
-    label: Label | None = Field(default=None, description="Only images of this class.")
+    how: How = Field(
+        default="weighted",
+        description="Distance: weighted or plain Hamming, or raw for the Euclidean distance of vectors.",
+    )
+    label: Label | None = Field(default=None, description="Return only images of this class.")
 
 
-class Search(SearchOptions):
-    query: Asked
+class SearchRequest(SearchOptions):
+    """A search with a stored image, a vector or a code."""
+
+    query: SearchQuery
     exclude: Annotated[list[ImageId], FailFast()] = Field(
-        default=[], max_length=MOST_MATCHES, description="Images that are not to be found."
+        default=[], max_length=MAX_MATCHES, description="Ids of images to leave out of the result."
     )
 
 
-class Classify(_Given):
-    query: Asked
-    k: int = Field(default=5, ge=1, le=MOST_MATCHES, description="How many of the nearest vote.")
+class ClassifyRequest(_RequestBody):
+    """A query to classify."""
+
+    query: SearchQuery
+    k: int = Field(default=5, ge=1, le=MAX_MATCHES, description="Number of neighbours that vote.")
     n_bits: Bits | None = None
 
 
-class Explain(_Given):
-    a: Asked
-    b: Asked
+class ExplainRequest(_RequestBody):
+    """Two codes to compare."""
+
+    a: SearchQuery
+    b: SearchQuery
     n_bits: Bits | None = None
 
 
-class Key(_Given):
+class SessionRequest(_RequestBody):
+    """The API key, to get a session cookie."""
+
     key: str = Field(max_length=1000)
 
 
-# Answers
+# Responses
 
 
 class Image(BaseModel):
@@ -148,71 +164,76 @@ class Image(BaseModel):
     id: int
     name: Text
     label: Text | None
-    part: str = Field(description="train: learned from; held-out: measured on; added: neither.")
+    part: str = Field(description="train: used for training; held-out: used for evaluation; added: neither.")
 
     @classmethod
     def of(cls, record: ImageRecord) -> "Image":
+        """Return the image of a record."""
         return cls(id=record.id, name=record.name, label=record.label, part=record.part)
 
 
 class Match(Image):
+    """A stored image and its distance to the query."""
+
     distance: float
 
 
-class Images(BaseModel):
-    """One page of the stored images, by ascending id."""
+class ImagePage(BaseModel):
+    """Some of the stored images, by ascending id."""
 
-    total: int
+    total: int = Field(description="Number of stored images.")
     images: list[Image]
 
 
-class Found(BaseModel):
-    """The nearest images, nearest first."""
+class SearchResult(BaseModel):
+    """The most similar images, nearest first."""
 
     matches: list[Match]
     how: How
-    n_bits: int | None = Field(description="Bits compared; none for raw vectors.")
+    n_bits: int | None = Field(description="Number of bits compared; null for raw vectors.")
     bytes_per_image: int
-    searched: int = Field(description="Images that there are.")
-    seconds: float = Field(description="That the search itself took.")
-    code: str = Field(description="The code of the query.")
-    label: Text | None = Field(
-        default=None, description="The label of the query, where it is a stored image that has one."
-    )
+    searched: int = Field(description="Number of stored images.")
+    seconds: float = Field(description="Time of the search alone.")
+    code: str = Field(description="Code of the query, in hexadecimal.")
+    label: Text | None = Field(default=None, description="Label of the query, if it is a stored image with a label.")
     vector: list[float] | None = Field(
-        default=None, description="The raw vector of an uploaded image, where asked for."
+        default=None, description="Raw vector of the uploaded image, if the request asks for it."
     )
 
 
 class Vote(BaseModel):
+    """A class and its number of votes."""
+
     label: Text
     votes: int
 
 
-class Classified(BaseModel):
+class Classification(BaseModel):
+    """The predicted class."""
+
     label: Text
-    votes: list[Vote] = Field(description="Most votes first; classes without a vote are left out.")
+    votes: list[Vote] = Field(description="Most votes first, without classes that have no vote.")
 
 
-class Explained(BaseModel):
+class Explanation(BaseModel):
     """Two codes, bit by bit. The weights of the bits that differ add up to the distance."""
 
     agree: list[bool]
     weights: list[float]
-    bits: list[bool] = Field(description="The bits of a.")
+    bits: list[bool] = Field(description="The bits of code a.")
     distance: float
-    differing: int
+    differing: int = Field(description="Number of bits that differ.")
 
 
-class Weights(BaseModel):
+class BitWeights(BaseModel):
     """The weight of each bit at one code length."""
 
     n_bits: int
     weights: list[float]
 
 
-class BitSides(BaseModel):
-    """Images on the two sides of one bit, most certain first."""
+class BitExamples(BaseModel):
+    """Images where one bit is 0 (negative) and where it is 1 (positive), furthest from the threshold first."""
 
     bit: int
     weight: float
@@ -221,42 +242,48 @@ class BitSides(BaseModel):
 
 
 class Confusion(BaseModel):
-    """How often a held-out image of a class (row) was taken for another (column)."""
+    """How often held-out images of a true class (row) were assigned to a class (column)."""
 
     classes: list[Text]
     matrix: list[list[int]]
 
 
-class Added(BaseModel):
+class AddedImages(BaseModel):
+    """The images that were added."""
+
     images: list[Image]
-    total: int
+    total: int = Field(description="Number of stored images.")
 
 
-class Removed(BaseModel):
+class RemovedImage(BaseModel):
+    """The image that was removed."""
+
     id: int
-    total: int
+    total: int = Field(description="Number of stored images.")
 
 
 class ProjectInfo(BaseModel):
-    """What is served."""
+    """The served project and the limits of the service."""
 
     name: Text
-    total: int
+    total: int = Field(description="Number of stored images.")
     classes: list[Text]
     n_bits: int
-    lengths: list[int] = Field(description="Code lengths that a search offers.")
-    n_values: int = Field(description="Values of a raw vector.")
-    descriptor: str | None = Field(description="What makes a vector of an image; none: the project holds vectors.")
+    lengths: list[int] = Field(description="Code lengths to choose from.")
+    n_values: int = Field(description="Length of a raw vector.")
+    descriptor: str | None = Field(description="Descriptor that turns an image into a vector; null for vectors.")
     coder: str
     has_pictures: bool
-    writable: bool
-    max_upload: int
-    max_files: int
-    max_pixels: int
-    evaluation: dict[str, Any]
+    writable: bool = Field(description="Whether images can be added and removed.")
+    max_upload: int = Field(description="Largest request in bytes.")
+    max_files: int = Field(description="Most images in one request.")
+    max_pixels: int = Field(description="Largest image in pixels.")
+    evaluation: dict[str, Any] = Field(description="Accuracy on held-out images.")
     version: str
 
 
 class Health(BaseModel):
+    """The state of the service."""
+
     status: Literal["ok"]
-    images: int
+    images: int = Field(description="Number of stored images.")

@@ -1,4 +1,4 @@
-"""The server: uvicorn, with a limit on how long a client may take to say what it wants."""
+"""The server: uvicorn with a time limit for request headers."""
 
 import asyncio
 import contextlib
@@ -17,31 +17,33 @@ __all__ = ["listen", "make_server", "run"]
 HEADER_SECONDS = 10.0
 GRACE_SECONDS = 10
 _KEEP_ALIVE_SECONDS = 30
-_MOST_CONNECTIONS = 1000
-_HEADER_BYTES = 32 * 1024
+_MAX_CONNECTIONS = 1000
+_MAX_HEADER_BYTES = 32 * 1024
 
 
 class HeaderDeadline(H11Protocol):
-    """Closes a connection whose next request has begun to arrive but has no end of headers in time.
+    """Close a connection whose request headers are not complete in time.
 
-    uvicorn itself waits for headers for ever, so that clients which send a byte now and then (slowloris) would use up
-    all connections.
+    uvicorn has no such limit: clients that send a byte now and then (slowloris) could use up all connections.
     """
 
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
+        """Start the timer of a new connection."""
         super().connection_made(transport)
         self._start()
 
     def data_received(self, data: bytes) -> None:
+        """Stop the timer when the headers are complete, and restart it with the next request."""
         super().data_received(data)
         if self.conn.their_state is not h11.IDLE:
             self._stop()
-        elif self._timer is None and self.timeout_keep_alive_task is None:  # else it only waits for the next request
+        elif self._timer is None and self.timeout_keep_alive_task is None:  # else the connection is idle
             self._start()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Stop the timer."""
         self._stop()
         super().connection_lost(exc)
 
@@ -55,7 +57,7 @@ class HeaderDeadline(H11Protocol):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes any that is free."""
+    """Return a listening socket. Port 0 means any free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=1024)
@@ -64,6 +66,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def make_server(app: FastAPI) -> uvicorn.Server:
+    """Return a uvicorn server for the application, with the limits of the service."""
     return uvicorn.Server(
         uvicorn.Config(
             app,
@@ -74,18 +77,18 @@ def make_server(app: FastAPI) -> uvicorn.Server:
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            limit_concurrency=_MOST_CONNECTIONS,
+            limit_concurrency=_MAX_CONNECTIONS,
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=GRACE_SECONDS,
-            h11_max_incomplete_event_size=_HEADER_BYTES,
+            h11_max_incomplete_event_size=_MAX_HEADER_BYTES,
         )
     )
 
 
 def run(app: FastAPI, sock: socket.socket) -> None:
-    """Serve until SIGINT or SIGTERM; then take nothing new, end what has begun, and return."""
+    """Serve until SIGINT or SIGTERM; then finish the running requests, accept no new ones, and return."""
     if threading.current_thread() is threading.main_thread():
-        # uvicorn raises the signal again after its shutdown; both shall end in a return.
+        # uvicorn raises the signal again after its shutdown. Both signals must end in a normal return.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt):
         make_server(app).run(sockets=[sock])

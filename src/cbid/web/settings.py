@@ -1,30 +1,47 @@
-"""What the service allows: one frozen object, checked once at the start."""
+"""Settings of the service: one frozen object, checked when it is created."""
 
 from dataclasses import dataclass
+from ipaddress import ip_address
 
 from cbid.checks import check_integer, check_real
 
-__all__ = ["LOOPBACK_NAMES", "Settings", "is_loopback"]
+__all__ = ["LOOPBACK_NAMES", "ServiceSettings", "Settings", "is_loopback"]
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
-_SHORTEST_KEY = 16
+_MIN_KEY_LENGTH = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
-    """Limits and access.
+class ServiceSettings:
+    """Access rules and limits of the service.
 
-    api_key: asked of every request but the page's own files and the health check; None asks for nothing.
-    hosts: names that the ``Host`` of a request may have, without port; empty accepts any. A service on loopback that
-        accepted any could be reached by a foreign page whose name was pointed at 127.0.0.1 (DNS rebinding).
-    max_upload: bytes of one request, counted while it is read. max_files: images in one request.
-    max_pixels: of one image; told by its header, before anything is decoded.
-    seconds: that the work of one request may take, waiting included. upload_seconds: in which a request must arrive.
-    rate: requests a second that one address may send in the long run, ``burst`` at once; rate 0 sets no limit.
-    max_waiting: requests that may wait for a thread; more are told to come again.
-    threads: that search, and half as many that read images; None takes one for each processor.
-    read_only: images can neither be added nor removed.
-    store: the address of a Milvus collection that is searched in the place of the project's codes; then read-only.
+    Parameters
+    ----------
+    api_key : str or None, default=None
+        Required in every request except those for the files of the page and the health check. None means no key.
+    hosts : tuple of str, default=LOOPBACK_NAMES
+        Accepted values of the ``Host`` header, without port. An empty tuple accepts any. A service on loopback needs
+        this check: a foreign page could reach it through a name that points to 127.0.0.1 (DNS rebinding).
+    max_upload : int, default=20 MiB
+        Largest request in bytes, counted while it arrives.
+    max_files : int, default=64
+        Most images in one request.
+    max_pixels : int, default=25,000,000
+        Largest image in pixels, read from its header before it is decoded.
+    seconds : float, default=10
+        Time limit for the work of one request, including the wait for a thread.
+    upload_seconds : float, default=20
+        Time limit for a request to arrive.
+    rate, burst : float and int, default=100 and 500
+        Requests per second that one address may send on average, and at once. A rate of 0 means no limit.
+    max_waiting : int, default=256
+        Requests that may wait for a thread; more get a 503.
+    threads : int or None, default=None
+        Search threads; half as many decode images. None means one per processor.
+    read_only : bool, default=False
+        Reject requests that add or remove images.
+    store : str or None, default=None
+        Address of a Milvus collection to search instead of the codes of the project. Implies ``read_only``.
     """
 
     api_key: str | None = None
@@ -42,9 +59,10 @@ class Settings:
     store: str | None = None
 
     def __post_init__(self) -> None:
-        if self.api_key is not None and (len(self.api_key) < _SHORTEST_KEY or not self.api_key.isascii()):
+        if self.api_key is not None and (len(self.api_key) < _MIN_KEY_LENGTH or not self.api_key.isascii()):
+            # Do not repeat the key itself: the message may end up in a log.
             raise ValueError(
-                f"api_key has {len(self.api_key)} characters; give at least {_SHORTEST_KEY}, all of them ASCII"
+                f"api_key of {len(self.api_key)} characters: expected at least {_MIN_KEY_LENGTH} ASCII characters"
             )
         for name in ("max_upload", "max_files", "max_pixels", "burst", "max_waiting"):
             check_integer(name, getattr(self, name), 1)
@@ -54,16 +72,17 @@ class Settings:
         if self.threads is not None:
             check_integer("threads", self.threads, 1)
         if self.store is not None:
-            object.__setattr__(self, "read_only", True)  # a change would reach the project and not the store
+            object.__setattr__(self, "read_only", True)  # a change would reach the project but not the store
+
+
+Settings = ServiceSettings  # the name in 0.1.0
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a server bound to this address is reached from this machine alone."""
-    from ipaddress import ip_address
-
+    """Return whether only this machine can reach a server bound to this address."""
     if host == "localhost":
         return True
     try:
         return ip_address(host).is_loopback
     except ValueError:
-        return False  # a name, which may point anywhere
+        return False  # a name may point anywhere

@@ -191,7 +191,7 @@ def test_codes_of_another_fit_are_not_searched(lite, sent, images, tmp_path, cap
     with client_of(tmp_path / "p.cbid", rate=0, store=lite + "refitted") as client:
         assert client.post("/api/search", json={"query": {"id": 3}}).status_code == 200
         Project.fit(tmp_path / "p.cbid", images / "images", descriptor="pixels", n_bits=16).close()
-        client.app.state.library.project.refresh()
+        client.app.state.served.project.refresh()
         answer = client.post("/api/search", json={"query": {"id": 3}})
         assert answer.status_code == 503
     assert "holds codes of another fit" in caplog.text

@@ -1,4 +1,4 @@
-"""Health, metrics, the OpenAPI document, and the page's files."""
+"""Health, metrics, the OpenAPI document, and the files of the page."""
 
 from importlib.resources import files
 

@@ -1,22 +1,15 @@
-"""The REST interface, one file for each kind of question."""
+"""The REST interface."""
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter
 
-from cbid.web.library import Library
+from cbid.web.routes import images, inspect, search, system
 
-__all__ = ["library_of", "router"]
-
-
-def library_of(request: Request) -> Library:
-    library: Library = request.app.state.library
-    return library
+__all__ = ["all_routes"]
 
 
-def router() -> APIRouter:
-    """All routes."""
-    from cbid.web.routes import images, inspect, search, system
-
-    every = APIRouter()
-    for part in (search, images, inspect, system):
-        every.include_router(part.router)
-    return every
+def all_routes() -> APIRouter:
+    """Return a router with all routes."""
+    router = APIRouter()
+    for module in (search, images, inspect, system):
+        router.include_router(module.router)
+    return router

@@ -1,4 +1,4 @@
-"""The stored images: look, add, remove."""
+"""Routes for the stored images: list, show, add, remove."""
 
 from typing import Annotated
 
@@ -6,100 +6,100 @@ from fastapi import APIRouter, File, Form, Path, Query, Request, Response, Uploa
 
 from cbid.data import ImageError
 from cbid.data.decode import image_size
-from cbid.web.models import LARGEST_ID, Added, Image, Images, Label, Removed
-from cbid.web.problems import documented, refuse
-from cbid.web.routes import library_of
+from cbid.web.errors import error_docs, http_error
+from cbid.web.models import MAX_ID, AddedImages, Image, ImagePage, Label, RemovedImage
+from cbid.web.served import served_by
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/api/images", tags=["images"])
-Id = Annotated[int, Path(ge=0, le=LARGEST_ID)]
-_LONGEST_NAME = 200
-_IMAGES_AT_A_TIME = 4  # of the largest that are accepted: pixels of one request
+Id = Annotated[int, Path(ge=0, le=MAX_ID)]
+_MAX_NAME_LENGTH = 200
+_MAX_TOTAL_PIXELS = 4  # of one request, in images of the largest size
 
 
-@router.get("", responses=documented())
+@router.get("", responses=error_docs())
 async def images(
     request: Request,
-    first: Annotated[int, Query(ge=0, le=LARGEST_ID)] = 0,
-    count: Annotated[int, Query(ge=0, le=1000)] = 100,
-    every: Annotated[int, Query(ge=1, le=LARGEST_ID, description="Only every so manieth.")] = 1,
-) -> Images:
-    """Some of the stored images, by ascending id."""
-    library = library_of(request)
+    first: Annotated[int, Query(ge=0, le=MAX_ID, description="Number of images to skip.")] = 0,
+    count: Annotated[int, Query(ge=0, le=1000, description="Number of images to return.")] = 100,
+    every: Annotated[int, Query(ge=1, le=MAX_ID, description="Return every n-th image.")] = 1,
+) -> ImagePage:
+    """List stored images by ascending id."""
+    served = served_by(request)
 
-    def work() -> Images:
-        ids = library.project.ids
-        records = library.records(ids[first::every][:count])
-        return Images(total=len(ids), images=[Image.of(record) for record in records])
+    def work() -> ImagePage:
+        ids = served.project.ids
+        records = served.records(ids[first::every][:count])
+        return ImagePage(total=len(ids), images=[Image.of(record) for record in records])
 
-    return await library.searching.run(work)
+    return await served.search_pool.run(work)
 
 
-@router.get("/{id}", responses=documented())
+@router.get("/{id}", responses=error_docs())
 async def image(id: Id, request: Request) -> Image:
-    """What is known of one image."""
-    library = library_of(request)
-    return Image.of(await library.searching.run(library.project.record, id))
+    """Return one stored image."""
+    served = served_by(request)
+    return Image.of(await served.search_pool.run(served.project.record, id))
 
 
 @router.get(
     "/{id}/thumbnail",
     response_class=Response,
-    responses={**documented(), 200: {"content": {"image/jpeg": {}}, "description": "A JPEG"}},
+    responses={**error_docs(), 200: {"content": {"image/jpeg": {}}, "description": "A JPEG image"}},
 )
 async def thumbnail(id: Id, request: Request) -> Response:
-    """A small picture, its longer side at most 192 pixels."""
-    library = library_of(request)
-    if not library.project.has_thumbnails:
-        raise refuse(404, "the project was made from vectors; it has no pictures")
-    jpeg = await library.searching.run(library.project.thumbnail, id)
-    # A project never gives an id twice; one that was deleted and made anew does, and is to be seen soon.
+    """Return a thumbnail. Its longer edge has at most 192 pixels."""
+    served = served_by(request)
+    if not served.project.has_thumbnails:
+        raise http_error(404, "the project was made from vectors: it has no thumbnails")
+    jpeg = await served.search_pool.run(served.project.thumbnail, id)
+    # A project never reuses an id, but a project that was deleted and created again does. So browsers ask again soon.
     return Response(jpeg, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=60"})
 
 
-@router.post("", status_code=201, responses=documented(409, 415))
+@router.post("", status_code=201, responses=error_docs(409, 415))
 async def add(
     request: Request,
-    images: Annotated[list[UploadFile], File(description="One image or more.")],
-    label: Annotated[Label | None, Form(description="The class of all of them.")] = None,
-) -> Added:
-    """Add images, all of them or, if one cannot be read, none. They are found as soon as this has answered."""
-    library = library_of(request)
-    settings = library.settings
+    images: Annotated[list[UploadFile], File(description="One or more images.")],
+    label: Annotated[Label | None, Form(description="The class of all these images.")] = None,
+) -> AddedImages:
+    """Add images. If one of them cannot be read, none is added. Searches find them when this request returns."""
+    served = served_by(request)
+    settings = served.settings
     if len(images) > settings.max_files:
-        raise refuse(413, f"{len(images)} images came; at most {settings.max_files} are taken at once")
+        raise http_error(413, f"{len(images)} images: expected at most {settings.max_files} in one request")
     contents = [await file.read() for file in images]
-    names = [_name(file.filename) for file in images]
-    await library.imaging.run(_check_sizes, contents, names, settings.max_pixels)
-    ids = await library.add(contents, [label] * len(contents), names)
-    project = library.project
-    records = await library.searching.run(library.records, ids)
-    return Added(images=[Image.of(record) for record in records], total=len(project))
+    names = [_clean_name(file.filename) for file in images]
+    await served.image_pool.run(_check_sizes, contents, names, settings.max_pixels)
+    ids = await served.add(contents, [label] * len(contents), names)
+    records = await served.search_pool.run(served.records, ids)
+    return AddedImages(images=[Image.of(record) for record in records], total=len(served.project))
 
 
-@router.delete("/{id}", responses=documented(409))
-async def remove(id: Id, request: Request) -> Removed:
-    """Remove one image from the project; its file is left alone."""
-    library = library_of(request)
-    await library.remove(id)
-    return Removed(id=id, total=len(library.project))
+@router.delete("/{id}", responses=error_docs(409))
+async def remove(id: Id, request: Request) -> RemovedImage:
+    """Remove one image from the project. Its file is not deleted."""
+    served = served_by(request)
+    await served.remove(id)
+    return RemovedImage(id=id, total=len(served.project))
 
 
-def _name(given: str | None) -> str:
-    """The last part of a name that came with an upload, fit to be shown; it never names a file here."""
-    last = (given or "").replace("\\", "/").rpartition("/")[2]
-    return "".join(c for c in last if c.isprintable())[:_LONGEST_NAME] or "image"
+def _clean_name(name: str | None) -> str:
+    """Return the last part of the name of an upload, without unprintable characters. It is never opened as a file."""
+    last = (name or "").replace("\\", "/").rpartition("/")[2]
+    return "".join(c for c in last if c.isprintable())[:_MAX_NAME_LENGTH] or "image"
 
 
 def _check_sizes(contents: list[bytes], names: list[str], max_pixels: int) -> None:
-    """Reject files that are too large or no images, by their headers alone; adding them decodes them, once."""
-    pixels = 0
+    """Reject files that are too large or not images. This reads only their headers; adding them decodes them once."""
+    limit = _MAX_TOTAL_PIXELS * max_pixels
+    n_pixels = 0
     for data, name in zip(contents, names):
-        if pixels > _IMAGES_AT_A_TIME * max_pixels:
-            raise refuse(413, f"the images have more than {_IMAGES_AT_A_TIME * max_pixels:,} pixels together")
+        if n_pixels > limit:
+            raise http_error(413, f"the images of one request have more than {limit:,} pixels")
         try:
             height, width = image_size(data, max_pixels=max_pixels)
         except ImageError as error:
             raise ImageError(f"{name}: {error}") from error
-        pixels += height * width
+        n_pixels += height * width

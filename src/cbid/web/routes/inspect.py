@@ -1,4 +1,4 @@
-"""Why: what is served, two codes bit by bit, one bit's two sides, and which classes are confused."""
+"""Routes that explain: the served project, two codes bit by bit, examples of a bit, and the confusion matrix."""
 
 from typing import Annotated
 
@@ -8,112 +8,112 @@ from fastapi import APIRouter, Path, Query, Request
 import cbid
 from cbid.checks import check_integer
 from cbid.codes import unpack
+from cbid.web.errors import error_docs
 from cbid.web.models import (
+    BitExamples,
     Bits,
-    BitSides,
+    BitWeights,
     Confusion,
-    Explain,
-    Explained,
+    ExplainRequest,
+    Explanation,
     Image,
     ProjectInfo,
-    Weights,
 )
-from cbid.web.problems import documented
-from cbid.web.queries import code_of
-from cbid.web.routes import library_of
+from cbid.web.routes.search import code_of
+from cbid.web.served import served_by
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/api", tags=["inspect"])
 
 
-@router.get("/project", responses=documented())
+@router.get("/project", responses=error_docs())
 async def project(request: Request) -> ProjectInfo:
-    """What is served: sizes, classes, code lengths, limits, and what was measured when it was fitted."""
-    library = library_of(request)
-    settings = library.settings
+    """Return the size, classes, code lengths, accuracy and limits of the served project."""
+    served = served_by(request)
+    settings = served.settings
 
     def work() -> ProjectInfo:
-        served = library.project
-        descriptor = served.descriptor
+        project = served.project
+        descriptor = project.descriptor
         return ProjectInfo(
-            name=served.path.resolve().name,
-            total=len(served),
-            classes=served.classes,
-            n_bits=served.n_bits,
-            lengths=served.lengths,
-            n_values=served.n_features,
+            name=project.path.resolve().name,
+            total=len(project),
+            classes=project.classes,
+            n_bits=project.n_bits,
+            lengths=project.lengths,
+            n_values=project.n_features,
             descriptor=None if descriptor is None else type(descriptor).__name__,
-            coder=type(served.coder).__name__,
-            has_pictures=served.has_thumbnails,
+            coder=type(project.coder).__name__,
+            has_pictures=project.has_thumbnails,
             writable=not settings.read_only and descriptor is not None,
             max_upload=settings.max_upload,
             max_files=settings.max_files,
             max_pixels=settings.max_pixels,
-            evaluation=served.evaluation,
+            evaluation=project.evaluation,
             version=cbid.__version__,
         )
 
-    return await library.searching.run(work)
+    return await served.search_pool.run(work)
 
 
-@router.post("/explain", responses=documented())
-async def explain(asked: Explain, request: Request) -> Explained:
-    """In which bits two codes agree, and what each bit weighs."""
-    library = library_of(request)
+@router.post("/explain", responses=error_docs())
+async def explain(body: ExplainRequest, request: Request) -> Explanation:
+    """Compare two codes bit by bit, with the weight of each bit."""
+    served = served_by(request)
 
-    def work() -> Explained:
-        served = library.project
-        a, b = (code_of(served, one) for one in (asked.a, asked.b))
-        told = served.explain(a, b, asked.n_bits)
-        return Explained(
-            agree=told.agree.tolist(),
-            weights=told.weight.tolist(),
-            bits=(unpack(a, served.n_bits)[: len(told.agree)] > 0).tolist(),
-            distance=float(told.weight[~told.agree].sum()),
-            differing=int(np.count_nonzero(~told.agree)),
+    def work() -> Explanation:
+        project = served.project
+        a, b = code_of(project, body.a), code_of(project, body.b)
+        compared = project.explain(a, b, body.n_bits)
+        return Explanation(
+            agree=compared.agree.tolist(),
+            weights=compared.weight.tolist(),
+            bits=(unpack(a, project.n_bits)[: len(compared.agree)] > 0).tolist(),
+            distance=float(compared.weight[~compared.agree].sum()),
+            differing=int(np.count_nonzero(~compared.agree)),
         )
 
-    return await library.searching.run(work)
+    return await served.search_pool.run(work)
 
 
-@router.get("/bits", responses=documented())
-async def bits(request: Request, n_bits: Annotated[Bits | None, Query()] = None) -> Weights:
-    """What each bit weighs at a code length."""
-    library = library_of(request)
+@router.get("/bits", responses=error_docs())
+async def bits(request: Request, n_bits: Annotated[Bits | None, Query()] = None) -> BitWeights:
+    """Return the weight of each bit at a code length."""
+    served = served_by(request)
 
-    def work() -> Weights:
-        length = library.project.n_bits if n_bits is None else n_bits
-        return Weights(n_bits=length, weights=library.project.weights(length)[:length].tolist())
+    def work() -> BitWeights:
+        length = served.project.n_bits if n_bits is None else n_bits
+        return BitWeights(n_bits=length, weights=served.project.weights(length)[:length].tolist())
 
-    return await library.searching.run(work)
+    return await served.search_pool.run(work)
 
 
-@router.get("/bits/{bit}", responses=documented())
+@router.get("/bits/{bit}", responses=error_docs())
 async def bit(
     request: Request,
     bit: Annotated[int, Path(ge=0, le=2**16)],
-    count: Annotated[int, Query(ge=1, le=200)] = 24,
-) -> BitSides:
-    """The images on the two sides of a bit, most certain first."""
-    library = library_of(request)
+    count: Annotated[int, Query(ge=1, le=200, description="Number of images for each value of the bit.")] = 24,
+) -> BitExamples:
+    """Return images where the bit is 0 and where it is 1, furthest from the threshold first."""
+    served = served_by(request)
 
-    def work() -> BitSides:
-        served = library.project
-        check_integer("bit", bit, 0, served.n_bits - 1)
-        none = np.empty(0, dtype=np.int64)
-        negative, positive = served.bit(bit, count) if len(served) else (none, none)
-        return BitSides(
+    def work() -> BitExamples:
+        project = served.project
+        check_integer("bit", bit, 0, project.n_bits - 1)
+        empty = np.empty(0, dtype=np.int64)
+        negative, positive = project.bit(bit, count) if len(project) else (empty, empty)
+        return BitExamples(
             bit=bit,
-            weight=float(served.weights(served.n_bits)[bit]),
-            negative=[Image.of(record) for record in library.records(negative)],
-            positive=[Image.of(record) for record in library.records(positive)],
+            weight=float(project.weights(project.n_bits)[bit]),
+            negative=[Image.of(record) for record in served.records(negative)],
+            positive=[Image.of(record) for record in served.records(positive)],
         )
 
-    return await library.searching.run(work)
+    return await served.search_pool.run(work)
 
 
-@router.get("/confusion", responses=documented())
+@router.get("/confusion", responses=error_docs())
 async def confusion(request: Request) -> Confusion:
-    """How often a held-out image of one class was taken for another; empty where nothing was held out."""
-    return Confusion(**library_of(request).project.confusion)
+    """Return the confusion matrix of the held-out images; empty if no images were held out."""
+    return Confusion(**served_by(request).project.confusion)

@@ -1,93 +1,182 @@
-"""Search and classify: by a stored image, a vector, a code, or an uploaded image."""
+"""Routes that search and classify: with a stored image, a vector, a code, or an uploaded image."""
 
 from typing import Annotated
 
 import numpy as np
 from fastapi import APIRouter, File, Query, Request, UploadFile
 from numpy.typing import NDArray
+from pydantic import Field
 
+from cbid.codes import check_codes
+from cbid.data.decode import decode_image
 from cbid.project import Project
-from cbid.web.models import MOST_MATCHES, Bits, ById, Classified, Classify, Found, Search, SearchOptions, Vote
-from cbid.web.problems import documented
-from cbid.web.queries import code_of, described, found, queried
-from cbid.web.routes import library_of
+from cbid.web.errors import error_docs
+from cbid.web.models import (
+    MAX_MATCHES,
+    Bits,
+    ByCode,
+    ById,
+    Classification,
+    ClassifyRequest,
+    Match,
+    SearchOptions,
+    SearchQuery,
+    SearchRequest,
+    SearchResult,
+    Vote,
+)
+from cbid.web.served import ServedProject, served_by
 
-__all__ = ["router"]
+__all__ = ["code_of", "router"]
 
 router = APIRouter(prefix="/api", tags=["search"])
-ImageFile = Annotated[UploadFile, File(description="JPEG, PNG, WebP, GIF, BMP, TIFF or PPM.")]
+ImageFile = Annotated[UploadFile, File(description="A JPEG, PNG, WebP, GIF, BMP, TIFF or PPM file.")]
+Code = NDArray[np.uint8]  # (ceil(n_bits / 8),)
+Vector = NDArray[np.float32]  # (d,)
 
 
 class ImageSearchOptions(SearchOptions):
-    vector: bool = False
+    """Options of a search with an uploaded image."""
+
+    vector: bool = Field(default=False, description="Also return the raw vector of the image.")
 
 
-@router.post("/search", responses=documented())
-async def search(asked: Search, request: Request) -> Found:
-    """The nearest images of a stored image (which is itself left out), a vector or a code."""
-    library = library_of(request)
+@router.post("/search", responses=error_docs())
+async def search(body: SearchRequest, request: Request) -> SearchResult:
+    """Find the images most similar to a stored image, a vector or a code. A stored image does not find itself."""
+    served = served_by(request)
 
-    def work() -> Found:
-        exclude = list(asked.exclude)
+    def work() -> SearchResult:
+        exclude = list(body.exclude)
         label = None
-        if isinstance(asked.query, ById):
-            exclude.append(asked.query.id)
-            label = library.project.record(asked.query.id).label
-        answer = found(library, queried(library.project, asked.query, asked.how), asked, exclude=exclude)
-        return answer.model_copy(update={"label": label})
+        if isinstance(body.query, ById):
+            exclude.append(body.query.id)
+            label = served.project.record(body.query.id).label
+        result = _search(served, _code_or_vector(served.project, body.query, body.how), body, exclude)
+        result.label = label
+        return result
 
-    return await library.searching.run(library.steady, work)
+    return await served.search_pool.run(served.read_consistently, work)
 
 
-@router.post("/search/image", responses=documented(415))
-async def search_image(image: ImageFile, request: Request, options: Annotated[ImageSearchOptions, Query()]) -> Found:
-    """The nearest images of an uploaded one; with ``vector=true`` also its raw vector, to ask with again."""
-    library = library_of(request)
+@router.post("/search/image", responses=error_docs(415))
+async def search_image(
+    image: ImageFile, request: Request, options: Annotated[ImageSearchOptions, Query()]
+) -> SearchResult:
+    """Find the images most similar to an uploaded image.
+
+    With ``vector=true`` the response holds the raw vector, which can be the query of further searches.
+    """
+    served = served_by(request)
     data = await image.read()
-    vector = await library.imaging.run(described, library.project, data, library.settings.max_pixels)
-    answer = await library.searching.run(library.steady, lambda: found(library, vector, options))
-    return answer.model_copy(update={"vector": vector.tolist() if options.vector else None})
+    vector = await served.image_pool.run(_describe, served.project, data, served.settings.max_pixels)
+
+    def work() -> SearchResult:
+        result = _search(served, vector, options)
+        result.vector = vector.tolist() if options.vector else None
+        return result
+
+    return await served.search_pool.run(served.read_consistently, work)
 
 
-@router.post("/classify", responses=documented())
-async def classify(asked: Classify, request: Request) -> Classified:
-    """The class that wins the vote of the nearest labelled images."""
-    library = library_of(request)
+@router.post("/classify", responses=error_docs())
+async def classify(body: ClassifyRequest, request: Request) -> Classification:
+    """Predict a class by a vote of the nearest labelled images."""
+    served = served_by(request)
 
-    def work() -> Classified:
-        exclude = [asked.query.id] if isinstance(asked.query, ById) else None
-        return _voted(library.project, code_of(library.project, asked.query), asked.k, asked.n_bits, exclude)
+    def work() -> Classification:
+        exclude = [body.query.id] if isinstance(body.query, ById) else None
+        return _classify(served.project, code_of(served.project, body.query), body.k, body.n_bits, exclude)
 
-    return await library.searching.run(library.steady, work)
+    return await served.search_pool.run(served.read_consistently, work)
 
 
-@router.post("/classify/image", responses=documented(415))
+@router.post("/classify/image", responses=error_docs(415))
 async def classify_image(
     image: ImageFile,
     request: Request,
-    k: Annotated[int, Query(ge=1, le=MOST_MATCHES)] = 5,
+    k: Annotated[int, Query(ge=1, le=MAX_MATCHES, description="Number of neighbours that vote.")] = 5,
     n_bits: Annotated[Bits | None, Query()] = None,
-) -> Classified:
-    """The class of an uploaded image."""
-    library = library_of(request)
+) -> Classification:
+    """Predict the class of an uploaded image."""
+    served = served_by(request)
     data = await image.read()
+    project = served.project
 
-    project = library.project
+    def work() -> Classification:
+        vector = _describe(project, data, served.settings.max_pixels)
+        return served.read_consistently(lambda: _classify(project, project.encode(vector)[0], k, n_bits, None))
 
-    def work() -> Classified:
-        vector = described(project, data, library.settings.max_pixels)
-        return library.steady(lambda: _voted(project, project.encode(vector)[0], k, n_bits, None))
-
-    return await library.imaging.run(work)
+    return await served.image_pool.run(work)
 
 
-def _voted(
-    project: Project, code: NDArray[np.uint8], k: int, n_bits: int | None, exclude: list[int] | None
-) -> Classified:
+def code_of(project: Project, query: SearchQuery) -> Code:
+    """Return the packed code of a query."""
+    code: Code
+    if isinstance(query, ById):
+        code = project.code(query.id)
+    elif isinstance(query, ByCode):
+        code = check_codes(np.frombuffer(bytes.fromhex(query.code), dtype=np.uint8), project.n_bits, name="code")[0]
+    else:
+        code = project.encode(np.asarray(query.vector))[0]
+    return code
+
+
+def _code_or_vector(project: Project, query: SearchQuery, how: str) -> Code | Vector:
+    """Return the code of a query, or its vector for a raw search."""
+    if how != "raw":
+        return code_of(project, query)
+    if isinstance(query, ById):
+        return project.vector(query.id)
+    if isinstance(query, ByCode):
+        raise ValueError("how='raw': expected an id or a vector as the query, not a code")
+    return np.asarray(query.vector, dtype=np.float32)
+
+
+def _describe(project: Project, data: bytes, max_pixels: int) -> Vector:
+    """Return the vector of an uploaded file."""
+    return project.describe_image(decode_image(data, max_pixels=max_pixels))
+
+
+def _search(
+    served: ServedProject, query: Code | Vector, options: SearchOptions, exclude: list[int] | None = None
+) -> SearchResult:
+    """Search, and look up the records of the matches."""
+    project = served.project
+    raw = options.how == "raw"
+    if raw and options.n_bits is not None:
+        raise ValueError(f"n_bits={options.n_bits}: a raw search compares whole vectors")
+    code = query if query.dtype == np.uint8 else project.encode(query)[0]
+    total = len(project)
+    if not total:
+        raise ValueError("the project is empty")
+    found = project.search(
+        query if raw else code,
+        min(options.k, total),
+        n_bits=options.n_bits,
+        how=options.how,
+        exclude=exclude or None,
+        label=options.label,
+    )
+    served.metrics.search(options.how, found.seconds)
+    distances = dict(zip(found.ids[0].tolist(), found.distances[0].tolist()))
+    records = served.records(found.ids[0][found.ids[0] >= 0])
+    return SearchResult(
+        matches=[Match(id=r.id, name=r.name, label=r.label, part=r.part, distance=distances[r.id]) for r in records],
+        how=options.how,
+        n_bits=None if raw else options.n_bits or project.n_bits,
+        bytes_per_image=found.n_bytes,
+        searched=total,
+        seconds=found.seconds,
+        code=code.tobytes().hex(),
+    )
+
+
+def _classify(project: Project, code: Code, k: int, n_bits: int | None, exclude: list[int] | None) -> Classification:
     classes, voted = project.classes, project.classify(code, k, n_bits, exclude=exclude)
-    while classes != project.classes:  # an image of a new class was added in between
+    while classes != project.classes:  # another request has added an image of a new class
         classes, voted = project.classes, project.classify(code, k, n_bits, exclude=exclude)
-    # Votes carry a little more for the nearer ones, which decides ties; people count in whole ones.
+    # Nearer neighbours have slightly more than one vote, which breaks ties. Show whole votes.
     order = np.argsort(-voted.votes[0], kind="stable")
     votes = [Vote(label=classes[i], votes=round(voted.votes[0, i])) for i in order if voted.votes[0, i] > 0]
-    return Classified(label=str(voted.labels[0]), votes=votes)
+    return Classification(label=str(voted.labels[0]), votes=votes)

@@ -1,52 +1,57 @@
-"""Health, metrics, and the page's session."""
+"""Routes for health, metrics, and the session of the page."""
 
 import hmac
 
 from fastapi import APIRouter, Request, Response
 
-from cbid.web.guard import COOKIE, cookie_of
+from cbid.web.errors import error_docs, http_error
 from cbid.web.metrics import resident_bytes
-from cbid.web.models import Health, Key
-from cbid.web.problems import documented, refuse
-from cbid.web.routes import library_of
+from cbid.web.middleware import SESSION_COOKIE, session_cookie
+from cbid.web.models import Health, SessionRequest
+from cbid.web.served import served_by
 
 __all__ = ["router"]
 
 router = APIRouter(tags=["system"])
-_METRICS = "text/plain; version=0.0.4"
+_PROMETHEUS = "text/plain; version=0.0.4"
 
 
-@router.get("/health", responses=documented())
+@router.get("/health", responses=error_docs())
 async def health(request: Request) -> Health:
-    """Whether the service answers; needs no key."""
-    return Health(status="ok", images=len(library_of(request).project))
+    """Return the state of the service. Needs no key."""
+    return Health(status="ok", images=len(served_by(request).project))
 
 
 @router.get(
     "/metrics",
     response_class=Response,
-    responses={**documented(), 200: {"content": {"text/plain": {}}, "description": "As Prometheus reads it"}},
+    responses={**error_docs(), 200: {"content": {"text/plain": {}}, "description": "The text format of Prometheus"}},
 )
 async def metrics(request: Request) -> Response:
-    """Counts and times since the start."""
-    library = library_of(request)
+    """Return counters and times since the start, for Prometheus."""
+    served = served_by(request)
     gauges = {
-        "cbid_images": ("Images that are stored.", float(len(library.project))),
-        "cbid_working": ("Calls that run or wait.", float(library.searching.n_open + library.imaging.n_open)),
-        "process_resident_memory_bytes": ("Memory in use, mapped files included.", float(resident_bytes())),
+        "cbid_images": ("Stored images.", float(len(served.project))),
+        "cbid_working": ("Calls that run or wait.", float(served.search_pool.n_open + served.image_pool.n_open)),
+        "process_resident_memory_bytes": ("Resident memory, including mapped files.", float(resident_bytes())),
     }
-    return Response(library.metrics.text(gauges), media_type=_METRICS)
+    return Response(served.metrics.text(gauges), media_type=_PROMETHEUS)
 
 
-@router.post("/api/session", status_code=204, response_class=Response, responses=documented())
-async def session(given: Key, request: Request) -> Response:
-    """Exchange the API key for the page's cookie."""
-    key = library_of(request).settings.api_key
+@router.post("/api/session", status_code=204, response_class=Response, responses=error_docs())
+async def session(body: SessionRequest, request: Request) -> Response:
+    """Exchange the API key for the session cookie of the page."""
+    key = served_by(request).settings.api_key
     response = Response(status_code=204)
     if key is not None:
-        if not hmac.compare_digest(given.key.encode(errors="replace"), key.encode()):
-            raise refuse(401, "the API key is wrong")
+        if not hmac.compare_digest(body.key.encode(errors="replace"), key.encode()):
+            raise http_error(401, "the API key is wrong")
         response.set_cookie(
-            COOKIE, cookie_of(key), httponly=True, samesite="strict", secure=request.url.scheme == "https", path="/"
+            SESSION_COOKIE,
+            session_cookie(key),
+            httponly=True,
+            samesite="strict",
+            secure=request.url.scheme == "https",
+            path="/",
         )
     return response

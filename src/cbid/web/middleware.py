@@ -1,0 +1,235 @@
+"""What every request passes before its route: metrics, access rules, rate limit, and limits of the body."""
+
+import asyncio
+import hashlib
+import hmac
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from http.cookies import CookieError, SimpleCookie
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from cbid.web.errors import error_response, http_error
+from cbid.web.metrics import Metrics
+from cbid.web.settings import ServiceSettings
+
+__all__ = ["SESSION_COOKIE", "AccessGuard", "BodyLimit", "RateLimit", "RequestMetrics", "session_cookie"]
+
+SESSION_COOKIE = "cbid_session"
+_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+_PROTECTED = ("/api/", "/metrics", "/openapi.json")  # prefixes that need the key
+_UNPROTECTED = ("/api/session", "/health")
+_SECURITY_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+_MAX_CLIENTS = 10_000  # addresses remembered by the rate limit; a forgotten one starts with a full bucket
+_MAX_JSON_BYTES = 4 * 2**20  # JSON is parsed on the event loop; a vector of 2^17 numbers fits
+_MAX_SESSION_BYTES = 4 * 2**10  # this route needs no key
+_MAX_PARALLEL_UPLOADS = 16  # all requests together may hold this many uploads of the largest size
+# The rest of a rejected request is still arriving, so the connection cannot be used again.
+_CLOSE = {"Connection": "close"}
+
+
+class RequestMetrics:
+    """Count every response and its time by the template of its route."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app, self._metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        status = 500
+        start = time.perf_counter()
+
+        async def record_status(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, record_status)
+        finally:
+            route = getattr(scope.get("route"), "path", None) or "page"
+            self._metrics.request(scope["method"], route, status, time.perf_counter() - start)
+
+
+def session_cookie(api_key: str) -> str:
+    """Return the value of the page's cookie. It proves that the page has sent the key, but does not reveal it."""
+    return hmac.new(api_key.encode(), b"cbid page", hashlib.sha256).hexdigest()
+
+
+class RateLimit:
+    """A token bucket per client: ``burst`` tokens that refill at ``rate`` per second. A rate of 0 means no limit.
+
+    >>> limit = RateLimit(rate=1, burst=2, clock=iter([0.0, 0.0, 0.0, 1.0]).__next__)
+    >>> [limit.wait("a") for _ in range(4)]
+    [0.0, 0.0, 1.0, 0.0]
+    """
+
+    def __init__(self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate, self._burst, self._clock = rate, burst, clock
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()  # client: (tokens, time of the update)
+
+    def wait(self, client: str) -> float:
+        """Take one token and return 0, or return the seconds until there is one."""
+        if not self._rate:
+            return 0.0
+        now = self._clock()
+        tokens, updated = self._buckets.pop(client, (float(self._burst), now))
+        tokens = min(float(self._burst), tokens + (now - updated) * self._rate)
+        empty = tokens < 1
+        self._buckets[client] = (tokens if empty else tokens - 1, now)
+        if len(self._buckets) > _MAX_CLIENTS:
+            self._buckets.popitem(last=False)
+        return (1 - tokens) / self._rate if empty else 0.0
+
+
+class AccessGuard:
+    """Check rate, host, origin and key before the body is read, and add security headers to every response.
+
+    Rejected requests get a 429, 400, 403 or 401.
+    """
+
+    def __init__(self, app: ASGIApp, settings: ServiceSettings, metrics: Metrics) -> None:
+        self._app, self._settings, self._metrics = app, settings, metrics
+        self._rate = RateLimit(settings.rate, settings.burst)
+        self._cookie = None if settings.api_key is None else session_cookie(settings.api_key)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _SECURITY_HEADERS.items():
+                    headers.setdefault(name, value)
+                if scope["path"].startswith("/api/"):
+                    headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        rejection = self._rejection(scope)
+        if rejection is not None:
+            status, error, more = rejection
+            self._metrics.rejected(status)
+            await error_response(status, error, {**_CLOSE, **more})(scope, receive, with_headers)
+            return
+        await self._app(scope, receive, with_headers)
+
+    def _rejection(self, scope: Scope) -> tuple[int, str, dict[str, str]] | None:
+        """Return status, message and headers for a request that is not allowed."""
+        headers, path = Headers(scope=scope), scope["path"]
+        client = scope["client"][0] if scope.get("client") else ""
+        wait = self._rate.wait(client)
+        if wait:
+            return 429, "too many requests from this address", {"Retry-After": str(math.ceil(wait))}
+        host = headers.get("host", "")
+        if self._settings.hosts and _without_port(host) not in self._settings.hosts:
+            return 400, f"Host={host!r}: expected one of {', '.join(self._settings.hosts)}", {}
+        origin = headers.get("origin")
+        if scope["method"] not in _SAFE_METHODS and origin is not None and origin.partition("://")[2] != host:
+            return 403, "requests from pages of another site are not allowed", {}
+        protected = path.startswith(_PROTECTED) and path not in _UNPROTECTED
+        if self._cookie is not None and protected and not self._has_key(headers):
+            return 401, "the API key is missing or wrong", {"WWW-Authenticate": "Bearer"}
+        return None
+
+    def _has_key(self, headers: Headers) -> bool:
+        """Return whether a header holds the key, or the page's cookie is right."""
+        assert self._cookie is not None
+        assert self._settings.api_key is not None
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        key = headers.get("x-api-key") or (token.strip() if scheme.lower() == "bearer" else "")
+        if key:
+            return hmac.compare_digest(key.encode(), self._settings.api_key.encode())
+        try:
+            cookie = SimpleCookie(headers.get("cookie", "")).get(SESSION_COOKIE)
+        except CookieError:
+            return False
+        return cookie is not None and hmac.compare_digest(cookie.value.encode(), self._cookie.encode())
+
+
+def _without_port(host: str) -> str:
+    """Remove the port from ``127.0.0.1:8000`` or ``[::1]:8000``, and lower the case."""
+    name, colon, port = host.rpartition(":")
+    return (name if colon and port.isdigit() else host).lower()
+
+
+class BodyLimit:
+    """Limit the size of request bodies and the time they take to arrive.
+
+    A body that is too large gets a 413, a slow one a 408. A 503 means that all requests together hold too much. The
+    connection is then closed. A request that declares too large a size is rejected before its body is read. Nothing
+    is buffered here.
+    """
+
+    def __init__(self, app: ASGIApp, max_bytes: int, seconds: float) -> None:
+        self._app, self._max_bytes, self._seconds = app, max_bytes, seconds
+        self._held_bytes = 0  # by all requests that have no response yet
+
+    def _limit(self, scope: Scope, headers: dict[bytes, bytes]) -> int:
+        if scope["path"] == "/api/session":
+            return _MAX_SESSION_BYTES
+        has_files = headers.get(b"content-type", b"").lower().startswith(b"multipart/form-data")
+        return self._max_bytes if has_files else min(self._max_bytes, _MAX_JSON_BYTES)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = dict(scope["headers"])
+        limit = self._limit(scope, headers)
+        too_large = f"the request is larger than {limit} bytes"
+        declared = headers.get(b"content-length", b"0")
+        if declared.isdigit() and int(declared[:20]) > limit:
+            await error_response(413, too_large, _CLOSE)(scope, receive, send)
+            return
+        n_read, complete = 0, False
+        deadline = asyncio.get_running_loop().time() + self._seconds
+
+        async def limited_receive() -> Message:
+            nonlocal n_read, complete
+            if complete:  # only the disconnect of the client can follow
+                return await receive()
+            try:
+                async with asyncio.timeout_at(deadline):
+                    message = await receive()
+            except TimeoutError:
+                raise http_error(
+                    408, f"the request did not arrive within {self._seconds:g} seconds", **_CLOSE
+                ) from None
+            size = len(message.get("body", b""))
+            n_read += size
+            self._held_bytes += size
+            complete = not message.get("more_body", False)
+            if n_read > limit:
+                raise http_error(413, too_large, **_CLOSE)
+            if self._held_bytes > _MAX_PARALLEL_UPLOADS * self._max_bytes:
+                raise http_error(
+                    503, "too many large requests at once; retry in a second", **_CLOSE, **{"Retry-After": "1"}
+                )
+            return message
+
+        try:
+            await self._app(scope, limited_receive, send)
+        finally:
+            self._held_bytes -= n_read

@@ -1,0 +1,201 @@
+"""The served project: read by many threads, changed by one, and kept up to date with commits of other programs."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from fastapi import Request
+from numpy.typing import NDArray
+
+from cbid.project import ImageRecord, Project
+from cbid.search import UnknownIdError
+from cbid.search.milvus import MilvusStore
+from cbid.web.errors import http_error
+from cbid.web.metrics import Metrics
+from cbid.web.settings import ServiceSettings
+
+__all__ = ["ServedProject", "WorkerPool", "served_by"]
+
+T = TypeVar("T")
+_LOG = logging.getLogger("cbid.web")
+_REFRESH_SECONDS = 1.0  # between two checks for commits of other programs
+_MAX_RETRIES = 3  # of a read during which the project changed
+
+
+class WorkerPool:
+    """Run calls in threads to keep the event loop free, with limits on their number and time.
+
+    A call that still waits when its time is over is cancelled. A call that runs by then goes on; its result is
+    dropped, and it counts as open until it ends. Calls that hang therefore make the pool reject new ones, and never
+    pile up.
+
+    Parameters
+    ----------
+    name : str
+        Name of the threads.
+    threads : int
+        Number of threads.
+    max_waiting : int
+        Calls that may wait for a thread; more get a 503.
+    seconds : float
+        Time limit of a call, counted from its arrival.
+    wait_for_running : bool, default=False
+        Wait for a call that has started, however long it takes. Use it for changes: a client that gets an error for a
+        change that happens after all would send it again.
+    """
+
+    def __init__(
+        self, name: str, threads: int, max_waiting: int, seconds: float, *, wait_for_running: bool = False
+    ) -> None:
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"cbid-{name}")
+        self._wait_for_running = wait_for_running
+        self._threads, self._max_waiting, self._seconds = threads, max_waiting, seconds
+        self._n_open = 0
+
+    @property
+    def n_open(self) -> int:
+        """Number of calls that run or wait."""
+        return self._n_open
+
+    async def run(self, call: Callable[..., T], *arguments: Any, **named: Any) -> T:
+        """Run a call in a thread and return its result."""
+        if self._n_open >= self._threads + self._max_waiting:
+            raise http_error(503, "the service is busy; retry in a second", **{"Retry-After": "1"})
+        loop = asyncio.get_running_loop()
+        self._n_open += 1
+        work = self._pool.submit(partial(call, *arguments, **named))
+        work.add_done_callback(lambda _: None if loop.is_closed() else loop.call_soon_threadsafe(self._end))
+        result = asyncio.wrap_future(work)
+        await asyncio.wait({result}, timeout=self._seconds)
+        if not result.done() and (work.cancel() or not self._wait_for_running):
+            result.cancel()
+            raise http_error(503, f"the request took longer than {self._seconds:g} seconds", **{"Retry-After": "1"})
+        return await result
+
+    def _end(self) -> None:
+        self._n_open -= 1
+
+    def close(self) -> None:
+        """Wait for the calls that run and cancel those that wait."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _n_processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class ServedProject:
+    """An open project and the threads that work on it.
+
+    All reads share one project that is open for reading. A change opens the project for writing, commits and closes
+    it again, so that other programs, such as ``cbid fit``, can write in between. The reader then switches to the new
+    state. Searches that run meanwhile finish on the old state.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], settings: ServiceSettings) -> None:
+        self.path = Path(path)
+        self.settings = settings
+        self.metrics = Metrics()
+        self.project = Project.open(self.path)
+        self._store = None if settings.store is None else self._open_store(settings.store)
+        threads = settings.threads or _n_processors()
+        waiting, seconds = settings.max_waiting, settings.seconds
+        self.search_pool = WorkerPool("search", threads, waiting, seconds)
+        # Decoding has threads of its own: it must not delay searches by code.
+        self.image_pool = WorkerPool("image", max(1, threads // 2), waiting, seconds)
+        self._write_pool = WorkerPool("write", 1, waiting, seconds, wait_for_running=True)
+
+    def _open_store(self, address: str) -> MilvusStore:
+        # The service only reads, so it accepts data that is some seconds old, and no search waits for writes.
+        try:
+            store = MilvusStore.open(address, timeout=self.settings.seconds, consistency="Bounded")
+            try:
+                self.project.search_in(store)
+            except BaseException:
+                store.close()
+                raise
+        except BaseException:
+            self.project.close()
+            raise
+        return store
+
+    def warm_up(self) -> None:
+        """Compile the kernels and load the weights and the descriptor, so that the first request is fast."""
+        project = self.project
+        code = np.zeros((1, (project.n_bits + 7) // 8), dtype=np.uint8)
+        for length in project.lengths:
+            project.weights(length)
+        if len(project):
+            project.search(code, 1)
+        if project.descriptor is not None:
+            project.describe_image(np.zeros((64, 64), dtype=np.uint8))
+
+    async def follow_commits(self) -> None:
+        """Load the commits of other programs until cancelled."""
+        while True:
+            await asyncio.sleep(_REFRESH_SECONDS)
+            try:
+                await asyncio.to_thread(self.project.refresh)
+            except (OSError, ValueError) as error:  # a fit is replacing the project; the old state stays in use
+                _LOG.warning("the project cannot be read again: %s", error)
+
+    def read_consistently(self, read: Callable[[], T]) -> T:
+        """Return ``read()``; repeat it if a commit arrives meanwhile, so that no result mixes two states."""
+        for _ in range(_MAX_RETRIES):
+            before = self.project.version
+            try:
+                result = read()
+            except ValueError:
+                if self.project.version == before:
+                    raise
+            else:
+                if self.project.version == before:
+                    return result
+        return read()
+
+    def records(self, ids: NDArray[np.int64]) -> list[ImageRecord]:
+        """Return the records of these ids, without those removed since."""
+        try:
+            return self.project.records_of(ids)
+        except UnknownIdError:
+            return [] if len(ids) == 1 else [record for id in ids for record in self.records(np.array([id]))]
+
+    async def add(self, images: Sequence[bytes], labels: list[str | None], names: list[str]) -> NDArray[np.int64]:
+        """Add images and return their ids."""
+        return await self._change(lambda writer: writer.add(list(images), labels, names))
+
+    async def remove(self, id: int) -> None:
+        """Remove one image."""
+        await self._change(lambda writer: writer.remove([id]))
+
+    async def _change(self, change: Callable[[Project], T]) -> T:
+        if self.settings.read_only:
+            reason = f" because it searches {self.settings.store}" if self._store is not None else ""
+            raise http_error(403, f"the service is read-only{reason}")
+        return await self._write_pool.run(self._commit, change)
+
+    def _commit(self, change: Callable[[Project], T]) -> T:
+        with Project.open(self.path, write=True) as writer:
+            result = change(writer)
+        self.project.refresh()
+        return result
+
+    def close(self) -> None:
+        """Wait for the running calls and close the project."""
+        for pool in (self._write_pool, self.image_pool, self.search_pool):
+            pool.close()
+        if self._store is not None:
+            self._store.close()
+        self.project.close()
+
+
+def served_by(request: Request) -> ServedProject:
+    """Return the project that the application of a request serves."""
+    served: ServedProject = request.app.state.served
+    return served

@@ -1,0 +1,98 @@
+"""Calls in threads: results, limits on their number and time, and the end."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+from fastapi import HTTPException
+
+from cbid.web.served import WorkerPool
+
+
+@pytest.fixture
+def pool():
+    made = WorkerPool("test", 1, 1, 0.3)
+    yield made
+    made.close()
+
+
+def test_results_and_errors_are_passed_on(pool):
+    def fail():
+        raise KeyError("x")
+
+    assert asyncio.run(pool.run(divmod, 7, 2)) == (3, 1)
+    with pytest.raises(KeyError):
+        asyncio.run(pool.run(fail))
+    with pytest.raises(TimeoutError, match="its own"):
+        asyncio.run(pool.run(_raise_timeout))
+
+
+def _raise_timeout():
+    raise TimeoutError("its own")
+
+
+def test_a_busy_pool_rejects_at_once(pool):
+    async def crowd():
+        release = threading.Event()
+        held = [asyncio.create_task(pool.run(release.wait, 5)) for _ in range(2)]
+        await asyncio.sleep(0.05)
+        begun = time.perf_counter()
+        with pytest.raises(HTTPException) as refused:
+            await pool.run(int)
+        assert time.perf_counter() - begun < 0.2
+        release.set()
+        await asyncio.gather(*held, return_exceptions=True)
+        while pool.n_open:
+            await asyncio.sleep(0.01)
+        return refused.value
+
+    refused = asyncio.run(crowd())
+    assert refused.status_code == 503
+    assert refused.headers == {"Retry-After": "1"}
+
+
+def test_a_call_that_hangs_gets_a_503_and_counts_until_it_ends(pool):
+    async def hang():
+        release = threading.Event()
+        with pytest.raises(HTTPException, match=r"0\.3 seconds"):
+            await pool.run(release.wait, 30)
+        still = pool.n_open
+        release.set()
+        while pool.n_open:
+            await asyncio.sleep(0.01)
+        return still, await pool.run(int)
+
+    assert asyncio.run(hang()) == (1, 0)
+
+
+def test_the_loop_stays_free(pool):
+    """A timer of the event loop fires while a thread sleeps."""
+
+    async def both():
+        work = asyncio.create_task(pool.run(time.sleep, 0.2))
+        begun = time.perf_counter()
+        await asyncio.sleep(0.01)
+        late = time.perf_counter() - begun
+        assert not work.done()
+        await work
+        return late
+
+    assert asyncio.run(both()) < 0.19
+
+
+def test_a_running_change_is_waited_for():
+    """A waiting change is cancelled; a running one is waited for, however late."""
+    pool = WorkerPool("test", 1, 5, 0.1, wait_for_running=True)
+    made = []
+
+    async def both():
+        first = asyncio.create_task(pool.run(lambda: (time.sleep(0.4), made.append(1), "done")[-1]))
+        await asyncio.sleep(0.02)
+        with pytest.raises(HTTPException, match=r"0\.1 seconds"):
+            await pool.run(made.append, 2)
+        return await first
+
+    assert asyncio.run(both()) == "done"
+    pool.close()
+    assert made == [1]
