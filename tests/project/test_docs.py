@@ -1,4 +1,4 @@
-"""docs/program.md: its code runs, its commands and options are there, its figures are those measured."""
+"""docs/program.md: the code runs, the commands and options exist, the figures are the measured ones."""
 
 import json
 import re
@@ -22,7 +22,7 @@ def test_the_code_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     scope = {"__name__": "docs"}
     (block,) = re.findall(r"```python\n(.*?)```", TEXT, re.S)
-    exec(block.replace("n_bits=128", "n_bits=16"), scope)  # more than so few images can tell apart
+    exec(block.replace("n_bits=128", "n_bits=16"), scope)  # few images support few bits
     assert scope["matches"].ids.shape == (1, 10)
     assert len(scope["ids"]) == 1
 
@@ -32,8 +32,8 @@ def test_the_figures_are_those_measured():
     table = accuracy_table(found["evaluation"])
     assert "\n".join(f"    {line}".rstrip() for line in table.splitlines()) in TEXT
     parts = found["parts"]
-    told = f"{found['images']} images, {found['classes']} classes ("
-    assert f"{told}{parts['train']} for training, {parts['held-out']} held out)" in TEXT
+    prefix = f"{found['images']} images, {found['classes']} classes ("
+    assert f"{prefix}{parts['train']} for training, {parts['held-out']} held out)" in TEXT
 
 
 def lines():
@@ -41,7 +41,7 @@ def lines():
 
 
 @pytest.mark.parametrize("command", sorted({line.split()[1] for line in lines()} - {"serve"}))
-def test_every_option_that_is_told_is_there(capsys, command):
+def test_documented_options_exist(capsys, command):
     assert run([command, "--help"]) == 0
     shown = capsys.readouterr().out
     options = {
@@ -50,7 +50,7 @@ def test_every_option_that_is_told_is_there(capsys, command):
     assert all(option in shown for option in options)
 
 
-def test_every_file_of_a_project_is_told(made):
+def test_every_file_of_a_project_is_documented(made):
     names = {entry.name for entry in made[1].iterdir()} - {"lock"}
     patterns = [re.escape(cell).replace(r"\*", ".*") for cell in re.findall(r"^\| `([\w.*-]+)/?` \|", TEXT, re.M)]
     for name in names:

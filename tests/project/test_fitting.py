@@ -1,4 +1,4 @@
-"""Fitting: what is read, what is kept, and what is left when it fails or is killed."""
+"""Fitting: what is read, what is kept, and what remains after a failure or a kill."""
 
 import importlib
 import os
@@ -23,7 +23,7 @@ from tests.project.made import TINY, fitted, picture, write_images
 
 
 def everything(project):
-    """All that two projects have in common if they are the same."""
+    """What equal projects have in common."""
     records = [(r.name, r.label, r.part) for r in project.records(0, 1000)]
     codes = project.index.reconstruct(project.ids)
     return records, codes.tolist(), [project.vector(int(id)).tolist() for id in project.ids]
@@ -87,7 +87,7 @@ def test_nothing_changes_when_nothing_has_changed(copied, made):
     assert {name for name in after if after[name] != before.get(name)} <= {"lock", "images.sqlite"}
 
 
-def test_other_settings_learn_anew_and_read_nothing(copied, made):
+def test_other_settings_learn_again_without_reading(copied, made):
     with fitted(copied, made[0], n_bits=10, held_out=0.5) as again:
         assert (again.n_bits, again.last_fit["read"]) == (10, 0)
         assert again.last_fit["images"] == {"train": 18, "held-out": 18, "added": 0}
@@ -95,7 +95,7 @@ def test_other_settings_learn_anew_and_read_nothing(copied, made):
 
 
 def test_a_kill_between_vectors_and_table(tmp_path, made, monkeypatch, project):
-    """The vectors of a batch lie in the file, and the table knows nothing of them: they are overwritten."""
+    """The vectors of a batch are in the file but not in the table: they are overwritten."""
     path, insert, calls = tmp_path / "p.cbid", ImageTable.insert, []
 
     def last_step(*arguments):
@@ -135,7 +135,7 @@ def test_another_descriptor_takes_another_project(copied, made):
         fitted(copied, VectorTable(np.eye(8, dtype=np.float32)), coder="LSH")
 
 
-def test_images_added_by_hand_outlive_a_fit(copied, made):
+def test_added_images_survive_a_fit(copied, made):
     with Project.open(copied, write=True) as opened:
         (id,) = opened.add([picture("red", 9)], labels=["a longer name than red"], names=["by hand"]).tolist()
     with fitted(copied, made[0], n_bits=8) as again:
@@ -146,7 +146,7 @@ def test_images_added_by_hand_outlive_a_fit(copied, made):
         assert again.search(again.vector(id), 1).distances[0, 0] == 0
 
 
-def test_what_cannot_be_read_is_left_out_and_told(tmp_path):
+def test_unreadable_images_are_skipped_with_a_warning(tmp_path):
     images = write_images(tmp_path / "images")
     (images / "red" / "torn.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     (images / "beside.png").write_bytes(b"")
@@ -158,7 +158,7 @@ def test_what_cannot_be_read_is_left_out_and_told(tmp_path):
         assert fitted(tmp_path / "p.cbid", images).was_up_to_date
 
 
-def test_without_labels_the_coder_is_told(tmp_path):
+def test_without_labels_itq_is_used_with_a_warning(tmp_path):
     images = tmp_path / "flat"
     images.mkdir()
     for i in range(20):
@@ -187,7 +187,7 @@ def test_any_coder(tmp_path, made, coder):
 
 
 @pytest.mark.parametrize(
-    ("settings", "told"),
+    ("settings", "message"),
     [
         ({"descriptor": "sift"}, "descriptor='sift'.*'hog', 'gist'"),
         ({"descriptor": "onnx:"}, "descriptor='onnx:'"),
@@ -199,8 +199,8 @@ def test_any_coder(tmp_path, made, coder):
         ({"seed": -1}, "seed=-1"),
     ],
 )
-def test_settings_that_are_not_accepted(tmp_path, made, settings, told):
-    with pytest.raises(ValueError, match=told):
+def test_settings_that_are_not_accepted(tmp_path, made, settings, message):
+    with pytest.raises(ValueError, match=message):
         fitted(tmp_path / "p.cbid", made[0], **settings)
     with pytest.raises((ProjectError, FileNotFoundError)):
         Project.open(tmp_path / "p.cbid")
@@ -210,7 +210,7 @@ def test_one_class_alone(tmp_path):
     images = write_images(tmp_path / "images", colours=("red",))
     with pytest.raises(ValueError, match=r"one label \('red'\).*CBID.* such as ITQ"):
         fitted(tmp_path / "p.cbid", images)
-    assert not (tmp_path / "p.cbid").exists()  # told before anything was made or read
+    assert not (tmp_path / "p.cbid").exists()  # raised before anything is made or read
     with fitted(tmp_path / "p.cbid", images, coder="ITQ", n_bits=4) as project:
         assert project.classes == ["red"]
 
@@ -222,7 +222,7 @@ def test_one_class_alone_because_files_are_missing(tmp_path):
     with pytest.raises(ValueError, match=r"one label \('red'\).* 2 of the source.* nope.png"):
         fitted(tmp_path / "p.cbid", tmp_path / "list.txt")
     fitted(images / "p.cbid", images, coder="ITQ", n_bits=4).close()
-    with pytest.raises(ValueError, match=r"one label \('red'\).* such as ITQ$"):  # its own folder is no image
+    with pytest.raises(ValueError, match=r"one label \('red'\).* such as ITQ$"):  # its own folder does not count
         fitted(images / "p.cbid", images)
 
 
@@ -260,9 +260,9 @@ def test_vectors_that_are_not_finite_are_left_out(tmp_path):
     X = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
     X[7, 2] = np.nan
     np.save(tmp_path / "v.npy", X)
-    with pytest.warns(ProjectWarning) as told:
+    with pytest.warns(ProjectWarning) as caught:
         project = fitted(tmp_path / "p.cbid", tmp_path / "v.npy", n_bits=2)
-    assert "row 7: " in " ".join(str(w.message) for w in told)
+    assert "row 7: " in " ".join(str(w.message) for w in caught)
     assert len(project) == 19
 
 
@@ -282,7 +282,7 @@ def test_a_failure_leaves_the_project_as_it_was(copied, made, monkeypatch, proje
 
 
 class Killed(BaseException):
-    """The end of the process, as far as can be had without one."""
+    """Stands for the end of the process."""
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ class Killed(BaseException):
     ],
 )
 def test_a_kill_at_any_step_leaves_the_old_project_or_the_new_one(copied, made, monkeypatch, last, committed):
-    """Nothing is cleaned up after a kill: what was written lies there, and the next fit removes it."""
+    """Nothing is cleaned up after a kill; the next fit removes the leftovers."""
     *module, owner, name = last.split(".")
     place = importlib.import_module(".".join(module))
     place = getattr(place, owner) if hasattr(place, owner) else importlib.import_module(".".join([*module, owner]))
@@ -352,7 +352,7 @@ def _no_space(*arguments, **options):
     raise OSError(28, "No space left on device")
 
 
-def test_settings_that_cannot_work_are_told_before_anything_is_read(tmp_path, made):
+def test_wrong_settings_are_rejected_before_anything_is_read(tmp_path, made):
     for wrong in ({"n_bits": 100_000}, {"coder": CBID(n_bits=8, nu=-1.0)}, {"coder": "ITQ", "n_bits": 70_000}):
         with pytest.raises(ValueError, match=r"n_bits=|nu="):
             fitted(tmp_path / "p.cbid", made[0], **wrong)
@@ -362,9 +362,9 @@ def test_settings_that_cannot_work_are_told_before_anything_is_read(tmp_path, ma
 def test_few_images_without_classes_get_few_bits(tmp_path):
     images = write_images(tmp_path / "images", n=20, colours=("red",))
     flat = sorted(images.rglob("*.png"))
-    with pytest.warns(ProjectWarning) as told, fitted(tmp_path / "p.cbid", flat, n_bits=128) as project:
+    with pytest.warns(ProjectWarning) as caught, fitted(tmp_path / "p.cbid", flat, n_bits=128) as project:
         assert project.n_bits == 15
-    assert any("n_bits=128" in str(warning.message) for warning in told)
+    assert any("n_bits=128" in str(warning.message) for warning in caught)
 
 
 def test_a_directory_with_other_files(tmp_path, made):
@@ -396,7 +396,7 @@ fitted(path, images, descriptor=Means(repeat=4, log=log, pause=float(pause)), n_
 """
 
 
-def test_a_killed_fit_goes_on(tmp_path):
+def test_a_killed_fit_resumes(tmp_path):
     """A batch is 64 images: those of the batches that were committed are never described again."""
     images, path, log = write_images(tmp_path / "images", n=60), tmp_path / "p.cbid", tmp_path / "log"
     process = subprocess.Popen([sys.executable, "-c", FIT, str(images), str(path), str(log), "0.02"])
@@ -419,7 +419,7 @@ def test_a_killed_fit_goes_on(tmp_path):
             assert everything(project) == everything(whole)
 
 
-def test_interrupted_learning_goes_on_with_its_bits(tmp_path, made, monkeypatch, project):
+def test_interrupted_learning_resumes_with_its_bits(tmp_path, made, monkeypatch, project):
     path = tmp_path / "p.cbid"
     monkeypatch.setattr(learning, "_CHECKPOINT_SECONDS", 0.0)
     saved = CBID.save
@@ -445,8 +445,8 @@ def test_interrupted_learning_goes_on_with_its_bits(tmp_path, made, monkeypatch,
     assert not (path / "learning.safetensors").exists()
 
 
-def test_bits_of_other_images_are_not_gone_on_with(tmp_path, made, project):
-    """A checkpoint of another problem, or a damaged one, is worth nothing and does no harm."""
+def test_a_checkpoint_of_other_images_is_ignored(tmp_path, made, project):
+    """A checkpoint of another problem does no harm."""
     path = tmp_path / "p.cbid"
     path.mkdir()
     other = CBID(n_bits=24, random_state=0).fit(np.random.default_rng(0).normal(size=(30, 75)), np.arange(30) % 2)
@@ -455,7 +455,7 @@ def test_bits_of_other_images_are_not_gone_on_with(tmp_path, made, project):
         assert everything(fresh) == everything(project)
 
 
-def test_an_unfinished_fit_with_another_descriptor_begins_anew(tmp_path, made, monkeypatch):
+def test_an_unfinished_fit_with_another_descriptor_starts_again(tmp_path, made, monkeypatch):
     path = tmp_path / "p.cbid"
     with monkeypatch.context() as patch:
         patch.setattr("cbid.project.fitting.learn", lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt))
@@ -465,7 +465,7 @@ def test_an_unfinished_fit_with_another_descriptor_begins_anew(tmp_path, made, m
         assert (project.n_features, project.last_fit["read"]) == (4, 36)
 
 
-def test_labels_that_change_are_learned_anew(tmp_path):
+def test_changed_labels_are_learned_again(tmp_path):
     images = write_images(tmp_path / "images", colours=("red", "blue"))
     lines = [f"{path},{path.parent.name}" for path in sorted(images.rglob("*.png"))]
     (tmp_path / "list.csv").write_text("\n".join(lines))

@@ -95,10 +95,8 @@ def test_explanations_add_up_to_the_distance(project, queries):
         assert agree.shape == weight.shape == (n_bits,)
         ids, distances = brute_force(project, codes[:1], n_bits, "weighted")
         for id in (0, 20):
-            expected_text = project.explain(codes[0], project.code(id), n_bits)
-            assert expected_text.weight[~expected_text.agree].sum() == pytest.approx(
-                distances[0][ids[0] == id][0], rel=1e-6
-            )
+            explained = project.explain(codes[0], project.code(id), n_bits)
+            assert explained.weight[~explained.agree].sum() == pytest.approx(distances[0][ids[0] == id][0], rel=1e-6)
 
 
 def test_the_two_sides_of_a_bit(project):
@@ -113,7 +111,7 @@ def test_the_two_sides_of_a_bit(project):
 
 
 @pytest.mark.parametrize(
-    ("ask", "expected_text"),
+    ("ask", "message"),
     [
         ({"how": "fuzzy"}, "how='fuzzy'"),
         ({"k": 0}, "k=0"),
@@ -121,8 +119,8 @@ def test_the_two_sides_of_a_bit(project):
         ({"how": "raw", "n_bits": 8}, "n_bits=8"),
     ],
 )
-def test_wrong_questions(project, ask, expected_text):
-    with pytest.raises(ValueError, match=expected_text):
+def test_wrong_questions(project, ask, message):
+    with pytest.raises(ValueError, match=message):
         project.search(project.vector(0), **ask)
 
 
@@ -141,18 +139,18 @@ def test_another_evaluation_is_that_of_scikit_learn(project):
     images = [picture(colour, 500 + i) for i in range(5) for colour in ("red", "green", "blue")]
     labels = ["red", "green", "blue"] * 5
     vectors = TINY.transform(images)
-    expected_text = project.evaluate(vectors, labels)
+    result = project.evaluate(vectors, labels)
     stored = np.stack([project.vector(int(id)) for id in project.ids])
     names = [project.record(int(id)).label for id in project.ids]
     raw = KNeighborsClassifier(5, algorithm="brute").fit(stored, names)
-    assert expected_text["raw"]["accuracy"] == pytest.approx(raw.score(vectors, labels))
-    assert (expected_text["n_queries"], expected_text["n_stored"], expected_text["raw"]["bytes"]) == (15, 36, 300)
+    assert result["raw"]["accuracy"] == pytest.approx(raw.score(vectors, labels))
+    assert (result["n_queries"], result["n_stored"], result["raw"]["bytes"]) == (15, 36, 300)
     # scikit-learn leaves open which of several at one distance count, so the vote on codes is taken by hand.
     classes, numbers = np.unique(names, return_inverse=True)
     asked, kept = (project.coder.transform(part).astype(int) for part in (vectors, stored))
     nearest = np.argsort(-asked @ kept.T, axis=1, kind="stable")[:, :5]
     votes = np.array([np.bincount(numbers[row], minlength=3).argmax() for row in nearest])
-    assert expected_text["codes"][-1]["plain"]["accuracy"] == pytest.approx(np.mean(classes[votes] == labels))
-    matrix = np.array(expected_text["confusion"]["matrix"])
+    assert result["codes"][-1]["plain"]["accuracy"] == pytest.approx(np.mean(classes[votes] == labels))
+    matrix = np.array(result["confusion"]["matrix"])
     assert matrix.sum(axis=1).tolist() == [5, 5, 5]
-    assert np.trace(matrix) / 15 == pytest.approx(expected_text["codes"][-1]["weighted"]["accuracy"])
+    assert np.trace(matrix) / 15 == pytest.approx(result["codes"][-1]["weighted"]["accuracy"])

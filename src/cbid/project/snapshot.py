@@ -111,7 +111,7 @@ class Snapshot:
         n_jobs: int | None,
         progress: bool,
     ) -> Intake:
-        """Describe, store, encode and index. Saving the index commits the images; nobody sees them before.
+        """Describe, store, encode and index. Saving the index commits the images; until then they are invisible.
 
         With ``strict``, an image that cannot be read is an error and nothing is added.
         """

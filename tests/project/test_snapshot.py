@@ -95,7 +95,7 @@ def test_own_descriptors_are_given_again(tmp_path, made):
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "message"),
     [
         (lambda p: (p / "project.json").write_text("{"), "project.json is damaged"),
         (lambda p: (p / "project.json").write_text("[]"), "project.json is not"),
@@ -118,9 +118,9 @@ def test_own_descriptors_are_given_again(tmp_path, made):
         (lambda p: (p / "vectors.f32").unlink(), "is not a complete project"),
     ],
 )
-def test_damage_is_told(copied, damage, told):
+def test_damage_is_reported(copied, damage, message):
     damage(copied)
-    with pytest.raises(ValueError, match=told) as error:
+    with pytest.raises(ValueError, match=message) as error:
         Project.open(copied).record(0)
     assert "\n" not in str(error.value)
 
