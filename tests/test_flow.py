@@ -1,4 +1,4 @@
-"""The whole way: vectors to bits, codes, an index and answers, and all of it through files."""
+"""The whole flow: vectors to bits, codes, an index and answers, through files."""
 
 import numpy as np
 import pytest

@@ -18,7 +18,7 @@ class Fixed:
         return self._answers
 
 
-def test_local_counts_the_nearest_of_each_class_less_what_lies_beyond():
+def test_local_subtracts_the_background_distance():
     """Rows 0, 1 are of class 0, row 2 of class 1, row 3 of class 2. Of the first patch's four nearest, at 1, 2, 4 and
     9, the last is beyond: class 0 gets 1 - 9, class 1 gets 4 - 9. The second patch was given two answers only: its
     last one, at 5, is beyond, so that class 2 gets 3 - 5 and class 0, at 5, gets 0."""

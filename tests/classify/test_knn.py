@@ -20,7 +20,7 @@ def test_scikit_learn_rules(estimator, check):
 
 
 class SignCoder(TransformerMixin, BaseEstimator):
-    """The least coder: random projections, with weights."""
+    """A minimal coder: random projections, with weights."""
 
     def fit(self, X, y=None):
         self.coef_ = np.random.default_rng(0).normal(size=(48, X.shape[1]))
@@ -182,7 +182,7 @@ def test_a_failed_fit_leaves_the_classifier_as_it_was(digits):
     np.testing.assert_array_equal(model.predict(X_test), before)
 
 
-def test_settings_changed_after_the_fit_wait_for_the_next(digits):
+def test_settings_changed_after_fit_count_in_the_next_fit(digits):
     X, X_test, y, _ = digits
     for model in (CodeKNeighborsClassifier(3, coder=SignCoder()), CodeKNeighborsClassifier(3)):
         before = model.fit(X, y).predict(X_test)
@@ -201,12 +201,12 @@ def test_a_fit_without_a_coder_forgets_the_last_one(digits):
     np.testing.assert_array_equal(model.predict(X_test), CodeKNeighborsClassifier(3).fit(X, y).predict(X_test))
 
 
-def test_n_jobs_is_no_number_but_zero():
+def test_n_jobs_zero_is_rejected():
     with pytest.raises(ValueError, match="n_jobs=0"):
         CodeKNeighborsClassifier(n_jobs=0).fit([[1], [-1]] * 5, [0, 1] * 5)
 
 
-def test_weights_of_bits_given_for_those_of_votes():
+def test_an_array_as_weights_is_rejected():
     with pytest.raises(ValueError, match="weights="):
         CodeKNeighborsClassifier(weights=np.ones(2)).fit([[1, 0], [-1, 0]] * 5, [0, 1] * 5)
 
@@ -218,7 +218,7 @@ def test_a_coder_must_encode(digits):
 
 
 @pytest.mark.parametrize("margin", ["paper", "class"])
-def test_weights_that_go_with_the_class_of_the_query_are_left_out(digits, margin):
+def test_weights_by_the_class_of_the_query_are_ignored(digits, margin):
     X, X_test, y, _ = digits
     coder = CBID(n_bits=8, margin=margin)
     with pytest.warns(UserWarning, match=f"margin='{margin}'"):

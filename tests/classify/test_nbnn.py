@@ -119,7 +119,7 @@ def test_where_hashing_finds_nothing_the_largest_distance_of_the_image_counts():
     np.testing.assert_allclose(distances, [[0.01, 0.02]], rtol=1e-4)
 
 
-def test_images_in_several_runs_are_those_in_one(monkeypatch):
+def test_batches_give_the_same_distances(monkeypatch):
     model = NBNNClassifier().fit(TRAIN, Y)
     whole = model.image_to_class_distances(TEST)
     monkeypatch.setattr(nbnn_module, "_QUERIES", 50)
@@ -356,7 +356,7 @@ def test_one_row_of_descriptors_for_a_whole_class_on_local_nbnn():
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_values_that_are_not_finite_are_named(value):
+def test_nan_and_infinity_are_reported(value):
     bad = TRAIN[2].copy()
     bad[3, 0] = value
     with pytest.raises(ValueError, match="image 2 has a descriptor with NaN or infinity: row 3"):
@@ -368,7 +368,7 @@ def test_values_that_are_not_finite_are_named(value):
         model.add_images([bad], ["boat"])
 
 
-def test_bags_of_other_widths_are_named():
+def test_bags_of_other_widths_are_reported():
     with pytest.raises(ValueError, match=r"bag 1 has shape \(20, 7\)"):
         NBNNClassifier().fit([TRAIN[0], np.zeros((20, 7)), *TRAIN[2:]], Y)
     model = NBNNClassifier().fit(TRAIN, Y)
@@ -437,7 +437,7 @@ def test_ids_that_do_not_fit():
         ({"search": "pca", "n_components": 9}, "n_components=9"),
     ],
 )
-def test_parameters_that_are_not_accepted(params, message):
+def test_wrong_parameters_are_rejected(params, message):
     with pytest.raises(ValueError, match=message):
         NBNNClassifier(**params).fit(TRAIN, Y)
 
@@ -472,7 +472,7 @@ def test_labels_of_further_images_are_checked(y, message):
     assert model.classes_.tolist() == CLASSES
 
 
-def test_weights_that_are_not_used_let_classes_in():
+def test_new_classes_are_possible_without_weights():
     coder = CBID(n_bits=6, margin="class")
     model = NBNNClassifier(coder=coder, weighted=False).fit(TRAIN, Y).add_images(TEST[:1], ["ant"])
     assert model.classes_.tolist() == ["ant", *CLASSES]
@@ -543,18 +543,18 @@ def test_a_failed_change_leaves_the_classifier_as_it_was(change, monkeypatch):
     np.testing.assert_array_equal(model.image_to_class_distances(TEST), before)
 
 
-def test_n_jobs_is_no_number_but_zero():
+def test_n_jobs_zero_is_rejected():
     with pytest.raises(ValueError, match="n_jobs=0"):
         NBNNClassifier(n_jobs=0).fit(TRAIN, Y)
 
 
 @pytest.mark.parametrize("seed", ["a", np.random.default_rng(0)], ids=str)
-def test_what_is_no_seed_is_refused_by_name(seed):
+def test_wrong_seeds_are_rejected(seed):
     with pytest.raises(ValueError, match=r"random_state="):
         NBNNClassifier(random_state=seed).fit(TRAIN, Y)
 
 
-def test_what_is_no_descriptor_or_no_id():
+def test_wrong_descriptors_and_ids_are_rejected():
     bags, y = make_bags(3, n_per_class=2)
     with pytest.raises(ValueError, match="descriptor='sift'"):
         NBNNClassifier(descriptor="sift").fit(bags, y)

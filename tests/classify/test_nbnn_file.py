@@ -121,12 +121,12 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_files_that_do_not_fit_together_are_refused(saved, change):
+def test_inconsistent_files_are_rejected(saved, change):
     with pytest.raises(ModelFileError):
         NBNNClassifier.load(altered(saved, CHANGES[change]))
 
 
-def test_damage_is_noticed(saved):
+def test_damaged_files_are_rejected(saved):
     whole = saved.read_bytes()
     for damaged in (whole[:-1], whole[:100], b"", whole[:-1] + bytes([whole[-1] ^ 1])):
         saved.write_bytes(damaged)
@@ -134,13 +134,13 @@ def test_damage_is_noticed(saved):
             NBNNClassifier.load(saved)
 
 
-def test_a_coder_is_no_classifier(tmp_path):
+def test_the_file_of_a_coder_is_rejected(tmp_path):
     CODER.save(tmp_path / "coder")
     with pytest.raises(ModelFileError, match="NBNN classifier"):
         NBNNClassifier.load(tmp_path / "coder")
 
 
-def test_values_that_are_not_finite_are_refused(tmp_path):
+def test_nan_in_a_file_is_rejected(tmp_path):
     bags, y = make_bags(3)
     NBNNClassifier().fit(bags, y).save(tmp_path / "model")
     path = altered(tmp_path / "model", lambda c, a: a["rows"].__setitem__((0, 0), np.nan))

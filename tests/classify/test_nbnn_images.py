@@ -15,7 +15,7 @@ DESCRIPTOR = DenseSIFT(step=4, sides=(16, 24))
 
 
 def image(kind, seed):
-    """Stripes: upright or lying."""
+    """Vertical or horizontal stripes."""
     rng = np.random.default_rng(seed)
     wave = 120 + 100 * np.sin(np.arange(48) / rng.uniform(1, 3)) + rng.normal(size=(48, 48))
     return np.uint8(wave if kind == "upright" else wave.T)
@@ -75,7 +75,7 @@ def test_a_pipeline_with_the_descriptor_before_it(folder):
     assert pipeline.score([image("lying", 20)], ["lying"]) == 1
 
 
-def test_what_is_wrong_is_named(model, folder, tmp_path):
+def test_errors_name_the_image(model, folder, tmp_path):
     broken = tmp_path / "broken.png"
     broken.write_bytes(b"no image")
     with pytest.raises(ImageError, match=r"broken\.png"):

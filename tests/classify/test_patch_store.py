@@ -17,7 +17,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_what_was_added_and_not_removed_is_there(steps):
+def test_the_store_equals_a_dictionary(steps):
     store, kept = PatchStore(), [{}, {}, {}]
     for c in range(3):
         store.insert_class(c)

@@ -75,7 +75,7 @@ def test_detections_of_one_score_count_together():
 
 
 @given(st.integers(0, 2**32 - 1), st.sampled_from([0.3, 0.5, 0.7]))
-def test_every_point_is_what_matching_anew_at_its_threshold_gives(seed, overlap):
+def test_each_point_equals_matching_at_its_threshold(seed, overlap):
     rng = np.random.default_rng(seed)
     found, truth = [], []
     for _ in range(rng.integers(1, 4)):

@@ -59,11 +59,11 @@ class Coder(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """X, checked, in slices whose projections stay small."""
         check_is_fitted(self)
         samples = self._samples(X)
-        rows = self._slice_rows()
+        rows = self.slice_rows()
         return [samples[start : start + rows] for start in range(0, max(len(samples), 1), rows)]
 
-    def _slice_rows(self) -> int:
-        """Rows that are projected at a time. Who cuts X at multiples of it gets the same codes to the last bit."""
+    def slice_rows(self) -> int:
+        """Return the rows projected at a time; slices of X at its multiples give exactly the codes of X."""
         return max(1, _CHUNK_BYTES // (8 * self._width()))
 
     def _samples(self, X: Any) -> NDArray[np.floating]:

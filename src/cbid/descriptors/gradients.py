@@ -28,6 +28,7 @@ __all__ = [
     "grid_of_regions",
     "orientation_histograms",
     "prepared",
+    "share_votes",
     "votes_of_cells",
 ]
 

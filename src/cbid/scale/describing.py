@@ -101,7 +101,6 @@ def describe_to(
     """
     check_choice("on_error", on_error, ("raise", "skip"))
     check_integer("part_images", part_images, 1)
-    descriptor._check_params()
     images = opened_images(source, on_error)
     if not len(images):
         raise ValueError("source holds no images; expected at least one")

@@ -129,7 +129,7 @@ def _part_rows(rows: RowSource, coder: Coder, budget: int, n_jobs: int | None) -
     allowed = left // (rows.row_bytes + 8 * rows.shape[1] * (rows.dtype.kind != "f") + coder.n_bits_ + 64)
     if allowed < 1:
         raise ValueError(f"max_memory={budget:,} bytes is too small to encode any row; give more")
-    cut = coder._slice_rows()  # a span that starts at a multiple of it has the codes of the whole array
+    cut = coder.slice_rows()  # a span that starts at a multiple of it has the codes of the whole array
     most = max(min(allowed, _ROWS) // cut * cut, min(allowed, cut))
     largest = max((stop - start for start, stop in rows.spans(most)), default=0)
     if largest > allowed:

@@ -258,8 +258,6 @@ def open_rows(
     source: Any,
     labels: ArrayLike | str | os.PathLike[str] | None = None,
     ids: ArrayLike | None = None,
-    *,
-    name: str = "source",
 ) -> RowSource:
     """Open a source of row vectors.
 
@@ -269,12 +267,10 @@ def open_rows(
         An array (n, d), mapped or not; a file for ``cbid.data.open_source``; parquet files, or a folder of them.
     labels, ids
         (n,), instead of those of the source; labels also as a ``.npy`` file.
-    name
-        The name of the argument in error messages.
     """
     rows = _opened(source)
     if 0 in rows.shape:
-        raise ValueError(f"{name} has shape {rows.shape}; expected at least one row of at least one value")
+        raise ValueError(f"source has shape {rows.shape}; expected at least one row of at least one value")
     if isinstance(labels, (str, os.PathLike)):
         labels = read_npy(labels)
     for column, given in (("labels", labels), ("ids", ids)):
