@@ -23,7 +23,7 @@ import numpy as np
 from benchmarks import data
 from benchmarks.results import FOLDER, store
 from cbid import coders
-from cbid.coders.rivals.spherical import spherical_hamming
+from cbid.coders.rivals import spherical_hamming
 from cbid.evaluation import average_precision, mean_average_precision
 
 LENGTHS = (12, 24, 32, 48)

@@ -1,4 +1,4 @@
-"""The page about coders names them all and shows the stored results."""
+"""docs/coders.md names every coder and shows the stored results."""
 
 import pytest
 
@@ -11,7 +11,7 @@ def test_every_coder_is_described(cls):
     assert f"`{cls.__name__}`" in rivals_mnist.DOCS.read_text()
 
 
-def test_the_table_is_that_of_the_stored_results():
+def test_the_table_shows_the_stored_results():
     text = rivals_mnist.DOCS.read_text()
     assert rivals_mnist.MARKS[0] + rivals_mnist.table() + rivals_mnist.MARKS[1] in text, (
         "run python -m benchmarks.rivals_mnist"
@@ -19,7 +19,7 @@ def test_the_table_is_that_of_the_stored_results():
 
 
 def test_published_ranges_are_met_or_explained():
-    """Within .03 of the published range at some length; what lies outside is told in the text."""
+    """Within .03 of the published range at some length; docs/coders.md explains the differences."""
     for name, row in rivals_mnist.METHODS.items():
         if row.published and name in rivals_mnist.raw():
             low, high = (float(end) for end in row.published.split("-"))
