@@ -1,15 +1,12 @@
-"""All benchmarks, then docs/benchmarks.md from their raw results: ``python -m benchmarks [NAME ...]``."""
+"""Run all benchmarks, or those named, then write docs/benchmarks.md: ``python -m benchmarks [NAME ...]``."""
 
 import importlib
 import sys
 
 NAMES = [
     "learner_speed",
-    "learner_growth",
     "learner_accuracy",
-    "scene15_ranking",
     "defaults_study",
-    "whitening_study",
     "rivals",
     "rivals_mnist",
     "search_speed",
@@ -20,7 +17,6 @@ NAMES = [
     "descriptor_study",
     "scene15_descriptors",
     "nbnn_times",
-    "nbnn_place",
     "nbnn_report",
     "detector_speed",
     "program_demo",
@@ -33,7 +29,7 @@ NAMES = [
 ]
 
 if __name__ == "__main__":
-    names, sys.argv = sys.argv[1:] or NAMES, sys.argv[:1]  # each reads its own arguments, and here there are none
+    names, sys.argv = sys.argv[1:] or NAMES, sys.argv[:1]  # each script reads its own arguments
     for name in names:
         print(f"== {name}", flush=True)
         importlib.import_module(f"benchmarks.{name}").main()

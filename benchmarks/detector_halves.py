@@ -12,14 +12,13 @@ Finished settings are kept in the raw results, so that a run that was stopped go
 """
 
 import argparse
-import json
 from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.results import FOLDER
+from benchmarks.results import add_line, load_lines
 from cbid.detection import evaluate
 from cbid.detection.verifier import fit_svm
 from cbid.paper import detection
@@ -30,7 +29,6 @@ CONTROL = "HOG itself"
 PENALTIES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 WEIGHTS = (0.25, 0.5, 0.75, 1.0)
 WHOLE: dict = {"set": SET} | dict.fromkeys(detection.SIZES)  # all photographs and windows
-TARGET = FOLDER / "detector_halves.jsonl"
 
 
 def halves(n: int) -> tuple[range, range]:
@@ -90,14 +88,12 @@ def run(cache: Path, methods: list[str], lengths: list[int], seeds: list[int]) -
 
 def keep(seed, method, bits, C, by_weight) -> None:
     row = {"seed": seed, "method": method, "bits": bits, "C": C, "rates_of_halves_by_weight": by_weight}
-    TARGET.parent.mkdir(parents=True, exist_ok=True)
-    with open(TARGET, "a") as file:
-        file.write(json.dumps(row) + "\n")
+    add_line("detector_halves", row)
     print(seed, method, bits, C, {w: [round(100 * r, 1) for r in both] for w, both in by_weight.items()}, flush=True)
 
 
 def stored() -> list[dict]:
-    return [json.loads(line) for line in TARGET.read_text().splitlines()] if TARGET.exists() else []
+    return load_lines("detector_halves")
 
 
 def choices(rows: list[dict]) -> dict:

@@ -1,10 +1,19 @@
-"""Ours against the textbook's Algorithm 2, on the same triplets, the same objective, the same machine, one thread.
+"""How fast the learner is, and how its time and memory grow.
 
-5,000 x 64, 10 classes, 64 bits; two nearest hits with two nearest misses of every other class: 180,000 triplets. More
-triplets (the paper's 25) only widen the distance, since triplets that share a pair cost us hardly more.
-Claim checked: at least 20 times faster at an equal or lower objective.
+    python -m benchmarks.learner_speed [textbook] [growth]
+
+textbook: against the paper's Algorithm 2 (benchmarks/textbook.py) on the same triplets, objective and machine, in
+one thread. 5,000 x 64, 10 classes, 64 bits; two nearest hits and two nearest misses of every other class: 180,000
+triplets. More triplets (the paper's 25) only increase the ratio: triplets that share a pair add little to our cost.
+Claim: at least 20 times faster at an equal or lower objective.
+
+growth: default settings and nearest neighbours. Claims: 40,000 samples take less than 5 times as long as 10,000;
+bit 512 takes at most 3 times as long as bit 32; 60,000 x 64 in 10 classes at 128 bits stays under 4 GB.
 """
 
+import resource
+import subprocess
+import sys
 import time
 
 import numpy as np
@@ -39,9 +48,9 @@ def problem(n=5000, seed=0):
     return X, textbook.Triplets(np.repeat(near.anchors, 4), hits.ravel(), misses.ravel())
 
 
-def main(n_bits=64):
+def textbook_speed(n_bits=64):
     X, triplets = problem()
-    CBID(n_bits=2).fit_triplets(X[:100], [0, 1], [2, 3], [4, 5])  # compile, outside the clock
+    CBID(n_bits=2).fit_triplets(X[:100], [0, 1], [2, 3], [4, 5])  # compile before timing
     with threadpool_limits(1):
         start = time.perf_counter()
         coder = CBID(n_bits=n_bits, penalty="l1", nu=NU).fit_triplets(
@@ -64,6 +73,74 @@ def main(n_bits=64):
             "objective": {"ours": coder.objective_.tolist(), "textbook": objectives.tolist()},
         },
     )
+
+
+def samples(n):
+    X, y = make_classification(
+        n, 64, n_informative=32, n_redundant=16, n_classes=10, n_clusters_per_class=2, class_sep=2.0, random_state=0
+    )
+    return X.astype(np.float32), y
+
+
+def seconds(n, n_bits=64, repeats=3, **settings):
+    X, y = samples(n)
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        CBID(n_bits=n_bits, **settings).fit(X, y)
+        times.append(time.perf_counter() - start)
+    return times
+
+
+def seconds_per_bit(n=10_000, n_bits=512, **settings):
+    ends = []
+    X, y = samples(n)
+    CBID(n_bits=n_bits, callback=lambda coder: ends.append(time.perf_counter()), **settings).fit(X, y)
+    return np.diff(ends)
+
+
+def peak_memory(settings):
+    """Return peak resident bytes and seconds of a fresh process that fits 60,000 x 64 at 128 bits, data included."""
+    code = f"from benchmarks.learner_speed import fit_large; fit_large({settings!r})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return [float(v) for v in done.stdout.split()]
+
+
+def fit_large(settings):
+    X, y = samples(60_000)
+    start = time.perf_counter()
+    CBID(n_bits=128, **settings).fit(X, y)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, time.perf_counter() - start)
+
+
+def growth():
+    CBID(n_bits=2).fit(*samples(200))  # compile before timing
+    results = {}
+    for name, settings in (("whole classes (default)", {}), ("five nearest", {"hits": "nearest"})):
+        by_size = {n: seconds(n, repeats=3 if not settings else 1, **settings) for n in (10_000, 40_000)}
+        ratio = np.median(by_size[40_000]) / np.median(by_size[10_000])
+        per_bit = seconds_per_bit(**settings)
+        early, late = np.median(per_bit[24:40]), np.median(per_bit[-16:])
+        peak, took = peak_memory(settings)
+        small, large = (np.median(by_size[n]) for n in (10_000, 40_000))
+        print(f"{name}: 10,000 samples {small:.1f} s, 40,000 samples {large:.1f} s, ratio {ratio:.2f}")
+        print(f"  a bit at length 32: {early * 1e3:.0f} ms, at 512: {late * 1e3:.0f} ms, ratio {late / early:.2f}")
+        print(f"  60,000 x 64, 128 bits: peak {peak / 2**30:.2f} GB, {took:.0f} s", flush=True)
+        results[name] = {
+            "seconds by samples": by_size,
+            "ratio 40,000 / 10,000": ratio,
+            "seconds per bit": per_bit.tolist(),
+            "ratio bit 512 / bit 32": late / early,
+            "peak bytes, 60,000 x 64, 128 bits": peak,
+            "seconds, 60,000 x 64, 128 bits": took,
+        }
+    store("learner_growth", results)
+
+
+def main():
+    parts = {"textbook": textbook_speed, "growth": growth}
+    for name in sys.argv[1:] or parts:
+        parts[name]()
 
 
 if __name__ == "__main__":

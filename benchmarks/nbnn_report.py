@@ -1,12 +1,11 @@
-"""docs/nbnn.md from the raw results of ``cbid reproduce patches``, benchmarks/nbnn_place.py and nbnn_times.py."""
+"""docs/nbnn.md from the raw results of ``cbid reproduce patches`` and benchmarks/nbnn_times.py."""
 
 import json
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks import nbnn_place
-from benchmarks.nbnn_times import SETS, lines
+from benchmarks.nbnn_times import PLACE_RAW, SETS, lines, place_cells
 from benchmarks.report import raw, table
 from benchmarks.results import FOLDER
 from benchmarks.sift_study import DATABASE
@@ -27,8 +26,8 @@ PLAIN = {
 HEAD = f"""# NBNN: accuracy, memory and time
 
 Table 1 of the paper, on the two of its four data sets that are available. Accuracies come from `cbid reproduce
-patches` (`benchmarks/results/patches.jsonl`) and, for positions, from `python -m benchmarks.nbnn_place`; times come
-from `python -m benchmarks.nbnn_times`. `python -m benchmarks.nbnn_report` writes this page from them.
+patches` (`benchmarks/results/patches.jsonl`) and, for positions, from `python -m benchmarks.nbnn_times place`; times
+come from `python -m benchmarks.nbnn_times`. `python -m benchmarks.nbnn_report` writes this page from them.
 
 - **Protocol.** As in the paper: images of at most 150 pixels, dense SIFT at four scales, 10 training and 25 test
   images for each class, five draws. All methods use the same draws and descriptors, {{descriptors}} for each image on
@@ -144,7 +143,7 @@ common to all of them and does not affect the comparisons.
 def main():
     found = lines()
     table_cells = RawResults(FOLDER / "patches.jsonl").results(EXPERIMENT.cells(SETS, False))
-    accuracies = Results([*table_cells, *nbnn_place.RAW.results(nbnn_place.cells())])
+    accuracies = Results([*table_cells, *PLACE_RAW.results(place_cells())])
     patches = [row["patches"] for row in accuracies if "patches" in row.result]
     text = HEAD.format(descriptors=f"{np.mean(patches):,.0f}")
     text += "\n## Accuracy and memory\n\nPercent of the test images: mean over the draws (standard deviation).\n\n"

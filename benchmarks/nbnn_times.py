@@ -1,29 +1,32 @@
-"""Patch classifiers: seconds for an image and a class, and how accuracy grows with the patches that ask.
+"""Patch classifiers beside the table of ``cbid reproduce patches``, with its descriptors, draws and methods.
 
-    python -m benchmarks.nbnn_times [times] [queries]
+    python -m benchmarks.nbnn_times [times] [queries] [place]
 
-The accuracies are those of ``cbid reproduce patches``, with its descriptors, draws and methods. Time is for whole
-images, about 10,000 patches, in one thread, all methods in one run, on the first draw of Caltech-101. The numbers of
-queries are compared on the first draws.
+times: seconds for an image and a class. Whole images, about 10,000 patches, one thread, all methods in one run, on
+the first draw of Caltech-101. queries: accuracy by the number of patches searched for, on the first draws. Both are
+lines of benchmarks/results/nbnn_times.jsonl. place: accuracy of exact NBNN and ITQ with the location of patches,
+and of C-BID without; lines of patch_place.jsonl.
 
-Results are the lines of benchmarks/results/nbnn_times.jsonl, written one by one; what is there is not run again.
-``python -m benchmarks.nbnn_report`` makes docs/nbnn.md from them.
+Stored lines are not run again. ``python -m benchmarks.nbnn_report`` makes docs/nbnn.md from them.
 """
 
-import json
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
-from benchmarks.results import FOLDER
+from benchmarks.results import FOLDER, add_line, load_lines
 from cbid.descriptors import DenseSIFT
-from cbid.paper.patches import METHODS, PLACE_METHODS, learn_cbid, sampled
+from cbid.paper.base import Context
+from cbid.paper.patches import EXPERIMENT, METHODS, PLACE_METHODS, learn_cbid, sampled
+from cbid.paper.raw import RawResults
+from cbid.paper.runner import one_thread
 from cbid.paper.sets import open_set
-from cbid.threads import faiss_products, faiss_threads
+from cbid.threads import faiss_products
 
-RESULTS = FOLDER / "nbnn_times.jsonl"
+PLACE_RAW = RawResults(FOLDER / "patch_place.jsonl")
+FEW_DRAWS = 2  # of exact NBNN with location on Scene-15, which is slow
 SETS = ("caltech101-five", "scene15")
 # Numbers of queries whose accuracies are compared; exact search of Scene-15 takes half an hour for each thousand.
 CHECKED = {"cbid128": (50, 150, 300, 1000), "exact": (50, 150, 300, 600)}
@@ -32,12 +35,11 @@ SLOW = ("exact", "placed", "bbf", "lsh")  # timed once
 
 
 def lines():
-    return [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
+    return load_lines("nbnn_times")
 
 
 def write(line):
-    with open(RESULTS, "a") as file:
-        file.write(json.dumps(line, default=float) + "\n")
+    add_line("nbnn_times", line)
     print("  ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{v}" for k, v in line.items()), flush=True)
 
 
@@ -117,9 +119,30 @@ def plain_product(queries, rows):
         (squares - 2 * part @ rows.T).min(axis=1)
 
 
+def place_cells():
+    draws = [cell for cell in EXPERIMENT.cells(SETS, False) if cell["method"] == "exact"]
+    return [
+        {**cell, "method": method}
+        for cell in draws
+        for method in PLACE_METHODS
+        if method != "placed" or cell["set"] != "scene15" or cell["repeat"] < FEW_DRAWS
+    ]
+
+
+def place():
+    """Run exact NBNN and ITQ with the location of patches, and C-BID without it."""
+    context = Context(None, Path("descriptors"))
+    for task in EXPERIMENT.tasks(PLACE_RAW.missing(place_cells())):
+        started = time.process_time()
+        for settings, result in EXPERIMENT.run(task, context):
+            PLACE_RAW.add(settings, result, time.process_time() - started)
+            started = time.process_time()
+            print(settings["set"], settings["repeat"], settings["method"], flush=True)
+
+
 def main():
-    parts = {"times": times, "queries": queries}
-    with threadpool_limits(1), faiss_threads(1):
+    parts = {"times": times, "queries": queries, "place": place}
+    with one_thread():
         for name in sys.argv[1:] or parts:
             parts[name]()
 

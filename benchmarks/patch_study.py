@@ -19,7 +19,7 @@ import time
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.results import FOLDER, store
+from benchmarks.results import load, store
 from cbid import NBNNClassifier, PatchCBID
 from cbid.coders import ITQ, LSH
 from cbid.descriptors import DenseSIFT
@@ -106,8 +106,7 @@ def main():
     parser.add_argument("--draws", type=int, default=max(SETS.values()), help="at most so many of each set")
     parser.add_argument("--sets", nargs="*", default=SETS, choices=SETS)
     arguments = parser.parse_args()
-    path = FOLDER / "patch_study.json"
-    results = json.loads(path.read_text())["results"] if path.exists() else []
+    results = load("patch_study", [])
     done = {(row["set"], row["draw"], row["what"]) for row in results}
     with threadpool_limits(1):
         for number in range(arguments.draws):

@@ -1,4 +1,4 @@
-"""Writes docs/benchmarks.md, docs/rivals.md and the README's figures from the raw results: none is typed by hand."""
+"""Write docs/benchmarks.md, docs/rivals.md and the figures of README.md from the raw results."""
 
 import json
 import statistics
@@ -15,8 +15,9 @@ MARKS = "<!-- figures: written by python -m benchmarks.report -->\n", "<!-- end 
 
 HEAD = """# What was measured
 
-Made by `python -m benchmarks.report` from the raw results under `benchmarks/results`; `make bench` runs what
-it needs. Speeds are ratios within one run, since machines differ and are noisy.
+`python -m benchmarks.report` writes this page from the raw results in `benchmarks/results`; `make bench` runs all
+benchmarks. Speeds are ratios within one run, because machines differ and are noisy. `benchmarks/README.md` lists the
+scripts.
 """
 
 
@@ -34,7 +35,7 @@ def learner_speed():
     ours, theirs = (found["objective"][name][-1] for name in ("ours", "textbook"))
     return f"""## The learner against the textbook
 
-Algorithm 2 as a textbook would write it (`benchmarks/textbook.py`: triplet by triplet, numpy and scipy), on the same
+A textbook version of Algorithm 2 (`benchmarks/textbook.py`: triplet by triplet, numpy and scipy), on the same
 {found["triplets"]:,} triplets: 5,000 x 64, 10 classes, 64 bits, l1, one thread. Ours is **{found["ratio"]:.0f} times
 faster** ({found["seconds"]["ours"]:.1f} s against {found["seconds"]["textbook"]:.0f} s), at an objective of
 {ours:.4f} against {theirs:.4f}.
@@ -74,11 +75,11 @@ def learner_accuracy():
         """## Accuracy of the default settings
 
 Test splits, plain Hamming distance: 5-NN accuracy / mean average precision over the training set (tie-aware), mean
-and deviation of five seeds. On the given split of Scene-15 the seed is the coder's and orders the training rows, of
-which the first counts where two are as near; elsewhere it also draws the split. The first 1,000 test images of the
-given split are, but for three, those of five classes; they stand apart because figures of this set are also told for
-them alone. SDH is supervised discrete hashing on the same 1,000 anchors, with the kernel width that served it best on
-validation splits.
+and standard deviation over five seeds. On the given split of Scene-15 the seed is the coder's and orders the training
+rows (of two rows at one distance the first counts); elsewhere it also draws the split. The first 1,000 test images of
+the given split are, except three, of five classes; they have a table of their own because other figures of this set
+are for them alone. SDH is supervised discrete hashing on the same 1,000 anchors, with the kernel width that was best
+on validation splits.
 """
     ]
     for name, found in raw("learner_accuracy")["results"].items():
@@ -104,13 +105,13 @@ def ranking():
         for length in found[method][0]:
             means = (np.mean([fit[length][way] for fit in found[method]]) for way in ways)
             rows.append([f"{TITLES[method]}, {length} bits", *(f"{mean:.3f}" for mean in means)])
-    head = ["", *(way.replace("shared", "ties shared out").replace("ordered", "ties in order") for way in ways)]
+    head = ["", *(way.replace("shared", "ties at random").replace("ordered", "ties in order") for way in ways)]
     return f"""### scene15, mean average precision in four ways
 
-Over all test images of the given split or its first 1,000, with equal distances shared out (as above) or in the order
-of the training rows, here that of the classes (`python -m benchmarks.scene15_ranking`, five seeds). Nearly all of the
-first 1,000 are of the five classes whose rows come first, so both choices flatter; figures told in one way are not to
-be held against those told in another.
+Over all test images of the given split or its first 1,000, with ties in random order (the expectation, as above) or
+in the order of the training rows, here the order of the classes (`python -m benchmarks.learner_accuracy ranking`,
+five seeds). Nearly all of the first 1,000 are of the five classes whose rows come first, so both choices raise the
+figures. Figures of different ways are not comparable.
 
 {table(head, rows)}"""
 
@@ -137,7 +138,7 @@ def defaults_study():
 One change at a time, on validation parts of the training sets (three, two and four splits): 5-NN accuracy / mean
 average precision at 16 and 64 bits. Differences below .01 are noise. Run before the defaults of whitening and ridge
 were changed (next table): the defaults here are `whitening=0.01, ridge=0.001`, 1e-4 and 1e-3 in the kernel form.
-Training rows of Scene-15 were in the order of the classes, so that ties of short codes go to the first ones.
+Training rows of Scene-15 were in the order of the classes, so ties of short codes favour the first classes.
 
 """ + table(head, rows)
 
@@ -153,9 +154,9 @@ def whitening_study():
     head = ["", "", *(f"{length} bits" for length in (16, 32, 64, 128, 256)), "5-NN, mean over 96 to 256 bits"]
     return f"""### Whitening and ridge
 
-One fit of 256 bits on validation parts (`python -m benchmarks.whitening_study`): Scene-15 on twelve splits,
-Fashion-MNIST (2,000 images) and digits on four. Few samples for many axes, as in Scene-15, want more of both; the
-default of the ridge follows that.
+One fit of 256 bits on validation parts (`python -m benchmarks.defaults_study whitening`): Scene-15 on twelve splits,
+Fashion-MNIST (2,000 images) and digits on four. With few samples for many axes, as in Scene-15, more of both is
+better; the default of the ridge depends on it.
 
 {table(head, rows)}"""
 
@@ -203,7 +204,7 @@ def search_speed():
 Exact search in 1 million random codes, k = 10, 1,000 queries at once, one thread: times as fast as
 `faiss.IndexBinaryFlat` (plain Hamming; faiss {found["setting"]["faiss"]}; our kernels:
 {found["setting"]["simd"]}). The memory limit is a pass that adds up the same bytes, read from eight
-places in turn; the scans stand at {worst_in_order:.2f} of the pass of numpy, in order, or above.
+places in turn; the scans reach at least {worst_in_order:.2f} times the speed of a sequential pass by numpy.
 
 {table(head, rows)}
 What larger k and filters cost, as multiples of k = 10 without a filter:
@@ -228,13 +229,13 @@ def index():
 - {kills["kills"]} times kill -9 at random moments of adding, removing and saving, {kills["commits"]:,} commits:
   {kills["failures"]} failures (always opens, never a wrong answer, nothing committed lost).
 
-Time in 1 million codes against k = 10 without a filter:
+Time in 1 million codes, relative to k = 10 without a filter:
 
 {table(["queries", "case", "times k = 10"], rows)}"""
 
 
 def figures():
-    """The README's short table: accuracy of codes beside that of the vectors, and the speed of search."""
+    """Return the short table of README.md: accuracy of codes and of vectors, and the speed of search."""
     found = raw("learner_accuracy")["results"]
     chosen = (
         ("Scene-15, EfficientNet-Lite0 embeddings (PCA-256)", "scene15", 4 * 256, ("16", "64", "256")),
@@ -265,7 +266,7 @@ plain bits: {ratios} bits. Learning is {textbook:.0f} times as fast as the textb
 
 
 def document():
-    """All of docs/benchmarks.md."""
+    """Return docs/benchmarks.md."""
     parts = (
         learner_speed,
         learner_growth,

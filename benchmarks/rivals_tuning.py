@@ -11,18 +11,16 @@ run again.
 
 import argparse
 import itertools
-import json
 import warnings
 
 import faiss
 from threadpoolctl import threadpool_limits
 
 from benchmarks import data
-from benchmarks.results import FOLDER
+from benchmarks.results import add_line, load_lines
 from benchmarks.rival_methods import METHODS
 from benchmarks.rivals import on_validation
 
-RESULTS = FOLDER / "rivals_tuning.jsonl"
 N_SPLITS = 4
 
 
@@ -52,15 +50,11 @@ SETTINGS = {
 }
 
 
-def known():
-    return [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--methods", nargs="+", choices=SETTINGS, default=list(SETTINGS))
     titles = parser.parse_args().methods
-    done = [(line["method"], line["settings"]) for line in known()]
+    done = [(line["method"], line["settings"]) for line in load_lines("rivals_tuning")]
     faiss.omp_set_num_threads(1)
     with threadpool_limits(1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -70,8 +64,7 @@ def main():
                 if (title, settings) in done:
                     continue
                 line = {"method": title, "settings": settings, **on_validation(METHODS[title], settings, splits)}
-                with RESULTS.open("a") as file:
-                    file.write(json.dumps(line) + "\n")
+                add_line("rivals_tuning", line)
                 print(f"{title:14s} {line['knn']:.4f} {line['map']:.4f}  {settings}", flush=True)
 
 

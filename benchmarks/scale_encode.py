@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.steps import Steps
+from benchmarks.results import Steps
 from cbid.coders import ITQ
 from cbid.scale import encode_to
 from cbid.storage import code_files

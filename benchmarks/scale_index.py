@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.steps import Steps
+from benchmarks.results import Steps
 from cbid.search import CodeIndex
 
 BLOCK, GROUPS, QUERIES = 1_000_000, 20_000, 100

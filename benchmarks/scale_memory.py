@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.steps import Steps
+from benchmarks.results import Steps
 
 WIDTH, CLASSES, BLOCK, HELD_OUT, N_BITS = 128, 100, 100_000, 5_000, 64
 

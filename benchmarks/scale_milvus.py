@@ -22,7 +22,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from benchmarks.milvus_server import VERSION, MilvusServer
-from benchmarks.steps import Steps
+from benchmarks.results import Steps
 from cbid import CBID, CodeIndex
 from cbid.search.milvus import MilvusStore
 

@@ -8,7 +8,6 @@ The choice is made within the training images: learned on 80 of each class, the 
 on all 100. The test images are used once, for the figure. Rows named on the command line replace their stored ones.
 """
 
-import json
 import sys
 import tempfile
 import time
@@ -23,7 +22,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, MinMaxScaler, StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
-from benchmarks.results import FOLDER, store
+from benchmarks.results import load, store
 from cbid.bags import Bags
 from cbid.descriptors import CENTRIST, GIST, BlockPCA, DenseSIFT, KernelDescriptors, PyramidHOG, RawPixels, describe
 from cbid.paper.sets import DataAbsent, open_set
@@ -195,8 +194,7 @@ def choose(row, values, y, learn, held_out):
 
 
 def main():
-    path = FOLDER / f"{NAME}.json"
-    results = json.loads(path.read_text())["results"] if path.exists() else {}
+    results = load(NAME, {})
     try:
         scenes = open_set("scene15")
     except DataAbsent as reason:

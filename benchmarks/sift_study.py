@@ -17,7 +17,7 @@ import faiss
 import numpy as np
 from PIL import Image
 
-from benchmarks.results import FOLDER, store
+from benchmarks.results import load, store
 from cbid.descriptors import DenseSIFT
 from cbid.paper.sets import open_set
 from cbid.paper.sets.base import per_class
@@ -119,7 +119,7 @@ def section():
         "| changed from the defaults | accuracy |",
         "|---|---|",
     ]
-    for row in json.loads((FOLDER / "sift_study.json").read_text())["results"]:
+    for row in load("sift_study"):
         changes = ", ".join(f"{name}={value}" for name, value in row["changes"].items()) or "**the defaults**"
         lines.append(f"| {changes} | {np.mean(row['accuracy']):.3f} ± {np.std(row['accuracy']):.3f} |")
     return "\n".join(lines) + "\n"
@@ -128,8 +128,7 @@ def section():
 def main():
     faiss.omp_set_num_threads(1)
     scenes = open_set("scene15")
-    path = FOLDER / "sift_study.json"
-    rows = json.loads(path.read_text())["results"] if path.exists() else []
+    rows = load("sift_study", [])
     done = [row["changes"] for row in rows]
     for changes in CHANGES:
         plain = json.loads(json.dumps(changes))
