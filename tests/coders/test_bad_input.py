@@ -1,34 +1,28 @@
-"""Unusual, wrong or hostile input: it works, or an error names the argument, what came and what is accepted."""
+"""Unusual, wrong or hostile input works, or raises an error that names the argument and the value."""
 
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
 from cbid import CBID
+from tests.coders.blobs import blobs
 
-
-def blobs(n=60, d=4, k=3, seed=0):
-    rng = np.random.default_rng(seed)
-    y = np.arange(n) % k
-    return rng.standard_normal((n, d)) + 3 * rng.standard_normal((k, d))[y], y
-
-
-X, Y = blobs()
+X, Y = blobs(n=60, d=4)
 
 
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"n_bits": 0}, "n_bits=0.* 1 to 65,536"),
+        ({"n_bits": 0}, "n_bits=0"),
         ({"n_bits": 65537}, "n_bits=65537"),
         ({"n_bits": 8.0}, "n_bits=8.0"),
         ({"n_bits": True}, "n_bits=True"),
-        ({"nu": 0}, "nu=0.* above 0"),
+        ({"nu": 0}, "nu=0"),
         ({"nu": -1}, "nu=-1"),
         ({"nu": float("nan")}, "nu=nan"),
         ({"nu": float("inf")}, "nu=inf"),
         ({"nu": "small"}, "nu='small'"),
-        ({"margin": "wide"}, "margin='wide'.* 'shared', 'class', 'paper', 'database'"),
+        ({"margin": "wide"}, "margin='wide'"),
         ({"loss": "huber"}, "loss='huber'"),
         ({"penalty": "l2"}, "penalty='l2'"),
         ({"n_hits": 0}, "n_hits=0"),
@@ -52,10 +46,10 @@ X, Y = blobs()
         ({"distinct": 0.5}, "distinct=0.5"),
         ({"max_rows": 0}, "max_rows=0"),
         ({"tol": 0}, "tol=0"),
-        ({"warm_start": "yes"}, "warm_start='yes'.* True or False"),
+        ({"warm_start": "yes"}, "warm_start='yes'"),
         ({"verbose": "x"}, "verbose='x'"),
         ({"verbose": -1}, "verbose=-1"),
-        ({"n_jobs": 0}, "n_jobs=0.* other than 0"),
+        ({"n_jobs": 0}, "n_jobs=0"),
         ({"n_jobs": "2"}, "n_jobs='2'"),
         ({"n_jobs": True}, "n_jobs=True"),
     ],
@@ -138,7 +132,7 @@ def test_duplicates_with_different_labels():
 @pytest.mark.parametrize("penalty", ["linf", "l1", 2.0])
 @pytest.mark.parametrize("hits", ["whole", "nearest"])
 @pytest.mark.filterwarnings("ignore:.*classes have fewer:UserWarning")
-def test_classes_of_the_same_samples_are_not_told_to_lower_nu(penalty, hits):
+def test_identical_classes_are_not_blamed_on_nu(penalty, hits):
     with pytest.raises(ValueError, match="no hyperplane separates anything in the rows") as error:
         CBID(n_bits=4, penalty=penalty, hits=hits).fit([[0.0], [1], [0], [1]], [0, 0, 1, 1])
     assert "nu" not in str(error.value).split()
@@ -203,7 +197,7 @@ def test_float16_integers_lists_and_layouts():
         np.testing.assert_array_equal(CBID(n_bits=4).fit(same, Y).encode(same), expected)
 
 
-def test_sparse_is_refused_clearly():
+def test_sparse_is_rejected():
     with pytest.raises(TypeError, match=r"[Ss]parse"):
         CBID().fit(csr_matrix(X), Y)
 

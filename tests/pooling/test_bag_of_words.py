@@ -108,7 +108,7 @@ def test_model_files(pooling, bags, tmp_path):
 
 
 @every_pooling
-def test_a_forged_model_file_is_refused(pooling, bags, tmp_path):
+def test_a_forged_model_file_is_rejected(pooling, bags, tmp_path):
     clone(pooling).fit(bags).save(tmp_path / "m")
     kind, state, arrays = read_model(tmp_path / "m")
     for change in (
@@ -125,7 +125,7 @@ def test_a_forged_model_file_is_refused(pooling, bags, tmp_path):
 
 
 @every_pooling
-def test_bad_bags_are_refused(pooling, bags, monkeypatch):
+def test_bad_bags_are_rejected(pooling, bags, monkeypatch):
     with pytest.raises(NotFittedError):
         clone(pooling).transform(bags)
     model = clone(pooling).fit(bags)
@@ -172,7 +172,7 @@ def test_bad_bags_are_refused(pooling, bags, monkeypatch):
     ],
     ids=str,
 )
-def test_settings_are_refused_by_name(model, name, bags):
+def test_settings_are_rejected_by_name(model, name, bags):
     with pytest.raises(ValueError, match=name):
         model.fit(bags)
 

@@ -80,7 +80,7 @@ def test_model_files(digits, tmp_path):
             load(tmp_path / "m")
 
 
-def test_what_is_refused(digits):
+def test_wrong_settings_are_rejected(digits):
     X, y, Xt, _ = digits
     with pytest.raises(ValueError, match="C=0"):
         HIKClassifier(C=0).fit(X, y)

@@ -69,7 +69,7 @@ def test_classes_that_look_alike_share_a_node():
     assert model.groups_[:2].tolist() == [[True, False, True, False], [False, True, False, True]]
 
 
-def test_new_classes_are_told_apart_by_old_ones(digits):
+def test_new_classes_are_separated_by_the_base_classes(digits):
     """Learned on digits 0 to 6, the outputs tell 7, 8 and 9 apart."""
     X, y = digits
     base = y < 7
@@ -92,7 +92,7 @@ def test_model_files(digits, tmp_path, model):
             load(tmp_path / "m")
 
 
-def test_what_is_refused(digits):
+def test_wrong_settings_are_rejected(digits):
     X, y = digits
     for model, message in (
         (Classemes(C=-1), "C=-1"),

@@ -17,7 +17,7 @@ def test_grids_are_numbers_or_pairs():
 
 
 @pytest.mark.parametrize("pyramid", [(), "124", 4, None, (0,), (1.5,), ((2, 2, 2),), ((2, 0),), (True,)])
-def test_what_is_no_pyramid_is_refused_by_name(pyramid):
+def test_invalid_pyramids_are_rejected(pyramid):
     with pytest.raises(ValueError, match="pyramid"):
         check_pyramid(pyramid)
 

@@ -133,7 +133,7 @@ def test_threads_do_not_change_the_words(rows, monkeypatch):
     np.testing.assert_array_equal(learned(rows[0], 3), learned(rows[0], 3, n_threads=2))
 
 
-def test_words_that_nothing_uses_are_drawn_anew(rows):
+def test_unused_words_are_replaced(rows):
     """With rows of zeros among them, some first words are zero and write nothing."""
     some = rows[0].copy()
     some[:600] = 0
@@ -141,6 +141,6 @@ def test_words_that_nothing_uses_are_drawn_anew(rows):
     assert np.linalg.norm(words, axis=1).min() > 0.5
 
 
-def test_too_few_rows_are_refused(rows):
+def test_too_few_rows_are_rejected(rows):
     with pytest.raises(ValueError, match="n_words=12"):
         learned(rows[0][:11], 1)

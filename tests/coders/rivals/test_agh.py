@@ -68,7 +68,7 @@ def test_two_layers_take_two_bits_of_each_eigenvector(X):
     assert two.transform(X).shape == (120, 5)
 
 
-def test_parts_without_a_common_anchor_are_told_apart():
+def test_components_without_a_common_anchor_are_separated():
     """Two far clusters: the first bit is the cluster, and the second cuts both in the middle."""
     X = np.random.default_rng(0).standard_normal((100, 2)) + np.repeat([[0, 0], [100, 0]], 50, axis=0)
     bits = AnchorGraphHashing(n_bits=2, n_anchors=20, n_nearest=2).fit(X).transform(X)

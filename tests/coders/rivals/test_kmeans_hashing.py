@@ -11,7 +11,7 @@ from scipy.spatial.distance import cdist
 
 from cbid.coders import KMeansHashing
 from cbid.coders.rivals import kmeans_hashing as module
-from cbid.coders.rivals.kmeans_hashing import affinity_kmeans, corner_bits, deal_axes, move_centres, objective
+from cbid.coders.rivals.kmeans_hashing import affinity_kmeans, corner_bits, deal_axes, move_centres
 
 
 @pytest.fixture
@@ -74,6 +74,16 @@ def test_limits_and_settings(X):
 @pytest.fixture
 def Z():
     return np.random.default_rng(0).standard_normal((400, 5)) * [3, 2.5, 2, 1, 0.5]
+
+
+def objective(Z, centres, scale, lam):
+    """Return E with every sample assigned to its nearest centre."""
+    nearest = module._nearest(Z, centres)
+    p = np.bincount(nearest, minlength=len(centres)) / len(Z)
+    bits = corner_bits(int(np.log2(len(centres))))
+    wanted = scale * np.sqrt(cdist(bits, bits, "cityblock"))
+    affinity = np.sum(np.outer(p, p) * (cdist(centres, centres) - wanted) ** 2)
+    return float(np.mean(np.sum((Z - centres[nearest]) ** 2, axis=1)) + lam * affinity)
 
 
 def test_corner_bits():

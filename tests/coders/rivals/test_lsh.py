@@ -19,7 +19,7 @@ def test_bits_differ_with_probability_angle_over_pi(angle):
     assert np.mean(bits[0] != bits[1]) == pytest.approx(p, abs=4 * np.sqrt(p * (1 - p) / T))
 
 
-def test_angles_are_measured_around_the_mean_unless_told_otherwise():
+def test_angles_are_measured_around_the_mean_or_the_origin():
     X = np.random.default_rng(0).standard_normal((50, 4))
     around = LSH(n_bits=16).fit(X)
     np.testing.assert_array_equal(LSH(n_bits=16).fit(X + 100).transform(X + 100), around.transform(X))

@@ -203,13 +203,3 @@ def _nearest(Z: Array, centres: Array) -> NDArray[np.intp]:
 
 def _laplacian(weights: Array) -> Array:
     return np.diag(weights.sum(axis=1)) - weights
-
-
-def objective(Z: Array, centres: Array, scale: float, lam: float) -> float:
-    """Return E with every sample assigned to its nearest centre."""
-    nearest = _nearest(Z, centres)
-    p = np.bincount(nearest, minlength=len(centres)) / len(Z)
-    bits = corner_bits(int(np.log2(len(centres))))
-    wanted = scale * np.sqrt(cdist(bits, bits, "cityblock"))
-    affinity = np.sum(np.outer(p, p) * (cdist(centres, centres) - wanted) ** 2)
-    return float(np.mean(np.sum((Z - centres[nearest]) ** 2, axis=1)) + lam * affinity)
