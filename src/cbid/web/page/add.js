@@ -1,11 +1,11 @@
-// The view that adds images: as many as are dropped, in requests of a few.
+// The view that adds images, in several requests if there are many.
 
 import * as api from "./api.js";
-import { $, h, plural, tell } from "./dom.js";
+import { $, h, plural, showError } from "./dom.js";
 import { frame } from "./parts.js";
 import { changed, state, unfit } from "./state.js";
 
-const AT_A_TIME = 8;
+const MAX_BATCH = 8;
 
 export function start() {
   const { writable, classes, descriptor } = state.project;
@@ -25,29 +25,29 @@ export function start() {
 export async function add(files) {
   if (!files.length) return;
   if (!state.project.writable) {
-    tell($("add-error"), "Images cannot be added here.");
+    showError($("add-error"), "Images cannot be added here.");
     return;
   }
-  tell($("add-error"));
+  showError($("add-error"));
   const label = $("add-label").value.trim();
   const fit = files.filter((file) => !unfit(file));
   $("added").prepend(...files.filter(unfit).map((file) => failure(file, unfit(file))));
   let good = 0;
   for (const batch of batches(fit)) {
-    $("add-status").textContent = `Adding ${plural(batch.length, "image")} of ${fit.length}…`;
+    $("add-status").textContent = `Adding ${batch.length} of ${plural(fit.length, "image")}…`;
     good += await send(batch, label);
   }
   const failed = files.length - good;
   $("add-status").textContent =
-    `${plural(good, "image")} added` + (failed ? `, ${failed} could not be read.` : `; the project now holds ${plural(state.project.total, "image")}.`);
+    `${plural(good, "image")} added` + (failed ? `, ${failed} failed.` : `; the project now holds ${plural(state.project.total, "image")}.`);
 }
 
-/** So many files that neither their number nor their size is more than the service takes. */
+/** Split the files into batches within the limits of the service on number and size. */
 function* batches(files) {
   let batch = [];
   let size = 0;
   for (const file of files) {
-    const most = Math.min(AT_A_TIME, state.project.max_files);
+    const most = Math.min(MAX_BATCH, state.project.max_files);
     if (batch.length && (batch.length >= most || size + file.size > 0.9 * state.project.max_upload)) {
       yield batch;
       batch = [];
@@ -59,7 +59,7 @@ function* batches(files) {
   if (batch.length) yield batch;
 }
 
-/** Add some files; if one of several cannot be read, each alone. Returns how many were added. */
+/** Add a batch and return the number of added images. If one file is not an image, send each file alone. */
 async function send(batch, label) {
   try {
     const done = await api.add(batch, label);
@@ -82,8 +82,8 @@ function row(image) {
     "li",
     {},
     frame(image),
-    h("p", { class: "told" }, image.name, h("span", {}, `${image.label ?? "no label"}, image ${image.id}`)),
-    h("a", { class: "button", href: `#search/${image.id}`, "aria-label": `Find what is near ${image.name}` }, "Find similar"),
+    h("p", { class: "caption-text" }, image.name, h("span", {}, `${image.label ?? "no label"}, image ${image.id}`)),
+    h("a", { class: "button", href: `#search/${image.id}`, "aria-label": `Find images similar to ${image.name}` }, "Find similar"),
   );
 }
 
@@ -92,6 +92,6 @@ function failure(file, message) {
     "li",
     { class: "failed" },
     h("span", { class: "blank" }),
-    h("p", { class: "told" }, file.name || "pasted image", h("span", {}, message)),
+    h("p", { class: "caption-text" }, file.name || "pasted image", h("span", {}, message)),
   );
 }

@@ -1,19 +1,19 @@
-// The service's REST interface. Every failure becomes an Error whose message is one line for people.
+// The REST interface of the service. Every failure becomes an ApiError with a message of one line.
 
-export class Refused extends Error {
+export class ApiError extends Error {
   constructor(status, message) {
     super(message);
     this.status = status;
   }
 }
 
-async function ask(path, options = {}) {
+async function call(path, options = {}) {
   let response;
   try {
     response = await fetch(path, options);
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Refused(0, "The service does not answer. Is it still running?");
+    throw new ApiError(0, "The service does not respond. Is it still running?");
   }
   if (response.status === 204) return null;
   const text = await response.text();
@@ -21,14 +21,14 @@ async function ask(path, options = {}) {
   try {
     body = JSON.parse(text);
   } catch {
-    throw new Refused(response.status, `The service answered with status ${response.status}.`);
+    throw new ApiError(response.status, `The service returned status ${response.status}.`);
   }
-  if (!response.ok) throw new Refused(response.status, body.error);
+  if (!response.ok) throw new ApiError(response.status, body.error);
   return body;
 }
 
 const post = (path, body, signal) =>
-  ask(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal });
+  call(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal });
 
 function form(field, files, more = {}) {
   const data = new FormData();
@@ -37,23 +37,23 @@ function form(field, files, more = {}) {
   return data;
 }
 
-export const project = () => ask("api/project");
-export const images = (options) => ask(`api/images?${new URLSearchParams(options)}`);
-export const image = (id) => ask(`api/images/${id}`);
+export const project = () => call("api/project");
+export const images = (options) => call(`api/images?${new URLSearchParams(options)}`);
+export const image = (id) => call(`api/images/${id}`);
 export const picture = (id) => `api/images/${id}/thumbnail`;
 export const search = (query, options, signal) => post("api/search", { query, ...options }, signal);
 export const searchImage = (file, options, signal) =>
-  ask(`api/search/image?${new URLSearchParams({ ...options, vector: true })}`, {
+  call(`api/search/image?${new URLSearchParams({ ...options, vector: true })}`, {
     method: "POST",
     body: form("image", [file]),
     signal,
   });
 export const classify = (query, options, signal) => post("api/classify", { query, ...options }, signal);
 export const explain = (a, b, options) => post("api/explain", { a, b, ...options });
-export const weights = () => ask("api/bits");
-export const bit = (number, count) => ask(`api/bits/${number}?count=${count}`);
-export const confusion = () => ask("api/confusion");
+export const weights = () => call("api/bits");
+export const bit = (number, count) => call(`api/bits/${number}?count=${count}`);
+export const confusion = () => call("api/confusion");
 export const add = (files, label) =>
-  ask("api/images", { method: "POST", body: form("images", files, label ? { label } : {}) });
-export const remove = (id) => ask(`api/images/${id}`, { method: "DELETE" });
+  call("api/images", { method: "POST", body: form("images", files, label ? { label } : {}) });
+export const remove = (id) => call(`api/images/${id}`, { method: "DELETE" });
 export const session = (key) => post("api/session", { key });

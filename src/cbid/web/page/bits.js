@@ -1,7 +1,7 @@
-// The view of one bit: the images on its two sides, most certain first.
+// The view of one bit: images where it is 0 and where it is 1, furthest from its threshold first.
 
 import * as api from "./api.js";
-import { $, figure, h, tell } from "./dom.js";
+import { $, figure, h, showError } from "./dom.js";
 import { card, skeletons, strip } from "./parts.js";
 import { state } from "./state.js";
 
@@ -23,53 +23,53 @@ export function start() {
 export async function open(s) {
   if (s === shown) return;
   if (s >= state.project.n_bits) {
-    tell($("bits-error"), `There is no bit ${s}.`, `The codes have bits 0 to ${state.project.n_bits - 1}.`);
+    showError($("bits-error"), `Bit ${s} does not exist.`, `The codes have bits 0 to ${state.project.n_bits - 1}.`);
     return;
   }
-  tell($("bits-error"));
+  showError($("bits-error"));
   $("bit-number").value = s;
   $("bit-before").disabled = s === 0;
   $("bit-after").disabled = s === state.project.n_bits - 1;
-  if (shown < 0) $("sides").replaceChildren(side("0", skeletons(COUNT)), side("1", skeletons(COUNT)));
+  if (shown < 0) $("bit-groups").replaceChildren(group("0", skeletons(COUNT)), group("1", skeletons(COUNT)));
   shown = s;
   try {
     weights ??= (await api.weights()).weights;
-    const had = document.activeElement?.parentElement === $("bit-weights");
+    const hadFocus = document.activeElement?.parentElement === $("bit-weights");
     strip($("bit-weights"), weights, {
-      said: (i) => `Bit ${i}, weight ${figure(weights[i])}`,
+      text: (i) => `Bit ${i}, weight ${figure(weights[i])}`,
       pressed: s,
       onclick: (i) => (location.hash = `#bits/${i}`),
     });
-    if (had) $("bit-weights").children[s].focus();
-    const told = await api.bit(s, COUNT);
-    if (s !== shown) return; // another was asked for meanwhile
-    const heavier = weights.filter((weight) => weight > told.weight).length;
-    const equal = weights.every((weight) => Math.abs(weight - told.weight) <= 1e-9 * told.weight);
-    const beside = equal ? "all bits weigh the same" : heavier ? `${heavier} of ${weights.length} weigh more` : "none weighs more";
-    $("bit-status").textContent = `Bit ${s} weighs ${figure(told.weight)}; ${beside}.`;
+    if (hadFocus) $("bit-weights").children[s].focus();
+    const examples = await api.bit(s, COUNT);
+    if (s !== shown) return; // another bit was opened meanwhile
+    const heavier = weights.filter((weight) => weight > examples.weight).length;
+    const equal = weights.every((weight) => Math.abs(weight - examples.weight) <= 1e-9 * examples.weight);
+    const rank = equal ? "all bits have the same weight" : heavier ? `${heavier} of ${weights.length} bits have a larger weight` : "the largest of all bits";
+    $("bit-status").textContent = `Bit ${s} has weight ${figure(examples.weight)}: ${rank}.`;
     const cards = (images) => images.map((image) => card(image, () => (location.hash = `#search/${image.id}`)));
-    $("sides").replaceChildren(
-      side("0", cards(told.negative), summary(told.negative)),
-      side("1", cards(told.positive), summary(told.positive)),
+    $("bit-groups").replaceChildren(
+      group("0", cards(examples.negative), summary(examples.negative)),
+      group("1", cards(examples.positive), summary(examples.positive)),
     );
   } catch (error) {
     shown = -1;
-    $("sides").replaceChildren();
-    tell($("bits-error"), "The bit cannot be shown.", error.message);
+    $("bit-groups").replaceChildren();
+    showError($("bits-error"), "The bit cannot be shown.", error.message);
   }
 }
 
-function side(digit, cards, words = "") {
+function group(digit, cards, text = "") {
   return h(
     "section",
-    { class: "side", "aria-label": `Images where the bit is ${digit}` },
-    h("h2", {}, h("span", { class: "digit" }, digit), digit === "1" ? "The bit is set" : "The bit is not set"),
-    h("p", { class: "share" }, cards.length ? words : "No image lies on this side."),
+    { class: "group", "aria-label": `Images where the bit is ${digit}` },
+    h("h2", {}, h("span", { class: "digit" }, digit), digit === "1" ? "The bit is 1" : "The bit is 0"),
+    h("p", { class: "share" }, cards.length ? text : "No images"),
     h("ul", { class: "cards small" }, ...cards),
   );
 }
 
-/** The classes that are shown most. */
+/** The three most frequent classes of these images. */
 function summary(images) {
   const counts = new Map();
   for (const { label } of images) if (label !== null) counts.set(label, (counts.get(label) ?? 0) + 1);

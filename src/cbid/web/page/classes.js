@@ -1,10 +1,10 @@
-// What was measured on held-out images: accuracy by code length beside raw vectors, and which classes are confused.
+// Accuracy on held-out images, by code length and for raw vectors, and the confusion matrix.
 
 import * as api from "./api.js";
-import { $, bytes, count, h, percent, tell } from "./dom.js";
+import { $, bytes, count, h, percent, showError } from "./dom.js";
 import { state } from "./state.js";
 
-const HALF = 0.5; // share of a row from which a cell is dark, with light figures; shades between would hide both
+const HALF = 0.5; // above this share of a row a cell is dark with light text; medium shades would be hard to read
 let done = false;
 
 export async function open() {
@@ -12,16 +12,16 @@ export async function open() {
   const { evaluation } = state.project;
   const measured = evaluation.codes?.filter((code) => code.weighted?.accuracy !== null) ?? [];
   $("classes-lead").textContent = measured.length
-    ? `Measured on ${count(evaluation.n_queries)} images that were not learned from: the ${evaluation.k} nearest of ${count(evaluation.n_stored)} vote.`
-    : "Nothing was measured: the project has no labels, or no image was held out.";
+    ? `Measured on ${count(evaluation.n_queries)} held-out images, by a vote of the ${evaluation.k} nearest of ${count(evaluation.n_stored)} images.`
+    : "No results: the project has no labels or no held-out images.";
   if (!measured.length) return;
   try {
     const { classes, matrix } = await api.confusion();
     $("classes-body").replaceChildren(lengths(measured, evaluation.raw), confusion(classes, matrix));
     done = true;
-    tell($("classes-error"));
+    showError($("classes-error"));
   } catch (error) {
-    tell($("classes-error"), "The confusion of classes cannot be shown.", error.message);
+    showError($("classes-error"), "The confusion matrix cannot be shown.", error.message);
   }
 }
 
@@ -36,15 +36,15 @@ function lengths(codes, raw) {
       h("td", {}, plain === null ? "–" : percent(plain)),
       h("td", { class: "bar-cell" }, h("i", { style: { "--share": weighted } })),
     );
-  const head = ["Code", "An image takes", "Weighted", "Plain", "Accuracy"].map((text) => h("th", { scope: "col" }, text));
+  const head = ["Code", "Size per image", "Weighted", "Plain", "Accuracy"].map((text) => h("th", { scope: "col" }, text));
   return h(
     "section",
     { class: "panel" },
-    h("h2", {}, "Accuracy by length"),
-    h("p", {}, "How often the class that wins the vote is right."),
+    h("h2", {}, "Accuracy by code length"),
+    h("p", {}, "Share of held-out images whose predicted class is right."),
     h(
       "div",
-      { class: "scroll", tabindex: 0, role: "region", "aria-label": "Accuracy by length" },
+      { class: "scroll", tabindex: 0, role: "region", "aria-label": "Accuracy by code length" },
       h(
         "table",
         { class: "lengths" },
@@ -66,7 +66,7 @@ function confusion(classes, matrix) {
     const right = i === j;
     const shade = !right ? share : share > HALF ? 0.7 + 0.6 * (share - HALF) : 0.9 * share;
     const kind = right ? (share > HALF ? "strong" : undefined) : "wrong";
-    const title = `${n} of ${total} ${classes[i]} taken for ${classes[j]}`;
+    const title = `${n} of ${total} ${classes[i]} classified as ${classes[j]}`;
     return h("td", { class: kind, title, style: { "--share": shade } }, n ? String(n) : "");
   };
   const rows = matrix.map((line, i) => {
@@ -76,11 +76,11 @@ function confusion(classes, matrix) {
   return h(
     "section",
     { class: "panel" },
-    h("h2", {}, "Confusion"),
-    h("p", {}, "Rows are true classes, columns what the codes took them for. Red is wrong."),
+    h("h2", {}, "Confusion matrix"),
+    h("p", {}, "Rows are true classes, columns are predicted classes. Errors are red."),
     h(
       "div",
-      { class: "scroll", tabindex: 0, role: "region", "aria-label": "Confusion of classes" },
+      { class: "scroll", tabindex: 0, role: "region", "aria-label": "Confusion matrix" },
       h(
         "table",
         { class: "confusion" },

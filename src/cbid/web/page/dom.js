@@ -1,8 +1,8 @@
-// Small helpers: elements, numbers as people read them, messages.
+// Helpers: elements, formatted numbers, error messages.
 
 export const $ = (id) => document.getElementById(id);
 
-/** An element: h("a", {class: "x", href: "#", onclick: f, style: {"--share": .5}}, "text", other). */
+/** Create an element: h("a", {class: "x", href: "#", onclick: f, style: {"--share": .5}}, "text", other). */
 export function h(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -18,7 +18,7 @@ export function h(tag, attributes = {}, ...children) {
 export const count = (n) => n.toLocaleString("en");
 export const plural = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
 
-/** Three digits that matter. */
+/** Format with three significant digits. */
 export const figure = (x) => (Number.isInteger(x) ? count(x) : x.toLocaleString("en", { maximumSignificantDigits: 3 }));
 
 export const percent = (x) => `${(100 * x).toFixed(1)}%`;
@@ -30,18 +30,18 @@ export function duration(seconds) {
 
 export const bytes = (n) => (n < 10000 ? plural(n, "byte") : `${figure(n / 1024)} KiB`);
 
-/** Show what went wrong in an element with role alert, which can be dismissed; nothing hides it. */
-export function tell(box, title = "", text = "") {
+/** Show an error that can be dismissed in an element with role alert. Without a title, hide it. */
+export function showError(box, title = "", text = "") {
   box.hidden = !title;
   box.replaceChildren();
   if (!title) return;
   box.append(
     h("div", {}, h("strong", {}, title), text),
-    h("button", { type: "button", "aria-label": "Dismiss", onclick: () => tell(box) }, "✕"),
+    h("button", { type: "button", "aria-label": "Dismiss", onclick: () => showError(box) }, "✕"),
   );
 }
 
-/** Arrow keys move within a row of buttons, of which one takes part in tabbing. */
+/** Move the focus in a row of buttons with the arrow keys. Only one of them is a tab stop. */
 export function roving(container) {
   const buttons = () => [...container.querySelectorAll("button")];
   container.addEventListener("keydown", (event) => {

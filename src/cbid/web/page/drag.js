@@ -1,4 +1,4 @@
-// Files that are dragged over the page may be searched with or added; pasted ones are searched with.
+// Drag and drop: search with a dropped file or add it. A pasted file starts a search.
 
 import { add } from "./add.js";
 import { $ } from "./dom.js";
@@ -8,7 +8,7 @@ import { state } from "./state.js";
 export function start() {
   const overlay = $("overlay");
   const halves = { search: $("overlay-search"), add: $("overlay-add") };
-  let depth = 0; // how many nested elements the pointer has entered
+  let depth = 0; // number of nested elements that the pointer has entered
   const carries = (event) => [...(event.dataTransfer?.types ?? [])].includes("Files");
   const hide = () => {
     depth = 0;

@@ -1,7 +1,7 @@
-// The dialog that tells why an image is near: bit by bit, and what each bit weighs.
+// The dialog that explains a match: bit by bit, with the weight of each bit.
 
 import * as api from "./api.js";
-import { $, figure, h, plural, tell } from "./dom.js";
+import { $, figure, h, plural, showError } from "./dom.js";
 import { frame, strip } from "./parts.js";
 import { changed, state } from "./state.js";
 
@@ -21,12 +21,12 @@ export function start() {
   $("why-remove").addEventListener("click", remove);
 }
 
-/** query: what was asked with; found: a match; options: length, how. */
+/** Explain a match. options: length and how of the search; from: the element that gets the focus back. */
 export async function explain(query, found, options, from) {
   match = found;
   opener = from;
-  tell($("why-error"));
-  $("why-title").textContent = `Why ${found.label ?? "it"} is near`;
+  showError($("why-error"));
+  $("why-title").textContent = `Why ${found.label ?? "it"} is similar`;
   const own = document.querySelector("#query-picture img, #query-picture .text").cloneNode(true);
   own.setAttribute("alt", "");
   if (query.source instanceof Blob) {
@@ -38,7 +38,7 @@ export async function explain(query, found, options, from) {
   $("why-match").replaceChildren(frame(found), h("figcaption", {}, found.label ?? "no label", h("span", {}, found.name)));
   $("why-sum").textContent = "Comparing bits…";
   $("why-bits").replaceChildren();
-  $("why-told").textContent = "";
+  $("why-bit-text").textContent = "";
   $("why-bit").hidden = true;
   const remover = $("why-remove");
   remover.hidden = !state.project.writable;
@@ -49,38 +49,38 @@ export async function explain(query, found, options, from) {
     show(await api.explain(query.ask, { id: found.id }, { n_bits: options.length }), options);
   } catch (error) {
     $("why-sum").textContent = "";
-    tell($("why-error"), "The bits cannot be compared.", error.message);
+    showError($("why-error"), "The bits cannot be compared.", error.message);
   }
 }
 
-function show(told, options) {
-  const all = told.weights.reduce((sum, weight) => sum + weight, 0);
+function show(compared, options) {
+  const all = compared.weights.reduce((sum, weight) => sum + weight, 0);
   $("why-sum").replaceChildren(
-    h("strong", {}, `${told.agree.length - told.differing} of ${plural(told.agree.length, "bit")} agree. `),
-    `Those that differ weigh ${figure(told.distance)} of ${figure(all)} together`,
-    options.how === "weighted" ? ": that is the distance." : `; shown now: ${options.how === "raw" ? "raw distance" : "each counts 1"}.`,
+    h("strong", {}, `${compared.agree.length - compared.differing} of ${plural(compared.agree.length, "bit")} agree. `),
+    `The bits that differ have ${figure(compared.distance)} of a total weight of ${figure(all)}`,
+    options.how === "weighted" ? ": this is the distance." : `. The results now show the ${options.how === "raw" ? "distance of raw vectors" : "number of bits that differ"}.`,
   );
-  const said = (s) => `Bit ${s}: ${told.agree[s] ? "agrees" : "differs"}, weight ${figure(told.weights[s])}`;
+  const text = (s) => `Bit ${s}: ${compared.agree[s] ? "agrees" : "differs"}, weight ${figure(compared.weights[s])}`;
   const see = (s) => {
-    $("why-told").textContent = said(s);
+    $("why-bit-text").textContent = text(s);
     $("why-bit").hidden = false;
     $("why-bit").href = `#bits/${s}`;
     $("why-bit").textContent = `See bit ${s}`;
   };
-  strip($("why-bits"), told.weights, {
-    kind: (s) => (told.agree[s] ? "agree" : "differ"),
-    said,
+  strip($("why-bits"), compared.weights, {
+    kind: (s) => (compared.agree[s] ? "agree" : "differ"),
+    text,
     onclick: see,
     onfocus: see,
   });
 }
 
-/** The first press asks, the second removes. */
+/** The first click asks for confirmation, the second removes the image. */
 async function remove() {
   const button = $("why-remove");
   if (!button.dataset.sure) {
     button.dataset.sure = "yes";
-    button.textContent = "Really remove it?";
+    button.textContent = "Confirm removal";
     return;
   }
   try {
@@ -88,6 +88,6 @@ async function remove() {
     $("why").close();
     changed(done.total);
   } catch (error) {
-    tell($("why-error"), "It cannot be removed.", error.message);
+    showError($("why-error"), "The image cannot be removed.", error.message);
   }
 }

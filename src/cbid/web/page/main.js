@@ -1,10 +1,10 @@
-// The page: which view is shown, and the start.
+// Start of the page, and the switch between its views.
 
 import * as add from "./add.js";
 import * as api from "./api.js";
 import * as bits from "./bits.js";
 import * as classes from "./classes.js";
-import { $, count, plural, tell } from "./dom.js";
+import { $, count, plural, showError } from "./dom.js";
 import * as drag from "./drag.js";
 import * as explain from "./explain.js";
 import * as search from "./search.js";
@@ -50,7 +50,7 @@ function askForKey() {
       await api.session($("key-value").value);
       location.reload();
     } catch (error) {
-      tell($("key-error"), "That is not it.", error.message);
+      showError($("key-error"), "The key is wrong.", error.message);
     }
   });
 }
@@ -62,7 +62,7 @@ async function start() {
     if (error.status === 401) return askForKey();
     $("view-search").hidden = false;
     $("drop").hidden = true;
-    tell($("search-error"), "The project cannot be opened.", error.message);
+    showError($("search-error"), "The project cannot be opened.", error.message);
     return;
   }
   about();

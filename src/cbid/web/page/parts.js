@@ -1,4 +1,4 @@
-// What several views show: a picture with its caption, a strip of bits.
+// Elements of several views: a picture with its caption, a strip of bits.
 
 import { picture } from "./api.js";
 import { figure, h, roving } from "./dom.js";
@@ -6,23 +6,23 @@ import { state } from "./state.js";
 
 const UNLABELLED = "no label";
 
-/** The picture of a stored image, or its name where there is none. */
+/** The picture of a stored image, or its name if there is no picture. */
 export function frame(image) {
-  const words = () => h("span", { class: "text" }, image.name);
-  if (!state.project.has_pictures) return words();
+  const text = () => h("span", { class: "text" }, image.name);
+  if (!state.project.has_pictures) return text();
   const shown = h("img", { src: picture(image.id), alt: "", loading: "lazy", decoding: "async" });
-  shown.addEventListener("error", () => shown.replaceWith(words()));
+  shown.addEventListener("error", () => shown.replaceWith(text()));
   return shown;
 }
 
-/** A stored image as a button. options: rank, distance, share of the furthest distance, other (not the query's class). */
+/** A stored image as a button. options: rank, distance, share of the largest distance, other (not in the class of the query). */
 export function card(image, onclick, options = {}) {
   const label = image.label ?? UNLABELLED;
-  const said = [
+  const description = [
     options.rank ? `${options.rank}.` : "",
     `${label}, ${image.name}`,
     options.distance === undefined ? "" : `distance ${figure(options.distance)}`,
-    options.other ? "not of the query’s class" : "",
+    options.other ? "not in the class of the query" : "",
   ];
   return h(
     "li",
@@ -32,7 +32,7 @@ export function card(image, onclick, options = {}) {
       {
         type: "button",
         class: options.other ? "card other" : "card",
-        "aria-label": said.filter(Boolean).join(", "),
+        "aria-label": description.filter(Boolean).join(", "),
         title: image.name,
         "data-id": image.id,
         onclick,
@@ -50,7 +50,7 @@ export function card(image, onclick, options = {}) {
   );
 }
 
-/** One bar for each weight. options: kind(s) a class, said(s) its words, pressed, onclick(s), onfocus(s). */
+/** Show one bar per weight. options: kind(s) its CSS class, text(s) its description, pressed, onclick(s), onfocus(s). */
 export function strip(container, weights, options) {
   const most = Math.max(...weights, 1e-12);
   container.classList.toggle("many", weights.length > 256);
@@ -60,9 +60,9 @@ export function strip(container, weights, options) {
         type: "button",
         class: options.kind?.(s),
         tabindex: s === (options.pressed ?? 0) ? 0 : -1,
-        "aria-label": options.said(s),
+        "aria-label": options.text(s),
         "aria-pressed": options.pressed === undefined ? undefined : String(s === options.pressed),
-        title: options.said(s),
+        title: options.text(s),
         style: { "--share": weight / most },
         onclick: () => options.onclick(s),
         onfocus: () => options.onfocus?.(s),

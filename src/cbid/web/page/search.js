@@ -1,7 +1,7 @@
-// The search view: a query, how to compare, how many bits, and the nearest images.
+// The search view: the query, the distance, the number of bits, and the most similar images.
 
 import * as api from "./api.js";
-import { $, bytes, count, duration, h, percent, plural, tell } from "./dom.js";
+import { $, bytes, count, duration, h, percent, plural, showError } from "./dom.js";
 import { explain } from "./explain.js";
 import { card, frame, skeletons } from "./parts.js";
 import { state, unfit } from "./state.js";
@@ -13,8 +13,8 @@ const AS_PREDICTED = " predicted";
 
 let query = null; // {ask: {id} or {vector}, name, label, source: image or file}
 let predicted = null;
-let latest = null; // the answer that is shown
-let running = null; // AbortController of what was asked last
+let latest = null; // the result on the page
+let running = null; // AbortController of the latest request
 const emptyPicture = [...$("query-picture").children];
 
 const how = () => document.querySelector("input[name=how]:checked").value;
@@ -49,17 +49,17 @@ export function start() {
   showSamples();
 }
 
-/** Raw vectors are compared whole: there is no length to choose. */
+/** A raw search compares whole vectors, so it has no code length. */
 function changeWay() {
   $("bits-slider").disabled = state.project.lengths.length < 2 || how() === "raw";
   if (query) again();
 }
 
-/** Pictures to start from, spread over the project. */
+/** Show sample images, evenly taken from the project. */
 async function showSamples() {
   const total = state.project.total;
   if (!total) {
-    $("drop-hint").textContent = "once the project holds some images: add them first";
+    $("drop-hint").textContent = "after you have added images to the project";
     $("samples").hidden = true;
     return;
   }
@@ -70,16 +70,16 @@ async function showSamples() {
     $("sample-list").replaceChildren(...some.images.map((image) => card(image, () => (location.hash = `#search/${image.id}`))));
   } catch (error) {
     $("sample-list").replaceChildren();
-    tell($("search-error"), "The images cannot be shown.", error.message);
+    showError($("search-error"), "The images cannot be loaded.", error.message);
   }
 }
 
-/** Coming back to #search: an uploaded image has no address of its own and stays, a stored one has. */
+/** Return to #search: keep an uploaded image, which has no address, but not a stored one. */
 export function keepFile() {
   if (query && !(query.source instanceof Blob)) byNothing();
 }
 
-/** The empty state. */
+/** Show the empty state. */
 export function byNothing() {
   running?.abort();
   query = latest = predicted = null;
@@ -87,7 +87,7 @@ export function byNothing() {
   $("query-picture").replaceChildren(...emptyPicture);
   $("search").dataset.state = "empty";
   for (const id of ["asked", "ways", "length", "found"]) $(id).hidden = true;
-  tell($("search-error"));
+  showError($("search-error"));
   $("samples").hidden = !state.project.total;
 }
 
@@ -99,11 +99,11 @@ export async function byId(id) {
     begin({ ask: { id }, name: image.name, label: image.label, source: image });
     await again();
   } catch (error) {
-    tell($("search-error"), `Image ${id} cannot be searched with.`, error.message);
+    showError($("search-error"), `The search with image ${id} failed.`, error.message);
   }
 }
 
-/** Search with a file that was dropped, pasted or picked. */
+/** Search with a dropped, pasted or picked file. */
 export async function byFile(file) {
   if (location.hash !== "#search") history.pushState(null, "", "#search");
   window.dispatchEvent(new CustomEvent("view", { detail: "search" }));
@@ -111,7 +111,7 @@ export async function byFile(file) {
   const reason = unfit(file);
   if (reason) {
     if (!query) byNothing();
-    tell($("search-error"), `${name} cannot be searched with.`, reason);
+    showError($("search-error"), `The search with ${name} failed.`, reason);
     return;
   }
   const before = query;
@@ -132,15 +132,15 @@ export async function byFile(file) {
       begin(before);
       await again();
     } else byNothing();
-    tell($("search-error"), `${name} cannot be searched with.`, error.message);
+    showError($("search-error"), `The search with ${name} failed.`, error.message);
   }
 }
 
-/** Show a new query while its answer is on the way. */
+/** Show a new query while its search runs. */
 function begin(next) {
   query = next;
   predicted = null;
-  tell($("search-error"));
+  showError($("search-error"));
   $("search").dataset.state = "asked";
   document.querySelector("[data-view=search]").href = next.source instanceof Blob ? "#search" : `#search/${next.source.id}`;
   $("samples").hidden = true;
@@ -160,7 +160,7 @@ function begin(next) {
   $("search-status").textContent = "Searching…";
 }
 
-/** The same query, compared anew. */
+/** Search again with the same query. */
 async function again() {
   if (!query?.ask) return;
   running?.abort();
@@ -171,32 +171,32 @@ async function again() {
     const answer = await api.search(query.ask, options(how()), signal);
     if (!predicted) await guess(signal);
     show(answer);
-    tell($("search-error"));
+    showError($("search-error"));
     await costs(signal, answer);
   } catch (error) {
     if (error.name === "AbortError") return;
     $("results").classList.remove("stale");
     $("search-status").textContent = "";
-    tell($("search-error"), "The search failed.", error.message);
+    showError($("search-error"), "The search failed.", error.message);
   }
 }
 
-/** The class that the nearest vote for. */
+/** Show the predicted class of the query. */
 async function guess(signal) {
   if (!state.project.classes.length) return;
   const voted = await api.classify(query.ask, { k: 5 }, signal);
   predicted = voted.label;
   const votes = voted.votes.reduce((sum, vote) => sum + vote.votes, 0);
   const line = h("strong", {}, voted.label);
-  $("guess").replaceChildren("Looks like ", line, ` (${voted.votes[0].votes} of the ${votes} nearest)`);
+  $("guess").replaceChildren("Looks like ", line, ` (${voted.votes[0].votes} of ${votes} votes)`);
   $("own-label").options[0].textContent = `as predicted: ${voted.label}`;
 }
 
-/** Time and bytes of each way to compare; the ones that are not shown are asked too. */
+/** Show time and bytes of each distance. This also searches with the two that are not selected. */
 async function costs(signal, answer) {
   for (const way of WAYS) {
-    const told = way === answer.how ? answer : await api.search(query.ask, options(way), signal);
-    $(`cost-${way}`).replaceChildren(bytes(told.bytes_per_image), h("br"), duration(told.seconds));
+    const result = way === answer.how ? answer : await api.search(query.ask, options(way), signal);
+    $(`cost-${way}`).replaceChildren(bytes(result.bytes_per_image), h("br"), duration(result.seconds));
   }
 }
 
@@ -218,8 +218,8 @@ function show(answer) {
   $("legend").hidden = !others;
   const with_what = answer.how === "raw" ? "raw vectors" : `${answer.n_bits} bits`;
   $("search-status").textContent = answer.matches.length
-    ? `${answer.matches.length} nearest of ${count(answer.searched)} by ${with_what}, in ${duration(answer.seconds)}`
-    : "Nothing to be found: the project holds no other image.";
+    ? `${answer.matches.length} of ${count(answer.searched)} images, by ${with_what}, in ${duration(answer.seconds)}`
+    : "No results: the project holds no other images.";
 }
 
 function showLength() {
@@ -231,5 +231,5 @@ function showLength() {
   const accuracy = entry?.weighted?.accuracy;
   $("measured").replaceChildren();
   if (accuracy === null || accuracy === undefined) return;
-  $("measured").append(h("strong", {}, percent(accuracy)), ` right on held-out images; raw vectors ${percent(raw.accuracy)}`);
+  $("measured").append(h("strong", {}, percent(accuracy)), ` accuracy on held-out images (raw vectors: ${percent(raw.accuracy)})`);
 }

@@ -1,8 +1,8 @@
-// What all views share.
+// State shared by all views.
 
 export const state = {
-  project: null, // what api/project tells
-  changed: new Set(), // called after images were added or removed
+  project: null, // the response of api/project
+  changed: new Set(), // functions to call after images were added or removed
 };
 
 export function changed(total) {
@@ -10,10 +10,10 @@ export function changed(total) {
   for (const call of state.changed) call();
 }
 
-/** Why a file need not be sent, or "". Whatever passes here, the service looks at the bytes. */
+/** The reason why the service would reject a file, or "". The service checks the bytes itself. */
 export function unfit(file) {
-  if (file.type && !file.type.startsWith("image/")) return `It is no image, but ${file.type}.`;
-  const most = state.project.max_upload;
-  if (file.size > 0.99 * most) return `It is larger than ${Math.floor(most / 2 ** 20)} MiB.`;
+  if (file.type && !file.type.startsWith("image/")) return `Expected an image, not ${file.type}.`;
+  const limit = state.project.max_upload;
+  if (file.size > 0.99 * limit) return `The file is larger than ${Math.floor(limit / 2 ** 20)} MiB.`;
   return "";
 }
