@@ -1,4 +1,4 @@
-"""What a few bytes keep of an image: handwritten digits, from 4 to 64 bits.
+"""How accurate a few bytes are: handwritten digits, from 4 to 64 bits.
 
 python examples/digits.py [digits.png]
 """
@@ -21,7 +21,7 @@ def main(picture: str = "digits.png") -> None:
     X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=600, random_state=0, stratify=y)
     pixels = KNeighborsClassifier(5).fit(X_train, y_train).score(X_test, y_test)
 
-    # Learned once: the first bits of a code are a code.
+    # One fit: every prefix of a code is a code.
     coder = CBID(n_bits=64).fit(X_train, y_train)
     lengths = [4, 8, 12, 16, 24, 32, 48, 64]
     accuracy = []

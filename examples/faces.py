@@ -1,4 +1,4 @@
-"""A detector from a hundred small pictures: HOG and an SVM propose, codes of the same vectors verify.
+"""A detector from a hundred small pictures: HOG and an SVM propose windows, codes of the same vectors verify.
 
 Needs ``pip install 'cbid[images,plots]'``; the pictures come with scikit-image.
 

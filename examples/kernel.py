@@ -1,4 +1,4 @@
-"""Classes that no line divides: hyperplanes of the input, and of 300 radial basis functions.
+"""Classes that no line separates: hyperplanes of the input, and of 300 radial basis functions.
 
 python examples/kernel.py [kernel.png]
 """

@@ -1,4 +1,4 @@
-"""Search by codes: for six digits, the ten nearest of those that were stored.
+"""Search by codes: the ten nearest stored images of six digits.
 
 python examples/nearest.py [nearest.png]
 """

@@ -1,4 +1,4 @@
-"""Other ways to make codes have the same verbs: seven of them on handwritten digits, three seeds.
+"""Other coders have the same interface: seven of them on handwritten digits, three seeds.
 
 python examples/rivals.py [rivals.png]
 """

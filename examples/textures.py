@@ -1,4 +1,4 @@
-"""Few images a class: textures told apart by their patches (NBNN), float32 and as codes.
+"""Few images of each class: textures classified by their patches (NBNN), as float32 and as codes.
 
 Needs ``pip install 'cbid[images,plots]'``; the photographs come with scikit-image.
 
