@@ -64,9 +64,9 @@ def test_the_width_is_four_distances_to_the_nearest(p):
 
 
 @pytest.mark.parametrize(
-    ("params", "message"), [({"p": 3}, "p=3"), ({"width": 0.0}, "width=0.0"), ({}, "give width")]
+    ("params", "message"), [({"p": 3}, "p=3"), ({"width": 0.0}, "width=0.0"), ({}, "width=None")]
 )
-def test_what_is_not_accepted(params, message):
+def test_wrong_settings_are_rejected(params, message):
     with pytest.raises(ValueError, match=message):
         PStableLSH(**params).fit(np.ones((5, 2)))
 

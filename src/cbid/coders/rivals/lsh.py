@@ -182,7 +182,7 @@ def neighbour_distance(
     """
     among = np.unique(X[rng.permutation(len(X))[:_MAX_SAMPLES]], axis=0)
     if len(among) < 2:
-        raise ValueError(f"{name}=None: expected a number, because all samples of X are one point; give {name}")
+        raise ValueError(f"{name}=None: expected a number, because all samples of X are one point")
     among = rng.permutation(among - among.mean(axis=0))  # distances lose fewest digits around the mean
     k = min(k, len(among) - 1)
     search = NearestNeighbors(n_neighbors=k + 1, algorithm="brute", metric=metric).fit(among)
