@@ -54,7 +54,7 @@ def test_a_password_is_refused_and_not_repeated():
     with pytest.raises(ValueError, match="CBID_MILVUS_TOKEN") as caught:
         Address.parse("milvus://me:secret@host/photos")
     assert "secret" not in str(caught.value)
-    with pytest.raises(ValueError, match="not accepted") as caught:
+    with pytest.raises(ValueError, match="address=") as caught:
         Address.parse("milvus://me:secret@host:port/photos")
     assert "secret" not in str(caught.value)
 

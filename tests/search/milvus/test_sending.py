@@ -160,13 +160,11 @@ def test_the_service_searches_the_collection(sent, images, monkeypatch):
         told = there.get("/api/project").json()
         assert (told["lengths"], told["writable"]) == ([16], False)
         shorter = there.post("/api/search", json={"query": {"id": 3}, "n_bits": 8})
-        assert (shorter.status_code, shorter.json()["error"]) == (
-            422,
-            "n_bits=8",
-        )
+        assert shorter.status_code == 422
+        assert "n_bits=8" in shorter.json()["error"]
         removed = there.delete("/api/images/3")
         assert removed.status_code == 403
-        assert removed.json()["error"] == f"the service is read-only; it searches {sent}"
+        assert sent in removed.json()["error"]
 
 
 def test_a_store_that_does_not_answer(sent, images, monkeypatch):
@@ -178,7 +176,7 @@ def test_a_store_that_does_not_answer(sent, images, monkeypatch):
         monkeypatch.setattr(MilvusStore, "search", dead)
         answer = client.post("/api/search", json={"query": {"id": 3}})
         assert answer.status_code == 503
-        assert answer.json() == {"error": "the store that is searched does not answer"}
+        assert "secret-host" not in answer.json()["error"]
         assert client.get("/health").status_code == 200
 
 
