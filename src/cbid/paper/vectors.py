@@ -81,8 +81,10 @@ def mapped_bags(data: NamedSet, rows: Rows, descriptor: Any, context: Context) -
 def kernel_vectors(
     data: NamedSet, train: Rows, test: Rows, context: Context, *, n_words: int, step: int, seed: int
 ) -> tuple[Floats, Floats]:
-    """Return training and test vectors: gradient and shape kernel descriptors, pooled by match kernels (EMK) over the
-    image and its quarters, with words learned on the training images."""
+    """Return training and test vectors of gradient and shape kernel descriptors.
+
+    Match kernels (EMK) pool them over the image and its quarters, with words learned on the training images.
+    """
     from cbid.pooling import EMK
 
     found = []

@@ -89,10 +89,12 @@ class Snapshot:
 
     @property
     def n_bits(self) -> int:
+        """Number of bits of each code."""
         return self.coder.n_bits_
 
     @property
     def n_features(self) -> int:
+        """Number of values of each vector."""
         return self.manifest.n_features
 
     def changed(self) -> None:

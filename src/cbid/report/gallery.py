@@ -25,6 +25,7 @@ class Example(NamedTuple):
 
     @property
     def n_wrong(self) -> int:
+        """Number of matches with another label than the query."""
         return sum(match.label != self.query.label for match in self.matches)
 
 
