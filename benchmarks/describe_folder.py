@@ -3,7 +3,7 @@
     python -m benchmarks.describe_folder [files]
 
 The files are JPEGs of 160 x 120 pixels made for the purpose, one in a hundred of them damaged; the descriptor brings
-each to 32 x 32 gray pixels (4 kB of values). Every run is a process of its own, so that its peak memory is its own.
+each to 32 x 32 gray pixels (4 kB of values). Every run is a process of its own, to measure its peak memory.
 Claims: memory does not grow with the number of files; a killed run loses at most the chunk that it was filling (256
 images) and the images at work (20 ms of them), and the values after any number of kills are those of a run that was
 not killed.
@@ -64,17 +64,17 @@ def make_files(folder, n):
 
 
 def run(folder, cache, out, log):
-    """What a process does: describe all, tell the time, the peak memory and the counts."""
+    """Describe all files; print the time, the peak memory and the counts."""
     began = time.perf_counter()
     described = describe(folder, Thumbnail(log=log or None), on_error="skip", cache=cache or None, out=out or None)
-    told = {
+    report = {
         "seconds": round(time.perf_counter() - began, 2),
         "peak MB": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
         "described": len(described.values),
         "failures": len(described.failures),
         "values MB": round(described.values.nbytes / 2**20, 1),
     }
-    print(json.dumps(told), flush=True)
+    print(json.dumps(report), flush=True)
 
 
 def start(folder, cache="", out="", log=""):

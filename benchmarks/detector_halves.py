@@ -6,7 +6,7 @@ one half and reads its figure off the other, both ways. All coders get the same 
 says what a second SVM on the HOG vectors themselves would bring, without any code.
 
 Detectors, candidates and bits are those of ``cbid reproduce detection``; learned there, they are found in its cache.
-Finished settings are kept in the raw results, so that a run that was stopped goes on.
+Finished settings are kept in the raw results, so an interrupted run continues.
 
     python -m benchmarks.detector_halves CACHE [--methods NAME ...] [--bits 256 1024 ...] [--seeds 0 1 2]
 """

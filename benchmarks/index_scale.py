@@ -145,7 +145,7 @@ def larger_k_and_filters(n: int) -> list[dict]:
     rows = []
     for n_queries, repeats in ((1000, 5), (1, 200)):
         best = dict.fromkeys(cases, np.inf)
-        for _ in range(repeats):  # in turn, so that what else the machine does falls on all of them
+        for _ in range(repeats):  # in turn: other load affects all of them
             for name, options in cases.items():
                 began = time.perf_counter()
                 index.search(queries[:n_queries], **options)

@@ -70,8 +70,8 @@ class MilvusServer:
     def __init__(self, folder: Path) -> None:
         self._home, self.folder = installed(), Path(folder)
         configure = [self._home / "bin" / "python", "-c", _CONFIGURE, self.folder]
-        told = json.loads(subprocess.run(configure, stdout=subprocess.PIPE, text=True, check=True).stdout)
-        self.port, self._metrics_port = told["port"], told["metrics_port"]
+        ports = json.loads(subprocess.run(configure, stdout=subprocess.PIPE, text=True, check=True).stdout)
+        self.port, self._metrics_port = ports["port"], ports["metrics_port"]
         # The etcd inside would listen on its usual ports, where another one may be.
         client, peer = (f"http://127.0.0.1:{port}" for port in _free_ports(2))
         settings = {
@@ -123,7 +123,7 @@ class MilvusServer:
                 with urllib.request.urlopen(f"http://127.0.0.1:{self._metrics_port}/healthz", timeout=5) as answer:
                     if b"OK" in answer.read():
                         return
-            except OSError:  # refused, or told that it is not ready
+            except OSError:  # refused, or not ready
                 pass
             time.sleep(0.2)
         raise RuntimeError(f"the Milvus server was not healthy within {_START_SECONDS} s; see {self.folder}/logs")

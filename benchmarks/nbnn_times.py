@@ -82,7 +82,7 @@ def times():
         if method == "bow":
             continue
         model = about.make(0, cbid).fit(train, y)
-        model.predict(asked.take([0]).sample(10, np.random.default_rng(0)))  # compiles what is to be compiled
+        model.predict(asked.take([0]).sample(10, np.random.default_rng(0)))  # compile before timing
         found = [model.evaluation_time(asked) for _ in range(1 if method in SLOW else TIMED_RUNS)]
         write({**fixed, "method": method, "per_image_and_class": float(np.median([t.total for t in found])),
                "seconds": [[t.encode, t.search] for t in found]})  # fmt: skip

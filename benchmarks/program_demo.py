@@ -22,18 +22,18 @@ def main():
         begun = time.perf_counter(), time.process_time()
         with Project.fit(folder / "images.cbid", folder / "images", descriptor=DESCRIPTOR, n_bits=N_BITS) as project:
             seconds = {"wall": time.perf_counter() - begun[0], "processor": time.process_time() - begun[1]}
-            told = summary(project)
+            summarised = summary(project)
             size = sum(file.stat().st_size for file in (folder / "images.cbid").rglob("*") if file.is_file())
             store(
                 "program_demo",
                 {
                     "descriptor": DESCRIPTOR,
-                    "images": told["images"],
-                    "classes": len(told["classes"]),
-                    "parts": told["fit"]["images"],
+                    "images": summarised["images"],
+                    "classes": len(summarised["classes"]),
+                    "parts": summarised["fit"]["images"],
                     "seconds": seconds,
                     "bytes of the project": size,
-                    "evaluation": told["evaluation"],
+                    "evaluation": summarised["evaluation"],
                     "confusion": project.confusion,
                 },
             )

@@ -175,9 +175,9 @@ def validated(method, settings, split, seed):
     return line
 
 
-def run(name, titles, seeds, lengths, anew=False):
+def run(name, titles, seeds, lengths, rerun=False):
     results = Results(name)
-    if anew:
+    if rerun:
         results.forget(titles)
     chosen = {title: choose(name, title, METHODS[title], results) for title in titles}
     for seed in range(seeds):
@@ -190,7 +190,7 @@ def run(name, titles, seeds, lengths, anew=False):
                 continue
             split = split or DATA[name][0]("test", seed)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of learning that ended early: the line tells
+                warnings.simplefilter("ignore")  # that learning ended early: the line shows it
                 for length, line in cells(method, chosen[title], split, missing, seed):
                     results.add({"kind": "cell", "method": title, "bits": length, "seed": seed, **line})
                     shown = " ".join(
@@ -205,15 +205,15 @@ def main():
     parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
     parser.add_argument("--lengths", nargs="+", type=int, choices=LENGTHS, default=list(LENGTHS))
     parser.add_argument("--seeds", type=int, default=5, help="how many of the seeds 0, 1, ...")
-    parser.add_argument("--anew", action="store_true", help="forget the results of these methods first")
+    parser.add_argument("--rerun", action="store_true", help="remove the results of these methods first")
     chosen = parser.parse_args()
     faiss.omp_set_num_threads(1)
     with threadpool_limits(1):
         for name in chosen.data:
             try:
-                run(name, chosen.methods, chosen.seeds, chosen.lengths, chosen.anew)
+                run(name, chosen.methods, chosen.seeds, chosen.lengths, chosen.rerun)
             except data.Absent as reason:
-                print(f"{name}: left out, {reason}")
+                print(f"{name}: skipped, {reason}")
 
 
 if __name__ == "__main__":

@@ -154,7 +154,7 @@ def main():
     try:
         found = run(names)
     except data.Absent as reason:
-        print(f"left out, {reason}")
+        print(f"skipped, {reason}")
         return
     store("rivals_mnist", {name: row for name, row in {**raw(), **found}.items() if name in METHODS})
     write_docs()

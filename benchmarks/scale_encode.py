@@ -3,7 +3,7 @@
 Claims: 2 million x 512 float32 with two workers give the bytes of one process, at .8 of the speed of ``coder.encode``
 with two BLAS threads or more; kill -9 of a worker at ten random moments changes neither, each time.
 
-Finished steps are kept in the raw results, so that a run that was stopped goes on.
+Finished steps are kept in the raw results, so an interrupted run continues.
 
     python -m benchmarks.scale_encode [rows, default 2,000,000] [kills, default 10] [folder for 4 GB]
 """
@@ -126,7 +126,7 @@ def main() -> int:
         distributed.Client(cluster) as client,
     ):
         two_workers(client, made(folder / "warm.npy", 100_000), coder, folder / "warm_codes.npy")
-        for repeat in range(3):  # in turn, so that what else the machine does falls on both
+        for repeat in range(3):  # in turn: other load affects both
             steps.once(f"numpy, two threads, {repeat}", lambda: numpy_two_threads(source, coder, out))
             steps.once(f"two workers, {repeat}", lambda: two_workers(client, source, coder, out))
         usual = min(steps[f"two workers, {repeat}"]["seconds"] for repeat in range(3))

@@ -38,7 +38,7 @@ def made(folder: Path, n: int) -> None:
         stop = min(start + BLOCK, n)
         X[start:stop], y[start:stop] = drawn(np.random.default_rng([2, start]), stop - start)
     X.flush()
-    np.save(folder / "y.npy", y)  # last: it tells that both are whole
+    np.save(folder / "y.npy", y)  # last: it marks both files as complete
 
 
 def peak() -> int:

@@ -7,7 +7,7 @@ ids stay removed after another one.
 The coder has penalty="l1", under which weights differ; where they are equal, the nearest by Hamming distance are the
 answer already. Exponentially distributed weights on the same codes are the hard case.
 
-Finished steps are kept in the raw results, so that a run that was stopped goes on; the server is filled each time.
+Finished steps are kept in the raw results, so an interrupted run continues; the server is filled each time.
 
     python -m benchmarks.scale_milvus [codes, default 1,000,000] [folder]
 """

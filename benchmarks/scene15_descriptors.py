@@ -4,7 +4,7 @@
 
 Each row of ROWS is one way from images to accuracy: ``values`` of every image (what needs no training; kept between
 runs in the folder of temporary files), ``fitted`` on the training images of a split, and classifiers to choose from.
-The choice is made within the training images: learned on 80 of each class, the best on the other 20 is learned anew
+The choice is made within the training images: learned on 80 of each class, the best on the other 20 is learned again
 on all 100. The test images are used once, for the figure. Rows named on the command line replace their stored ones.
 """
 
@@ -109,7 +109,7 @@ def census_components():
 
 
 def grid_of_sift(step):
-    """16 x 16 patches as they are: neither blurred nor weighed towards their middle."""
+    """16 x 16 patches as they are: without blur and window."""
     return bagged(DenseSIFT(step=step, sides=(16,), longest=None, magnification=None, window=None))
 
 

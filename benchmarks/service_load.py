@@ -8,8 +8,8 @@ index in the same run, before and after.
 
 The project holds vectors around 10 centres; CBID learns 64 bits from 2,000 of them, the rest is added. The server is
 a process of its own (``cbid serve``), the clients are another: on few cores they take processor time from each other,
-so that what is told of the service is a lower bound. Each client keeps one connection and asks by code for the 10
-nearest, one request after the other. Processor time is told besides: it depends less on what else the machine does.
+so the figures of the service are a lower bound. Each client keeps one connection and asks by code for the 10
+nearest, one request after the other. Processor time is reported too: it depends less on other load.
 """
 
 import argparse
@@ -114,35 +114,35 @@ async def slow_client(port, until, ended):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"POST /api/search HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9000\r\n")
         writer.write(b"Content-Type: application/json\r\n\r\n")
-        told = asyncio.create_task(answered(reader))
-        while not told.done() and time.perf_counter() < until:
+        reply = asyncio.create_task(answered(reader))
+        while not reply.done() and time.perf_counter() < until:
             try:
                 writer.write(b" ")
                 await writer.drain()
             except OSError:
                 break
             await asyncio.sleep(0.2)
-        ended[await _status(told)] += 1
+        ended[await _status(reply)] += 1
         writer.close()
 
 
 async def huge_upload(port, until, ended):
-    """A body without end, that does not tell its length."""
+    """Send an endless body without a length."""
     head = "POST /api/search/image HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n"
     head += "Content-Type: multipart/form-data; boundary=x\r\n\r\n"
     part = b'--x\r\nContent-Disposition: form-data; name="image"; filename="a"\r\n\r\n'
     block = bytes(2**18)
     while time.perf_counter() < until:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        told = asyncio.create_task(answered(reader))
+        reply = asyncio.create_task(answered(reader))
         writer.write(head.encode() + b"%x\r\n%s\r\n" % (len(part), part))
         try:
-            while not told.done() and time.perf_counter() < until:
+            while not reply.done() and time.perf_counter() < until:
                 writer.write(b"%x\r\n%s\r\n" % (len(block), block))
                 await writer.drain()
         except OSError:
             pass
-        ended[await _status(told)] += 1
+        ended[await _status(reply)] += 1
         writer.close()
         await asyncio.sleep(0.2)
 
@@ -168,9 +168,9 @@ def bomb():
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
 
 
-async def _status(told):
+async def _status(reply):
     try:
-        return (await asyncio.wait_for(told, 5))[0]
+        return (await asyncio.wait_for(reply, 5))[0]
     except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.CancelledError) as error:
         return type(error).__name__
 
@@ -206,7 +206,7 @@ async def load(port, pid, requests, n_clients, seconds, *, abused):
         "milliseconds": {f"p{q}": float(np.percentile(spent, q)) for q in (50, 90, 99, 100)},
         "processor_milliseconds_per_request": 1000 * used / max(1, len(times)),
         "errors": dict(errors),
-        "abusers_were_told": {name: {str(k): n for k, n in told.items()} for name, told in ended.items()},
+        "abusers_were_told": {name: {str(k): n for k, n in counts.items()} for name, told in ended.items()},
         "resident_mib": [round(size, 1) for size in sizes],
     }
 
@@ -286,7 +286,7 @@ def summary(results):
             f"resident {np.mean(sizes[:tenth]):.0f} to {np.mean(sizes[-tenth:]):.0f} MiB"
         )
         if run["abused"]:
-            lines.append(f"  abusers were told: {run['abusers_were_told']}")
+            lines.append(f"  abusers got: {run['abusers_were_told']}")
     return "\n".join(lines)
 
 

@@ -1,13 +1,13 @@
-"""Times of several ways to do one thing, taken in turns, so that all of them meet the same noise."""
+"""Times of several ways to do one thing, taken in turns: noise affects all of them."""
 
 import statistics
 import time
 
 
 def timed(ways, repeats=5, clock=time.perf_counter):
-    """Seconds of each function of ``ways`` (by name), ``repeats`` of each, one after the other."""
+    """Return the seconds of each function of ``ways`` by name, ``repeats`` of each, in turns."""
     for run in ways.values():
-        run()  # compiled, and in the caches
+        run()  # compile, and fill the caches
     times = {name: [] for name in ways}
     for _ in range(repeats):
         for name, run in ways.items():
@@ -18,5 +18,5 @@ def timed(ways, repeats=5, clock=time.perf_counter):
 
 
 def ratio(times, slow, fast):
-    """The median over repeats of slow / fast, each within one repeat."""
+    """Return the median over repeats of slow / fast."""
     return statistics.median(s / f for s, f in zip(times[slow], times[fast]))
