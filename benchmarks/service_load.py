@@ -206,7 +206,7 @@ async def load(port, pid, requests, n_clients, seconds, *, abused):
         "milliseconds": {f"p{q}": float(np.percentile(spent, q)) for q in (50, 90, 99, 100)},
         "processor_milliseconds_per_request": 1000 * used / max(1, len(times)),
         "errors": dict(errors),
-        "abusers_were_told": {name: {str(k): n for k, n in counts.items()} for name, told in ended.items()},
+        "abusers_were_told": {name: {str(k): n for k, n in counts.items()} for name, counts in ended.items()},
         "resident_mib": [round(size, 1) for size in sizes],
     }
 
