@@ -1,4 +1,4 @@
-"""Packed binary codes: the one place that knows their layout.
+"""Packed binary codes: their layout, and (weighted) Hamming distances.
 
 A code of t bits takes ceil(t / 8) bytes in the order of ``numpy.packbits`` ("big": bit 0 is the highest bit
 of byte 0); the last byte is padded with zeros. Functions on codes take (n, ceil(t/8)) arrays of uint8, or one
@@ -22,29 +22,29 @@ __all__ = [
     "weighted_hamming",
 ]
 
-# Pairs of codes compared at a time: temporaries stay around 32 MB whatever the sizes of the inputs.
+# Temporaries of distances take at most about 32 MB.
 _PAIR_BYTES = 1 << 25
 
 
 def n_bytes(n_bits: int) -> int:
-    """Bytes that one code of ``n_bits`` takes."""
+    """Return the number of bytes of a code of ``n_bits``."""
     return (n_bits + 7) // 8
 
 
 def pack(bits: ArrayLike) -> NDArray[np.uint8]:
-    """Bits (n, t), set where positive (so both 0/1 and -1/+1 do), to codes (n, ceil(t/8))."""
+    """Pack bits (n, t) into codes (n, ceil(t/8)); positive values are ones, so that 0/1 and -1/+1 both work."""
     array = np.asarray(bits)
     if array.dtype.kind not in "biuf":
-        raise TypeError(f"bits has dtype {array.dtype}; booleans or real numbers are accepted")
+        raise TypeError(f"bits has dtype {array.dtype}: expected booleans or real numbers")
     if array.ndim not in (1, 2) or array.shape[-1] == 0:
-        raise ValueError(f"bits has shape {array.shape}; (n, t), or (t,) for one code, with t >= 1 is accepted")
+        raise ValueError(f"bits has shape {array.shape}: expected (n, t), or (t,) for one code, with t >= 1")
     if array.dtype.kind == "f" and np.isnan(array).any():
-        raise ValueError("bits has NaN entries; numbers that are positive or not are accepted")
+        raise ValueError("bits has NaN entries: expected real numbers")
     return np.packbits(array > 0, axis=-1)
 
 
 def unpack(codes: NDArray[np.uint8], n_bits: int) -> NDArray[np.int8]:
-    """Codes (n, ceil(t/8)) to bits (n, t) in -1/+1."""
+    """Unpack codes (n, ceil(t/8)) into bits (n, t) of -1/+1."""
     codes = check_codes(codes, n_bits, padding="any", one=True)
     bits = np.unpackbits(codes, axis=-1, count=n_bits).view(np.int8)
     bits *= 2
@@ -53,15 +53,13 @@ def unpack(codes: NDArray[np.uint8], n_bits: int) -> NDArray[np.int8]:
 
 
 def prefix(codes: NDArray[np.uint8], n_bits: int) -> NDArray[np.uint8]:
-    """The first ``n_bits`` of each code, as a copy with zero padding: (n, ceil(t/8)) to (n,
-    ceil(n_bits/8))."""
+    """Return the first ``n_bits`` of each code as a copy with zero padding, (n, ceil(n_bits/8))."""
     codes = check_codes(codes, one=True)
     n_bits = check_n_bits(n_bits)
     width = n_bytes(n_bits)
     if codes.shape[-1] < width:
         raise ValueError(
-            f"n_bits is {n_bits}, but the codes are {codes.shape[-1]} bytes wide: "
-            f"at most {8 * codes.shape[-1]} bits can be taken"
+            f"n_bits={n_bits}: expected at most {8 * codes.shape[-1]}, because the codes have {codes.shape[-1]} bytes"
         )
     cut = codes[..., :width].copy()
     cut[..., -1] &= _last_byte_mask(n_bits)
@@ -69,7 +67,7 @@ def prefix(codes: NDArray[np.uint8], n_bits: int) -> NDArray[np.uint8]:
 
 
 def hamming(a: NDArray[np.uint8], b: NDArray[np.uint8], *, n_bits: int | None = None) -> NDArray[np.int32] | np.int32:
-    """Number of differing bits between every code of ``a`` and every code of ``b``, (n_a, n_b) int32.
+    """Return the number of differing bits between all codes of ``a`` and ``b``, (n_a, n_b) int32.
 
     A 1-D input is one code and drops its axis. With ``n_bits`` only the first n_bits are compared.
     """
@@ -87,7 +85,7 @@ def hamming(a: NDArray[np.uint8], b: NDArray[np.uint8], *, n_bits: int | None = 
 def weighted_hamming(
     a: NDArray[np.uint8], b: NDArray[np.uint8], weights: ArrayLike
 ) -> NDArray[np.float32] | np.float32:
-    """sum_s w_s [bit s differs] between every code of ``a`` and every code of ``b``, (n_a, n_b) float32.
+    """Return sum_s w_s [bit s differs] between all codes of ``a`` and ``b``, (n_a, n_b) float32.
 
     ``weights`` is (t,), non-negative; a 1-D input is one code and drops its axis. Sums run in float64 and are
     rounded once, as in the scans of ``cbid.search``.
@@ -96,11 +94,11 @@ def weighted_hamming(
     w = np.asarray(weights)
     if w.ndim != 1 or n_bytes(w.size) != a.shape[-1]:
         raise ValueError(
-            f"weights has shape {w.shape}; codes of {a.shape[-1]} bytes take a vector of "
-            f"{max(8 * a.shape[-1] - 7, 1)} to {8 * a.shape[-1]} weights"
+            f"weights has shape {w.shape}: expected a vector of {max(8 * a.shape[-1] - 7, 1)} to "
+            f"{8 * a.shape[-1]} weights for codes of {a.shape[-1]} bytes"
         )
     w = check_weights(w, w.size)
-    # table[j, v]: summed weight of the bits set in byte value v at byte j; padding bits weigh nothing.
+    # table[j, v]: summed weight of the bits set in byte value v at byte j; padding bits have weight 0.
     padded = np.zeros((a.shape[-1], 8))
     padded.ravel()[: w.size] = w
     set_bits = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1)  # (256, 8)
@@ -118,11 +116,11 @@ def weighted_hamming(
 
 
 def check_n_bits(n_bits: int) -> int:
-    """``n_bits`` as an int of at least 1, or an error that says what came."""
+    """Return ``n_bits`` as an int; raise a TypeError or ValueError unless it is an integer of at least 1."""
     if isinstance(n_bits, bool) or not isinstance(n_bits, (int, np.integer)):
-        raise TypeError(f"n_bits is {n_bits!r} ({type(n_bits).__name__}); an int of at least 1 is accepted")
+        raise TypeError(f"n_bits={n_bits!r}: expected an integer of at least 1")
     if n_bits < 1:
-        raise ValueError(f"n_bits is {n_bits}; an int of at least 1 is accepted")
+        raise ValueError(f"n_bits={n_bits}: expected an integer of at least 1")
     return int(n_bits)
 
 
@@ -134,68 +132,68 @@ def check_codes(
     padding: str = "zero",
     one: bool = False,
 ) -> NDArray[np.uint8]:
-    """Codes as an array of uint8, (n, bytes); a wrong dtype, shape or width is an error that names ``name``.
+    """Return codes as an array of uint8, (n, bytes); errors about dtype, shape or width use ``name``.
 
     One code given as a 1-D array becomes (1, bytes), or stays 1-D with ``one=True``. With ``n_bits`` the
     width must be ceil(n_bits/8) and, unless ``padding="any"``, the bits past n_bits must be zero.
     """
     array = np.asarray(codes)
     if array.dtype != np.uint8:
-        raise TypeError(f"{name} has dtype {array.dtype}; packed codes are uint8 (see cbid.codes.pack)")
+        raise TypeError(f"{name} has dtype {array.dtype}: expected packed codes of uint8 (see cbid.codes.pack)")
     if array.ndim not in (1, 2):
-        raise ValueError(f"{name} has shape {array.shape}; (n, bytes) or one code (bytes,) is accepted")
+        raise ValueError(f"{name} has shape {array.shape}: expected (n, bytes), or (bytes,) for one code")
     if array.shape[-1] == 0:
-        raise ValueError(f"{name} has shape {array.shape}; a code takes at least one byte")
+        raise ValueError(f"{name} has shape {array.shape}: expected at least one byte per code")
     if n_bits is not None:
         n_bits = check_n_bits(n_bits)
         if array.shape[-1] != n_bytes(n_bits):
-            raise ValueError(f"{name} is {array.shape[-1]} bytes wide; codes of {n_bits} bits take {n_bytes(n_bits)}")
+            raise ValueError(f"{name} is {array.shape[-1]} bytes wide: expected {n_bytes(n_bits)} for {n_bits} bits")
         if padding == "zero" and np.any(array[..., -1] & ~_last_byte_mask(n_bits)):
-            raise ValueError(f"{name} has bits set past bit {n_bits}; the padding of a code is zero")
+            raise ValueError(f"{name} has bits set past bit {n_bits}: expected zero padding")
     return array if one else np.atleast_2d(array)
 
 
 def check_weights(weights: ArrayLike, n_bits: int, *, n_rows: int | None = None) -> NDArray[np.float64]:
-    """Weights as float64, (t,) or, where ``n_rows`` is given, also (n_rows, t); finite and non-negative.
+    """Return weights as float64, (t,) or, if ``n_rows`` is given, also (n_rows, t); finite and non-negative.
 
-    Their sum must fit float32, the type of a distance.
+    Their sum must be finite in float32, the type of distances.
     """
     w = np.asarray(weights)
     if w.dtype.kind not in "fiub":
-        raise TypeError(f"weights has dtype {w.dtype}; real numbers are accepted")
+        raise TypeError(f"weights has dtype {w.dtype}: expected real numbers")
     shapes = [(n_bits,)] if n_rows is None else [(n_bits,), (n_rows, n_bits)]
     if w.shape not in shapes:
-        raise ValueError(f"weights has shape {w.shape}; accepted: {' or '.join(map(str, shapes))}")
+        raise ValueError(f"weights has shape {w.shape}: expected {' or '.join(map(str, shapes))}")
     w = w.astype(np.float64, copy=False)
     if not np.all(np.isfinite(w)):
-        raise ValueError("weights has NaN or infinite entries; finite non-negative numbers are accepted")
+        raise ValueError("weights has NaN or infinite entries: expected finite non-negative numbers")
     if np.any(w < 0):
-        raise ValueError(f"weights has negative entries (least: {w.min():g}); non-negative ones are accepted")
+        raise ValueError(f"weights has negative entries (least: {w.min():g}): expected non-negative numbers")
     largest = w.sum(axis=-1).max(initial=0.0)
     if largest > np.finfo(np.float32).max:
-        raise ValueError(f"weights sum to {largest:g}; a distance is float32, at most {np.finfo(np.float32).max:g}")
+        raise ValueError(f"weights sum to {largest:g}: expected at most {np.finfo(np.float32).max:g} (float32)")
     return w
 
 
 def _last_byte_mask(n_bits: int) -> np.uint8:
-    """Bits of the last byte that belong to the code: the highest ones."""
+    """Return the mask of the bits of the last byte that belong to the code."""
     return np.uint8(0xFF << (-n_bits % 8) & 0xFF)
 
 
 def _check_pair(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     a, b = check_codes(a, name="a", one=True), check_codes(b, name="b", one=True)
     if a.shape[-1] != b.shape[-1]:
-        raise ValueError(f"a is {a.shape[-1]} bytes wide and b {b.shape[-1]}; codes of one width are compared")
+        raise ValueError(f"a is {a.shape[-1]} bytes wide and b {b.shape[-1]}: expected equal widths")
     return a, b
 
 
 def _as_words(codes: NDArray[np.uint8]) -> NDArray[np.uint8] | NDArray[np.uint64]:
-    """The same bytes as 64-bit words where the width allows: eight times fewer elements to count."""
+    """View codes as 64-bit words if their width allows: eight times fewer elements."""
     return np.ascontiguousarray(codes).view(np.uint64) if codes.shape[1] % 8 == 0 else codes
 
 
 def _tiles(n_rows: int, n_columns: int, bytes_per_pair: int) -> list[tuple[slice, slice]]:
-    """Row and column slices that cover (n_rows, n_columns) in tiles of bounded memory."""
+    """Return row and column slices that cover (n_rows, n_columns) in tiles of bounded memory."""
     pairs = max(_PAIR_BYTES // bytes_per_pair, 1)
     width = max(min(n_columns, pairs), 1)
     height = max(pairs // width, 1)

@@ -1,4 +1,4 @@
-"""Progress bars for learning and describing, shown only when asked for, on stderr: the output stays clean."""
+"""Progress bars for learning and describing, on stderr and only if requested."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,14 +8,14 @@ __all__ = ["bit_progress", "image_progress"]
 
 @contextmanager
 def bit_progress(total: int, done: int, *, shown: bool) -> Iterator[Callable[[float, float], None]]:
-    """Yields a function to call after every bit with its objective and duality gap."""
+    """Yield a function to call after each bit with its objective and duality gap."""
     if not shown:
         yield lambda objective, gap: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    # At most 80 characters, so that nothing is cut in a plain terminal.
+    # At most 80 characters, the width of a plain terminal.
     columns = (
         TextColumn("learning bits"),
         BarColumn(bar_width=12),
@@ -37,7 +37,7 @@ def bit_progress(total: int, done: int, *, shown: bool) -> Iterator[Callable[[fl
 
 @contextmanager
 def image_progress(total: int, doing: str, *, shown: bool) -> Iterator[Callable[[int], None]]:
-    """Yields a function to call with the number of images done since the last call."""
+    """Yield a function to call with the number of images done since the last call."""
     if not shown:
         yield lambda done: None
         return

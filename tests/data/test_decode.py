@@ -164,9 +164,9 @@ def test_damaged_exif_data_counts_as_absent():
 
 
 def test_the_limit_is_told_from_the_header_and_is_ours_alone():
-    with pytest.raises(ImageError, match="30000 x 30000 pixels; at most 50000000"):
+    with pytest.raises(ImageError, match="30000 x 30000 pixels: expected at most 50000000"):
         read_image(png_of_claimed_size(30_000, 30_000))
-    with pytest.raises(ImageError, match="60 x 48 pixels; at most 2879"):
+    with pytest.raises(ImageError, match="60 x 48 pixels: expected at most 2879"):
         read_image(WHOLE["jpeg"], max_pixels=2879)
     assert read_image(WHOLE["jpeg"], max_pixels=2880).shape == (48, 60, 3)
     # Pillow warns from 89 million pixels on and refuses from 179 million on; what is asked for here is read.
@@ -233,9 +233,9 @@ def test_a_hint_decodes_a_jpeg_at_a_fraction():
     ("content", "reason"),
     [
         (b"", "it is empty"),
-        (b"this is a text", "it is none of JPEG, PNG"),
-        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "it is none of"),
-        (b"%PDF-1.7", "it is none of"),
+        (b"this is a text", "expected one of JPEG, PNG"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "expected one of"),
+        (b"%PDF-1.7", "expected one of"),
         (b"\xff\xd8\xff", "cannot be read"),
         (b"P5 0 0 255 ", "cannot be read"),
     ],
@@ -250,10 +250,10 @@ def test_what_is_no_image_is_named(tmp_path, content, reason):
 def test_what_is_no_file_is_named(tmp_path):
     with pytest.raises(ImageError, match=r"nothing.jpg cannot be read: No such file"):
         read_image(tmp_path / "nothing.jpg")
-    with pytest.raises(ImageError, match="no regular file"):
+    with pytest.raises(ImageError, match="not a regular file"):
         read_image(tmp_path)
     os.mkfifo(tmp_path / "pipe.jpg")  # to open it would wait for ever
-    with pytest.raises(ImageError, match="no regular file"):
+    with pytest.raises(ImageError, match="not a regular file"):
         read_image(tmp_path / "pipe.jpg")
     odd = os.fsdecode(bytes(tmp_path) + b"/caf\xe9\n.jpg")
     with pytest.raises(ImageError, match=r"caf\\udce9\\n.jpg") as caught:
@@ -262,7 +262,7 @@ def test_what_is_no_file_is_named(tmp_path):
 
 
 def test_formats_can_be_restricted():
-    with pytest.raises(ImageError, match=r"it is none of JPEG, PNG$"):
+    with pytest.raises(ImageError, match=r"expected one of JPEG, PNG$"):
         read_image(WHOLE["tiff"], formats=("JPEG", "PNG"))
     assert read_image(WHOLE["png"], formats=("JPEG", "PNG")).shape == RGB.shape
 

@@ -54,7 +54,7 @@ def test_an_empty_label_is_no_label(folder):
 def test_missing_files_are_named(folder):
     os.symlink("gone", folder / "link.pgm")
     path = written(folder, "a.pgm,x\nno.pgm,y\nlink.pgm,y\nsub,y\n")
-    with pytest.raises(ImageError, match=r"no.pgm: no such file; link.pgm: a broken link; sub: no regular file"):
+    with pytest.raises(ImageError, match=r"no.pgm: no such file; link.pgm: a broken link; sub: not a regular file"):
         ImageList(path)
     images = ImageList(path, on_error="skip")
     assert list(images.names) == ["a.pgm"]
@@ -62,9 +62,9 @@ def test_missing_files_are_named(folder):
     assert images.problems == [
         ("no.pgm", "no such file"),
         ("link.pgm", "a broken link"),
-        ("sub", "no regular file"),
+        ("sub", "not a regular file"),
     ]
-    with pytest.raises(ImageError, match="none of the 1 images that it lists is there"):
+    with pytest.raises(ImageError, match="all of its 1 images"):
         ImageList(written(folder, "no.pgm,x\n"), on_error="skip")
 
 
@@ -81,11 +81,11 @@ def test_names_that_are_no_unicode(folder):
     [
         ("", "lists no images"),
         ("path,label\n\n", "lists no images"),
-        ("a.pgm,x\nb c.pgm\n", "line 2: a path and a label is expected"),
+        ("a.pgm,x\nb c.pgm\n", "line 2: expected a path and a label"),
         ("a.pgm,x,1\n", "line 1"),
         ("a.pgm,x\n,y\n", "line 2"),
-        ("a.pgm\nb c.pgm,x,y,z w\n", "line 2: a path alone is expected"),
-        ('"a.pgm,x\n' + "y" * 200_000, "is no list of paths and labels: field larger"),
+        ("a.pgm\nb c.pgm,x,y,z w\n", "line 2: expected a path alone"),
+        ('"a.pgm,x\n' + "y" * 200_000, "is not a list of paths and labels: field larger"),
         ("a\0b.pgm,x\n", "no such file"),
     ],
 )

@@ -34,7 +34,7 @@ def test_rows_by_index_and_by_mask():
     assert row_numbers([2, -1, 0], 3).tolist() == [2, 2, 0]
     assert row_numbers([True, False, True], 3).tolist() == [0, 2]
     assert row_numbers([], 3).tolist() == []
-    for wrong, message in (([3], "there are 3"), ([True], "mask has shape"), ([0.5], "whole numbers"), (1, "shape")):
+    for wrong, message in (([3], "less than 3"), ([True], "mask has shape"), ([0.5], "integers"), (1, "shape")):
         with pytest.raises(IndexError, match=message):
             row_numbers(wrong, 3)
 

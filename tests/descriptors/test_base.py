@@ -60,7 +60,7 @@ def test_as_scikit_learn_has_it():
 @pytest.mark.parametrize(
     ("X", "message"),
     [
-        ("a.jpg", r"X='a\.jpg' is one image; give a sequence"),
+        ("a.jpg", r"X='a\.jpg'"),
         ([], "holds no images"),
         (IMAGES[0], r"image 0: the image has shape \(5,\)"),
         ([IMAGES[0], IMAGES[0].astype(int)], "image 1: the image has type int64"),

@@ -86,7 +86,7 @@ def test_values_in_a_file(root, tmp_path):
 
 BAD = {
     "a/empty.jpg": (b"", "it is empty"),
-    "a/text.jpg": (b"this is text", "it is none of"),
+    "a/text.jpg": (b"this is text", "expected one of"),
     "b/half.jpg": (encoded(picture(), "JPEG")[:700], "runcated"),
     "b/bomb.png": (png_of_claimed_size(30_000, 30_000), "30000 x 30000 pixels"),
 }
@@ -109,7 +109,7 @@ def test_bad_images_are_skipped_by_name(root, n_jobs):
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_the_first_bad_image_raises_by_name(root, n_jobs):
     write_tree(root, {"a/text.jpg": b"this is text"})
-    with pytest.raises(ImageError, match=r"^a/text\.jpg: it is none of JPEG"):
+    with pytest.raises(ImageError, match=r"^a/text\.jpg: .*JPEG"):
         describe(root, Means(), n_jobs=n_jobs)
     with pytest.raises(ValueError, match="on_error='ignore'"):
         describe(root, Means(), on_error="ignore")

@@ -17,8 +17,8 @@ ONE = np.zeros((1, 2), np.uint8)
 LABEL = {"labels": [0]}
 
 ADDITIONS = {
-    "width": (np.zeros((1, 3), np.uint8), LABEL, ValueError, "codes is 3 bytes wide; .* 16 bits take 2"),
-    "dtype": (np.zeros((1, 2)), LABEL, TypeError, "codes has dtype float64; packed codes are uint8"),
+    "width": (np.zeros((1, 3), np.uint8), LABEL, ValueError, "codes is 3 bytes wide"),
+    "dtype": (np.zeros((1, 2)), LABEL, TypeError, "codes has dtype float64"),
     "dimensions": (np.zeros((1, 1, 2), np.uint8), LABEL, ValueError, r"codes has shape \(1, 1, 2\)"),
     "no labels": (ONE, {}, ValueError, "labels is None; the codes already stored have labels"),
     "label count": (ONE, {"labels": [1, 2]}, ValueError, "labels has 2 entries; 1 codes were given"),
@@ -111,9 +111,9 @@ SEARCHES = {
     "k bool": ({"k": True}, TypeError, "k is True"),
     "weights NaN": ({"weights": np.full(16, np.nan)}, ValueError, "weights has NaN or infinite"),
     "weights negative": ({"weights": -np.ones(16)}, ValueError, "weights has negative entries"),
-    "weights shape": ({"weights": np.ones(15)}, ValueError, r"weights has shape \(15,\); accepted: \(16,\)"),
+    "weights shape": ({"weights": np.ones(15)}, ValueError, r"weights has shape \(15,\)"),
     "weights twice": ({"weights": np.ones(16), "weighted": False}, ValueError, "weights is given and"),
-    "weights text": ({"weights": ["a"] * 16}, TypeError, "weights has dtype <U1; real numbers"),
+    "weights text": ({"weights": ["a"] * 16}, TypeError, "weights has dtype <U1"),
     "both sides": ({"projections": np.ones(16)}, ValueError, "codes and projections: exactly one"),
     "among": ({"among": [0.5]}, TypeError, "among has dtype float64"),
     "label kind": ({"labels": "a"}, TypeError, "labels has values of kind str"),
@@ -146,8 +146,8 @@ def test_range_search(index, radius, error):
 
 
 CONSTRUCTIONS = {
-    "no bits": ((0,), {}, ValueError, "n_bits is 0"),
-    "bits as text": (("64",), {}, TypeError, "n_bits is '64'"),
+    "no bits": ((0,), {}, ValueError, "n_bits=0"),
+    "bits as text": (("64",), {}, TypeError, "n_bits='64'"),
     "weights shape": ((16, np.ones(8)), {}, ValueError, r"weights has shape \(8,\); \(16,\) or"),
     "weights NaN": ((2, [1, np.nan]), {}, ValueError, "weights has NaN"),
     "weights negative": ((2, [1, -1]), {}, ValueError, "weights has negative"),

@@ -155,7 +155,7 @@ def test_errors_leave_nothing_behind(tmp_path):
         code_files.export(path, stored, 16, "hex", [1, 2, 2])
     with pytest.raises(ValueError, match="negative"):
         code_files.export(path, stored, 16, "usearch", [-1, 2, 3])
-    with pytest.raises(ValueError, match="is 2 bytes wide; codes of 24 bits take 3"):
+    with pytest.raises(ValueError, match="is 2 bytes wide: expected 3 for 24 bits"):
         code_files.save_parquet(path, stored, 24)
     np.save(tmp_path / "floats.npy", np.zeros((3, 2)))
     with pytest.raises(TypeError, match=r"floats.npy has dtype float64"):

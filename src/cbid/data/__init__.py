@@ -1,4 +1,4 @@
-"""Images and vectors in: folders, lists, arrays, tables."""
+"""Sources of images and vectors: folders, lists, arrays and tables."""
 
 from importlib import import_module
 from typing import Any
@@ -38,7 +38,7 @@ __all__ = [
     "to_uint8",
 ]
 
-# Names that 0.1.0 had here.
+# Names that were here in 0.1.0.
 _MOVED = {
     **dict.fromkeys(("CacheWarning", "Described", "DescriptorCache", "describe"), "cbid.descriptors"),
     **dict.fromkeys(

@@ -1,4 +1,4 @@
-"""One image from a file or from bytes: decoded, turned upright, as uint8 gray or RGB."""
+"""Decode one image from a file or bytes to an upright uint8 array, gray or RGB."""
 
 import io
 import math
@@ -30,12 +30,12 @@ __all__ = [
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
 MAX_PIXELS = 50_000_000
 _BYTES_A_PIXEL = 8
-_METADATA = 16 * 2**20  # bytes that a file may have besides
-_MAX_SCANS = 200  # a progressive JPEG has about ten; one more pass over all pixels takes as little as 70 bytes
+_METADATA = 16 * 2**20  # bytes allowed for metadata
+_MAX_SCANS = 200  # usually about ten; a scan of all pixels can take as little as 70 bytes of the file
 
 
 class ImageError(ValueError):
-    """There is no image to be had; the message names the file and the reason."""
+    """An image cannot be read; the message names the file and the reason."""
 
 
 def read_image(
@@ -45,35 +45,40 @@ def read_image(
     longest: int | None = None,
     formats: tuple[str, ...] = FORMATS,
 ) -> NDArray[np.uint8]:
-    """The image as (h, w) gray or (h, w, 3) RGB, uint8, upright.
+    """Read an image as an upright uint8 array, (h, w) gray or (h, w, 3) RGB.
 
     Parameters
     ----------
-    source
-        A path, or the bytes of a file. The format is told by the first bytes, never by the name.
-    max_pixels
-        More are refused from the header, before anything is decoded; and so is a file of more than 8 bytes
-        for each pixel that is allowed. Decoding takes up to 23 bytes a pixel, and the file.
-    longest
-        A hint that the image will be shrunk to this longest side. A JPEG is then decoded at 1/2, 1/4 or 1/8 of
-        its size where both sides stay at least as large as in the shrunk image: faster, and other pixels than those
-        of the whole image shrunk later. Other formats are read whole.
-    formats
-        Those that are accepted, of ``FORMATS``.
+    source : path or bytes
+        A file or its content. The format is detected from the first bytes, never from the name.
+    max_pixels : int, default=50,000,000
+        Larger images are rejected from the header, before decoding, and so are files of more than 8 bytes per
+        allowed pixel. Decoding takes up to 23 bytes per pixel, plus the file.
+    longest : int, optional
+        A hint that the image will be shrunk to this longest side. A JPEG is then decoded at 1/2, 1/4 or 1/8 of its
+        size if both sides stay large enough: faster, with slightly different pixels. Other formats are not affected.
+    formats : tuple of str
+        The accepted formats, a subset of ``FORMATS``.
 
-    What becomes of each kind of picture:
+    Raises
+    ------
+    ImageError
+        If the file is not a complete image; truncated images are rejected.
 
-    - Orientation: as the EXIF data says; EXIF data that cannot be read counts as absent.
-    - Alpha, or a transparent colour: laid on white.
-    - Palette, CMYK, YCbCr: to RGB by the usual formulas. Colour profiles are not applied.
-    - 1 bit: 0 and 255. 16-bit gray: its range 0..65535 to 0..255. 16 bits a channel: the high byte.
-    - 32-bit integers: as 16-bit gray if they fit in there; 32-bit floats: 0..1 to 0..255 if they fit in there. Other
-      ranges have no agreed white and are stretched from their smallest to their largest value.
-    - Several frames or pages: the first.
+    Notes
+    -----
+    - EXIF orientation is applied; unreadable EXIF data is ignored.
+    - Alpha and transparent colours are composed on white.
+    - Palette, CMYK and YCbCr are converted to RGB; colour profiles are not applied.
+    - 1 bit becomes 0 and 255; 16-bit gray is scaled from 0..65535 to 0..255; of 16 bits per channel the high byte is
+      used.
+    - 32-bit integers in 0..65535 are scaled like 16-bit gray, 32-bit floats in 0..1 to 0..255. Other ranges are
+      stretched from their smallest to their largest value.
+    - Of several frames or pages the first is read.
+    - No global state is changed: any number of threads can read at once.
 
-    Raises ``ImageError`` for whatever is no whole image, truncated ones included. No global state is changed, so any
-    number of threads may read at once.
-
+    Examples
+    --------
     >>> read_image(b"P5 2 1 255 \\x00\\xff")
     array([[  0, 255]], dtype=uint8)
     """
@@ -92,7 +97,7 @@ def decode_image(
     longest: int | None = None,
     formats: tuple[str, ...] = FORMATS,
 ) -> NDArray[np.uint8]:
-    """``read_image`` of bytes that have no name: its errors tell the reason alone."""
+    """Decode bytes like ``read_image``; error messages hold the reason only, no name."""
     check_integer("max_pixels", max_pixels, 1)
     for format in formats:
         check_choice("formats", format, FORMATS)
@@ -105,7 +110,7 @@ def decode_image(
         return _upright(_values(image), image)
     except (ImageError, ImportError):
         raise
-    except Exception as error:  # Pillow raises nearly every kind, depending on where in the file the damage is
+    except Exception as error:  # Pillow raises many kinds of errors for damaged files
         raise ImageError(reason_of(error)) from error
 
 
@@ -124,26 +129,28 @@ def image_size(data: bytes, *, max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
 
 
 def reason_of(error: BaseException) -> str:
-    """Why, in one line, without the name of the file."""
+    """Return the reason of an error in one line, without the name of the file."""
     reason = (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__
     return " ".join(reason.split())
 
 
 def read_bytes(path: str | os.PathLike[str], *, max_pixels: int = MAX_PIXELS) -> bytes:
-    """A regular file, whole, if it is no larger than an image of so many pixels can sensibly be."""
+    """Return the content of a regular file if its size is plausible for an image of at most ``max_pixels``."""
     info = os.stat(path)
     if not stat.S_ISREG(info.st_mode):
-        raise ImageError("it is no regular file")  # to open a pipe would wait for its writer
+        raise ImageError("it is not a regular file")  # opening a pipe would block
     if info.st_size > _BYTES_A_PIXEL * max_pixels + _METADATA:
-        raise ImageError(f"it has {info.st_size} bytes; at most {max_pixels} pixels of {_BYTES_A_PIXEL} are read")
+        raise ImageError(
+            f"it has {info.st_size} bytes: expected at most {_BYTES_A_PIXEL} per pixel for {max_pixels} pixels"
+        )
     with open(path, "rb") as file:
         return file.read()
 
 
 def _open(data: bytes, formats: tuple[str, ...], max_pixels: int) -> "ImageFile":
-    """The image with its header read and its size checked.
+    """Open an image: read its header and check its size.
 
-    Pillow's own ``open`` warns of large images, or refuses them, by a global limit; its format classes do not.
+    Pillow's ``open`` has a global limit for large images; its format classes do not.
     """
     try:
         from PIL.BmpImagePlugin import BmpImageFile
@@ -172,15 +179,15 @@ def _open(data: bytes, formats: tuple[str, ...], max_pixels: int) -> "ImageFile"
         if fits:
             image = image_file(io.BytesIO(data))
             if "progressive" in image.info and data.count(b"\xff\xda") > _MAX_SCANS:
-                raise ImageError(f"it is a progressive JPEG of more than {_MAX_SCANS} scans")
+                raise ImageError(f"it is a progressive JPEG with more than {_MAX_SCANS} scans")
             if image.width * image.height > max_pixels:
-                raise ImageError(f"it has {image.width} x {image.height} pixels; at most {max_pixels} are read")
+                raise ImageError(f"it has {image.width} x {image.height} pixels: expected at most {max_pixels}")
             return image
-    raise ImageError(f"it is none of {', '.join(formats)}")
+    raise ImageError(f"its format is unknown: expected one of {', '.join(formats)}")
 
 
 def _values(image: "Image") -> NDArray[np.uint8]:
-    """The pixels as gray or RGB, not yet turned."""
+    """Return the pixels as gray or RGB, before the orientation is applied."""
     if image.mode.startswith("I;16"):
         return _from_16_bits(np.asarray(image))
     if image.mode == "I":
@@ -211,12 +218,12 @@ def _stretched(values: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def _upright(values: NDArray[np.uint8], image: "Image") -> NDArray[np.uint8]:
-    """Turned and mirrored by the EXIF orientation, 1 to 8."""
+    """Rotate and mirror by the EXIF orientation, 1 to 8."""
     try:
         orientation = image.getexif().get(0x0112, 1)
-    except Exception:  # damaged EXIF data, or a warning of it where warnings are errors
+    except Exception:  # damaged EXIF data, or a warning raised as an error
         orientation = 1
-    if orientation in (5, 6, 7, 8):  # stored lying
+    if orientation in (5, 6, 7, 8):  # transposed
         values = values.swapaxes(0, 1)
     if orientation in (3, 4, 7, 8):
         values = values[::-1]

@@ -1,4 +1,4 @@
-"""Image files in folders: each folder a class, or one folder without classes."""
+"""Image files in folders: one folder per class, or one folder without classes."""
 
 import errno
 import os
@@ -17,20 +17,31 @@ __all__ = ["SUFFIXES", "ImageFolder", "report_problems"]
 
 SUFFIXES = frozenset(
     b".jpg .jpeg .jpe .jfif .png .webp .gif .bmp .tif .tiff .ppm .pgm .pbm .pnm".split()
-)  # of files that are taken for images; what they are is told by their content
+)  # of image files; their format is detected from the content
 
 
 class ImageFolder(ImageFiles):
-    """The images under a folder, sorted by name.
+    """The images in a folder, sorted by name.
 
-    Each folder in it is a class; images in folders further down belong to that class. Where no folder holds images,
-    the images of the folder itself are taken, without labels. ``labelled=False`` takes every image anywhere, without
-    labels.
+    Each subfolder is a class, including its own subfolders. If no subfolder holds images, the images of the folder
+    itself are used, without labels.
 
-    Hidden files are left out, and files whose names do not end as those of images do (``SUFFIXES``). Links are
-    followed, but no folder is read twice for one class, so that loops of links end. What is broken is told by name:
-    links that lead nowhere or in a circle, folders that cannot be read, classes without images, images beside the
-    class folders. ``on_error="raise"`` raises an ``ImageError`` that lists them, "skip" lists them in ``problems``.
+    Parameters
+    ----------
+    path : path
+        The folder.
+    labelled : bool, optional
+        False uses every image anywhere, without labels; True requires class folders; None decides by content.
+    on_error : {"raise", "skip"}, default="raise"
+        What to do about broken links and loops of links, unreadable folders, classes without images, and images
+        beside the class folders: raise an ``ImageError`` that lists them, or list them in ``problems``.
+    max_pixels : int
+        As in ``read_image``.
+
+    Notes
+    -----
+    Hidden files and files without the suffix of an image are ignored. Links are followed, but no folder is read twice
+    for one class, so loops of links end.
     """
 
     def __init__(
@@ -65,7 +76,7 @@ class ImageFolder(ImageFiles):
                 files = own
             else:
                 for name in own:
-                    scan.problem(name, "an image beside the class folders, in none of them")
+                    scan.problem(name, "an image beside the class folders")
         if not files:
             raise ImageError(_nothing(root, scan))
         super().__init__(
@@ -80,26 +91,26 @@ class ImageFolder(ImageFiles):
 
 
 def report_problems(where: str | os.PathLike[str], problems: Problems, on_error: str) -> None:
-    """Raise an ``ImageError`` that lists the first problems, if that is asked for."""
+    """Raise an ``ImageError`` that lists the first problems if ``on_error="raise"``."""
     if problems and on_error == "raise":
         shown = "; ".join(f"{printable(name)}: {reason}" for name, reason in problems[:5])
         more = f"; and {len(problems) - 5} more" if len(problems) > 5 else ""
-        raise ImageError(f"{printable(where)}: {shown}{more} (on_error='skip' leaves them out)")
+        raise ImageError(f"{printable(where)}: {shown}{more} (on_error='skip' skips them)")
 
 
 def _nothing(root: str, scan: "_Scan") -> str:
     endings = " ".join(sorted(s.decode() for s in SUFFIXES))
-    found = f"; {scan.others} other files are there" if scan.others else ""
+    found = f"; it holds {scan.others} other files" if scan.others else ""
     problems = "".join(f"; {printable(name)}: {reason}" for name, reason in scan.problems[:5])
-    return f"{printable(root)} holds no images (files that end in {endings}){found}{problems}"
+    return f"{printable(root)} holds no images (files with suffix {endings}){found}{problems}"
 
 
 class _Scan:
-    """A walk over folders that remembers where it has been and what was wrong. Names are bytes below the root."""
+    """A walk over folders that records visited folders and problems. Names are bytes relative to the root."""
 
     def __init__(self, root: bytes) -> None:
         self._root = root
-        # Whatever holds the root leads back to it.
+        # A link to a parent of the root would lead back to the root.
         above = Path(os.fsdecode(os.path.realpath(root)))
         self._above = {_identity(os.stat(folder)) for folder in (above, *above.parents)}
         self._seen: set[tuple[int, int]] = set()
@@ -113,7 +124,7 @@ class _Scan:
         self.problems.append((name.decode("utf-8", "backslashreplace"), reason))
 
     def files(self, folder: bytes) -> Iterator[bytes]:
-        """Images in a folder, then those in its folders."""
+        """Yield the images of a folder, then those of its subfolders."""
         waiting = [folder]
         while waiting:
             folder = waiting.pop()
@@ -124,7 +135,7 @@ class _Scan:
             waiting += reversed(folders)
 
     def listing(self, folder: bytes) -> tuple[list[bytes], list[bytes]]:
-        """The names of images, and of folders, in a folder; sorted."""
+        """Return the sorted names of images and of subfolders in a folder."""
         files, folders = [], []
         try:
             with os.scandir(os.path.join(self._root, folder)) as entries:
@@ -150,7 +161,7 @@ class _Scan:
             elif stat.S_ISREG(mode):
                 files.append(name)
             else:
-                self.problem(name, "no regular file")
+                self.problem(name, "not a regular file")
         return files, folders
 
     def _is_new(self, folder: bytes) -> bool:
@@ -160,10 +171,10 @@ class _Scan:
             self.problem(folder, reason_of(error))
             return False
         if identity in self._above:
-            self.problem(folder, "a loop of links: it leads back to a folder that holds it")
+            self.problem(folder, "a loop of links: it leads to one of its parents")
             return False
         if identity in self._seen:
-            self.problem(folder, "a loop of links, or a second link: its folder was read before")
+            self.problem(folder, "a loop of links, or a second link to the same folder")
             return False
         self._seen.add(identity)
         return True

@@ -1,4 +1,4 @@
-"""Images that are read one at a time, with their names and labels, whatever they come from."""
+"""Sets of images with names and labels; images are read one at a time."""
 
 import os
 from abc import ABCMeta, abstractmethod
@@ -21,14 +21,20 @@ Problems = list[tuple[str, str]]
 
 
 class ImageSet(Sequence[Image], metaclass=ABCMeta):
-    """A sequence of images; item i is read when it is asked for.
+    """A lazy sequence of images: item i is read on access.
 
-    names: one for each image.
-    labels: (n,) int64, each the place of its class in ``classes``, -1 where none is given; or None.
-    classes: (c,) array, sorted; the labels as they were given. None without labels.
-    problems: (name, reason) of what was found but left out.
+    An index array, a mask or a slice gives a smaller set, which is also lazy.
 
-    An index array, a mask or a slice gives a smaller set, which is as lazy.
+    Attributes
+    ----------
+    names : Names
+        One for each image.
+    labels : array (n,) of int64, or None
+        The index of each image's class in ``classes``; -1 if the label is missing.
+    classes : array (c,), or None
+        The sorted labels.
+    problems : list of (name, reason)
+        What was found but skipped.
     """
 
     names: Names
@@ -40,29 +46,29 @@ class ImageSet(Sequence[Image], metaclass=ABCMeta):
 
     @abstractmethod
     def load(self, i: int) -> bytes | Image:
-        """Item i as it is kept: the bytes of an image file, or an array."""
+        """Return item i as stored: the bytes of an image file, or an array."""
 
     @abstractmethod
     def path(self, i: int) -> Path | None:
-        """The file of image i, or None where there is none."""
+        """Return the file of image i, or None."""
 
     @abstractmethod
     def take(self, rows: ArrayLike) -> Self:
-        """The images of these rows (indices or a mask), in this order."""
+        """Return the set of these rows (indices or a mask), in this order."""
 
     def read(self, i: int) -> Image:
-        """Image i as an array; an ``ImageError`` names it if it cannot be had."""
+        """Return image i as an array; raise an ``ImageError`` with its name if it cannot be read."""
         try:
             return self.decode(self.load(i))
         except (ImageError, OSError) as error:
             raise ImageError(f"{printable(self.names[i])}: {reason_of(error)}") from error
 
     def decode(self, item: bytes | Image) -> Image:
-        """An image from what ``load`` gave."""
+        """Return the image of a result of ``load``."""
         return decode_image(item) if isinstance(item, bytes) else check_image(item)
 
     def digest(self, i: int) -> bytes:
-        """16 bytes that are the same for the same content, whatever its name."""
+        """Return a digest of the content of image i, 16 bytes."""
         return content_digest(self.load(i))
 
     def __getitem__(self, i: Any) -> Any:
@@ -81,7 +87,7 @@ class ImageSet(Sequence[Image], metaclass=ABCMeta):
 
 
 class ImageFiles(ImageSet):
-    """Image files under one folder (or with absolute names), read one at a time; the set itself holds names only."""
+    """Image files in a folder (or with absolute names); the set holds only their names."""
 
     def __init__(
         self,
@@ -116,7 +122,7 @@ class ImageFiles(ImageSet):
 
 
 class ImageItems(ImageSet):
-    """Images given one by one: arrays, paths, or bytes of image files; also one array (n, h, w) or (n, h, w, 3)."""
+    """A sequence of arrays, paths or bytes of image files; or one array (n, h, w) or (n, h, w, 3)."""
 
     def __init__(
         self,
@@ -152,17 +158,17 @@ class ImageItems(ImageSet):
 
 
 def as_image_set(X: Any) -> ImageSet:
-    """What descriptors take: a set as it is, an array of images, or any iterable of arrays and paths."""
+    """Return an ``ImageSet`` of X: a set, an array of images, or an iterable of arrays and paths."""
     if isinstance(X, ImageSet):
         return X
     if isinstance(X, (str, bytes, os.PathLike)):
-        raise ValueError(f"X={X!r:.80} is one image; give a sequence of images or paths, or open_source(folder)")
+        raise ValueError(f"X={X!r:.80}: expected a sequence of images or paths, or open_source(folder)")
     return ImageItems(X if isinstance(X, (Sequence, np.ndarray)) else list(X))
 
 
 def content_digest(item: bytes | Image) -> bytes:
-    """16 bytes of BLAKE2b over a file's bytes, or over an array's values, type and shape."""
-    # The number is raised when the same bytes come to be read as other pixels.
+    """Return a digest of a file's bytes, or of an array's values, type and shape; 16 bytes."""
+    # Increase the number if decoding changes: the same bytes then give other pixels.
     digest = new_digest(person=b"cbid image 1")
     if isinstance(item, bytes):
         digest.update(item)

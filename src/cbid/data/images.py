@@ -1,6 +1,6 @@
-"""Images as arrays: what is accepted, and the conversions that descriptors need.
+"""Images as arrays: checks, conversions and resizing.
 
-An image is (h, w) gray or (h, w, 3) RGB, uint8, or float32 or float64 in 0..1.
+An image is (h, w) gray or (h, w, 3) RGB; uint8, or float32 or float64 in 0..1.
 """
 
 from typing import Any
@@ -35,32 +35,32 @@ _GRAY = np.array([0.299, 0.587, 0.114])  # ITU-R 601
 
 
 def check_image(image: ArrayLike) -> NDArray[Any]:
-    """The image as an array, if it is one; an ``ImageError`` that says what is wrong, if not."""
+    """Return the image as an array; raise an ``ImageError`` if it is not a valid image."""
     array = np.asarray(image)
     if array.ndim not in (2, 3) or (array.ndim == 3 and array.shape[2] != 3):
-        raise ImageError(f"the image has shape {array.shape}; give (h, w) gray or (h, w, 3) RGB")
+        raise ImageError(f"the image has shape {array.shape}: expected (h, w) gray or (h, w, 3) RGB")
     if not array.size:
-        raise ImageError(f"the image has shape {array.shape}: no pixels")
+        raise ImageError(f"the image has shape {array.shape}: expected at least one pixel")
     if array.dtype == np.uint8:
         return array
     if array.dtype not in (np.float32, np.float64):
-        raise ImageError(f"the image has type {array.dtype}; give uint8, or float32 or float64 in 0..1")
+        raise ImageError(f"the image has type {array.dtype}: expected uint8, or float32 or float64 in 0..1")
     low, high = array.min(), array.max()
-    if not (low >= 0 and high <= 1):  # also where one is not a number
+    if not (low >= 0 and high <= 1):  # also if one is NaN
         if np.isnan(low) or np.isnan(high):
-            raise ImageError("the image has values that are not a number; give values in 0..1")
-        raise ImageError(f"the image has values from {low:g} to {high:g}; floats must be in 0..1")
+            raise ImageError("the image has NaN values: expected values in 0..1")
+        raise ImageError(f"the image has values from {low:g} to {high:g}: expected floats in 0..1")
     return array
 
 
 def to_uint8(image: ArrayLike) -> NDArray[np.uint8]:
-    """The image, checked, as uint8: floats in 0..1 are rounded to 0..255."""
+    """Check an image and return it as uint8; floats in 0..1 are rounded to 0..255."""
     array = check_image(image)
     return array if array.dtype == np.uint8 else np.rint(array * 255).astype(np.uint8)
 
 
 def to_float(image: ArrayLike) -> NDArray[np.float32]:
-    """The image, checked, as float32 in 0..1."""
+    """Check an image and return it as float32 in 0..1."""
     array = check_image(image)
     if array.dtype == np.uint8:
         return np.multiply(array, np.float32(1 / 255), dtype=np.float32)
@@ -68,25 +68,25 @@ def to_float(image: ArrayLike) -> NDArray[np.float32]:
 
 
 def as_gray(image: NDArray[Any]) -> NDArray[Any]:
-    """Gray (h, w) of the same type, by the weights of ITU-R 601; uint8 as OpenCV rounds it."""
+    """Return gray values (h, w) of the same type, by ITU-R 601; uint8 is rounded as in OpenCV."""
     if image.ndim == 2:
         return image
     if image.dtype == np.float64:
-        return np.asarray(image @ _GRAY)  # OpenCV has no colours in float64
+        return np.asarray(image @ _GRAY)  # OpenCV does not convert float64
     cv2 = opencv()
     return np.asarray(cv2.cvtColor(np.ascontiguousarray(image), cv2.COLOR_RGB2GRAY))
 
 
 def as_rgb(image: NDArray[Any]) -> NDArray[Any]:
-    """RGB (h, w, 3) of the same type; a gray image has three equal channels."""
+    """Return RGB (h, w, 3) of the same type; a gray image gives three equal channels."""
     return np.repeat(image[:, :, None], 3, axis=2) if image.ndim == 2 else image
 
 
 def resize_longest(image: NDArray[Any], longest: int, *, enlarge: bool = False) -> NDArray[Any]:
-    """The image, of the same type, shrunk so that its longest side is ``longest``; the other side is rounded.
+    """Shrink an image so that its longest side is ``longest``; the other side is rounded, at least one pixel.
 
-    Each new pixel is the mean of the area it covers. A smaller image is returned as it is, or with ``enlarge``
-    brought to that side by bilinear interpolation. No side falls below one pixel.
+    Each new pixel is the mean of the area it covers. A smaller image is returned unchanged, or with ``enlarge``
+    enlarged by bilinear interpolation.
     """
     check_integer("longest", longest, 1)
     height, width = image.shape[:2]
@@ -100,16 +100,16 @@ def resize_longest(image: NDArray[Any], longest: int, *, enlarge: bool = False) 
 
 
 def check_least(image: NDArray[Any], height: int, width: int) -> None:
-    """A ValueError if the image is smaller than that."""
+    """Raise a ValueError if the image is smaller than height x width."""
     if image.shape[0] < height or image.shape[1] < width:
         given = f"{image.shape[0]} x {image.shape[1]}"
-        raise ValueError(f"the image has {given} pixels; at least {height} x {width} (height x width) are needed")
+        raise ValueError(f"the image has {given} pixels: expected at least {height} x {width} (height x width)")
 
 
 def resize(image: NDArray[Any], size: Size) -> NDArray[Any]:
-    """The image brought to (height, width): shrunk by the mean of the area that a pixel covers, enlarged bilinearly.
+    """Resize an image to (height, width): by area means along a side that shrinks, else bilinearly.
 
-    Each side is treated in its own way, so that a long image brought to a square is smoothed where it shrinks.
+    Each side has its own method, so that a long image that becomes a square is smoothed along the side that shrinks.
     """
     cv2 = opencv()
     for method, pick in ((cv2.INTER_AREA, min), (cv2.INTER_LINEAR, max)):
@@ -120,7 +120,7 @@ def resize(image: NDArray[Any], size: Size) -> NDArray[Any]:
 
 
 def crop_to_fill(image: NDArray[Any], size: Size) -> NDArray[Any]:
-    """The largest part of the image in the shape of (height, width), about its middle, brought to that size."""
+    """Crop the largest centred part with the aspect ratio of (height, width) and resize it to that size."""
     height, width = image.shape[:2]
     scale = max(size[0] / height, size[1] / width)
     kept = [min(side, max(1, round(wanted / scale))) for side, wanted in zip((height, width), size)]
@@ -129,9 +129,9 @@ def crop_to_fill(image: NDArray[Any], size: Size) -> NDArray[Any]:
 
 
 def opencv() -> Any:
-    """The module ``cv2``, imported when it is first needed."""
+    """Import and return the module ``cv2``."""
     try:
         import cv2
     except ImportError as error:
-        raise ImportError("work on images needs OpenCV, of the extra 'images': pip install 'cbid[images]'") from error
+        raise ImportError("processing images needs the extra 'images': pip install 'cbid[images]'") from error
     return cv2

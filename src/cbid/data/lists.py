@@ -1,4 +1,4 @@
-"""A list file: one image in a line, with its label."""
+"""List files: one image per line, with an optional label."""
 
 import csv
 import os
@@ -15,19 +15,25 @@ from cbid.labels import encode_labels
 
 __all__ = ["ImageList"]
 
-_HEADS = frozenset({"path", "file", "filename", "file_name", "image", "name"})
+_HEADERS = frozenset({"path", "file", "filename", "file_name", "image", "name"})
 
 
 class ImageList(ImageFiles):
-    """The images that a text file lists, in its order.
+    """The images listed in a text file, in its order.
 
-    Each line is a path, or a path and a label; relative paths start at the folder of the list. The first line decides
-    what separates them: a tab; else a comma, with quotes as CSV has them; else the last blank (unless what follows it
-    ends as an image file does, so that a path alone may have blanks). A first line such as "path,label" is a header.
-    Empty lines are left out; an empty label is no label.
+    Each line is a path, or a path and a label; paths are relative to the folder of the list. The first line sets the
+    separator: a tab; else a comma, with CSV quotes; else the last blank (unless the text after it has the suffix
+    of an image, so that a path can contain blanks). A first line such as "path,label" is a header. Empty lines are
+    skipped; an empty label is a missing label.
 
-    Files that are missing are told by name: ``on_error="raise"`` raises an ``ImageError``, "skip" lists them in
-    ``problems``.
+    Parameters
+    ----------
+    path : path
+        The list file.
+    on_error : {"raise", "skip"}, default="raise"
+        Raise an ``ImageError`` that names missing files, or list them in ``problems``.
+    max_pixels : int
+        As in ``read_image``.
     """
 
     def __init__(
@@ -44,7 +50,7 @@ class ImageList(ImageFiles):
                 labelled = len(fields) == 2
             if len(fields) != 1 + labelled or not fields[0]:
                 expected = "a path and a label" if labelled else "a path alone"
-                raise ImageError(f"{printable(path)}, line {number}: {expected} is expected, as in the lines before")
+                raise ImageError(f"{printable(path)}, line {number}: expected {expected}, as in the first line")
             reason = _missing(os.path.join(root, fields[0]))
             if reason is not None:
                 problems.append((fields[0], reason))
@@ -52,10 +58,12 @@ class ImageList(ImageFiles):
             names.append(fields[0])
             given.append(fields[-1])
         if not names and not problems:
-            raise ImageError(f"{printable(path)} lists no images; give a path, or a path and a label, in each line")
+            raise ImageError(
+                f"{printable(path)} lists no images: expected a path, or a path and a label, in each line"
+            )
         report_problems(path, problems, on_error)
         if not names:
-            raise ImageError(f"{printable(path)}: none of the {len(problems)} images that it lists is there")
+            raise ImageError(f"{printable(path)}: all of its {len(problems)} images are missing")
         classes, labels = (
             encode_labels([label or None for label in given], missing=True) if labelled else (None, None)
         )
@@ -64,7 +72,7 @@ class ImageList(ImageFiles):
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """(line number, fields) without the header and empty lines. Bytes that are no UTF-8 stay what they are."""
+    """Yield (line number, fields) without header and empty lines; bytes that are not UTF-8 are preserved."""
     with open(path, encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         first = file.readline()
         file.seek(0)
@@ -78,10 +86,10 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         try:
             for number, fields in enumerate(rows, 1):
                 fields = [field.strip() for field in fields]
-                if any(fields) and not (number == 1 and fields[0].lower() in _HEADS):
+                if any(fields) and not (number == 1 and fields[0].lower() in _HEADERS):
                     yield number, fields
         except csv.Error as error:
-            raise ImageError(f"{printable(path)} is no list of paths and labels: {error}") from error
+            raise ImageError(f"{printable(path)} is not a list of paths and labels: {error}") from error
 
 
 def _split_at_blank(line: str) -> list[str]:
@@ -93,6 +101,6 @@ def _split_at_blank(line: str) -> list[str]:
 
 def _missing(path: str) -> str | None:
     try:
-        return None if stat.S_ISREG(os.stat(path).st_mode) else "no regular file"
-    except (OSError, ValueError):  # the latter for a name that no file can have
+        return None if stat.S_ISREG(os.stat(path).st_mode) else "not a regular file"
+    except (OSError, ValueError):  # ValueError: an invalid file name
         return "a broken link" if os.path.islink(path) else "no such file"

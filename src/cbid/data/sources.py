@@ -1,4 +1,4 @@
-"""One door for all data: a path in, images or vectors out."""
+"""Open any supported source of images or vectors by its path."""
 
 import os
 from pathlib import Path
@@ -30,25 +30,25 @@ _IDS = ("ids", "paths", "names")
 def open_source(
     path: str | os.PathLike[str], *, on_error: str = "raise", max_pixels: int = MAX_PIXELS, **columns: str | None
 ) -> ImageSet | VectorTable:
-    """Images (an ``ImageSet``) or vectors (a ``VectorTable``) from a path, by what is found there.
+    """Open a path as images (an ``ImageSet``) or vectors (a ``VectorTable``).
 
-    - A folder: ``ImageFolder``.
-    - A list file, ``.csv``, ``.tsv``, ``.txt`` or ``.lst``: ``ImageList``. An image file: a set of one.
-    - ``.npy``, or ``.npz`` with one array called images, X, vectors, features, embeddings or data, and labels or y,
-      ids, paths or names beside it. Two dimensions are vectors, more are images.
-    - ``.parquet``: ``ParquetTable``; ``vectors``, ``ids`` and ``labels`` name its columns.
-    - An IDX file, plain or gzipped, with the labels from the file that is named accordingly beside it.
+    - A folder gives an ``ImageFolder``.
+    - A list file (``.csv``, ``.tsv``, ``.txt`` or ``.lst``) gives an ``ImageList``, an image file a set of one.
+    - ``.npy``, or ``.npz`` with one array called images, X, vectors, features, embeddings or data, and optionally
+      labels or y, and ids, paths or names. Arrays (n, d) are vectors; with more axes they are images.
+    - ``.parquet`` gives a ``ParquetTable``; ``vectors``, ``ids`` and ``labels`` name its columns.
+    - An IDX file, plain or gzipped, with the labels from the matching file beside it.
 
-    Nothing is read before it is needed, but for names and labels. ``on_error`` is that of ``ImageFolder``.
+    Only names and labels are read at once. ``on_error`` and ``max_pixels`` are those of ``ImageFolder``.
     """
     where = Path(path)
     if not where.exists():
-        raise FileNotFoundError(f"{printable(path)} is not there")
+        raise FileNotFoundError(f"{printable(path)} does not exist")
     suffix = where.suffix.lower()
     if suffix in (".parquet", ".pq"):
         return ParquetTable(where, **columns)
     if columns:
-        raise ValueError(f"{', '.join(columns)} name columns of a parquet file; {printable(path)} is none")
+        raise ValueError(f"{', '.join(columns)} name columns of a parquet file: {printable(path)} is not one")
     if where.is_dir():
         return ImageFolder(where, on_error=on_error, max_pixels=max_pixels)
     if suffix in (".csv", ".tsv", ".txt", ".lst"):
@@ -62,7 +62,7 @@ def open_source(
     if is_idx(where):
         beside = labels_beside(where)
         return _from_array(where, read_idx(where), None if beside is None else read_idx(beside))
-    raise ValueError(f"{printable(path)} is nothing that is read here; give {' '.join(ACCEPTED.split())}")
+    raise ValueError(f"{printable(path)} has an unknown format: expected {' '.join(ACCEPTED.split())}")
 
 
 def _from_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> ImageSet | VectorTable:
@@ -71,7 +71,7 @@ def _from_arrays(path: Path, arrays: dict[str, NDArray[Any]]) -> ImageSet | Vect
         data = list(arrays)
     if len(data) != 1:
         raise ArrayFileError(
-            f"{printable(path)} holds {', '.join(arrays) or 'no arrays'}; one must be called {', '.join(_DATA[:-1])}"
+            f"{printable(path)} holds {', '.join(arrays) or 'no arrays'}: expected one called {', '.join(_DATA[:-1])}"
         )
     labels, ids = (next((arrays[n] for n in names if n in arrays), None) for names in (_LABELS, _IDS))
     return _from_array(path, arrays[data[0]], labels, ids)
@@ -82,15 +82,17 @@ def _from_array(
 ) -> ImageSet | VectorTable:
     for name, column in (("labels", labels), ("ids", ids)):
         if column is not None and column.shape != array.shape[:1]:
-            raise ArrayFileError(f"{printable(path)}: {name} of shape {column.shape} for an array of {array.shape}")
+            raise ArrayFileError(f"{printable(path)}: {name} has shape {column.shape}: expected {array.shape[:1]}")
     classes, codes = (None, None) if labels is None else encode_labels(labels, missing=True)
     if array.ndim == 2:
         return VectorTable(array, ids, codes, classes)
     if array.ndim not in (3, 4) or (array.ndim == 4 and array.shape[3] != 3) or not len(array):
         raise ArrayFileError(
-            f"{printable(path)} holds an array of shape {array.shape}; give vectors (n, d), or images (n, h, w) or "
-            "(n, h, w, 3)"
+            f"{printable(path)} holds an array of shape {array.shape}: "
+            "expected vectors (n, d), or images (n, h, w) or (n, h, w, 3)"
         )
     if array.dtype not in (np.uint8, np.float32, np.float64):
-        raise ArrayFileError(f"{printable(path)} holds images of type {array.dtype}; give uint8, or floats in 0..1")
+        raise ArrayFileError(
+            f"{printable(path)} holds images of type {array.dtype}: expected uint8, or floats in 0..1"
+        )
     return ImageItems(array, None if ids is None else [str(v) for v in ids], codes, classes)

@@ -1,4 +1,4 @@
-"""Vectors with their ids and labels: in an array, or in the columns of a parquet file."""
+"""Vectors with ids and labels, in an array or in the columns of a parquet file."""
 
 import os
 from collections.abc import Iterator
@@ -16,14 +16,20 @@ _LABELS = ("label", "labels", "class", "target", "y", "category")
 
 
 class TableError(ValueError):
-    """The table has no vectors that can be read; the message names column and row."""
+    """The vectors of a table cannot be read; the message names the column and the row."""
 
 
 class VectorTable:
-    """Vectors (n, d), already in memory or mapped.
+    """Vectors in memory or memory-mapped.
 
-    ids: (n,) array or None. labels: (n,) int64, each the place of its class in ``classes``, -1 where none is given;
-    or None. classes: (c,) sorted array of the labels as they were given, or None.
+    Parameters
+    ----------
+    vectors : array (n, d)
+    ids : array (n,), optional
+    labels : array (n,) of int64, optional
+        The index of each label in ``classes``; -1 if it is missing.
+    classes : array (c,), optional
+        The sorted labels.
     """
 
     def __init__(
@@ -34,10 +40,10 @@ class VectorTable:
         classes: NDArray[Any] | None = None,
     ) -> None:
         if vectors.ndim != 2 or vectors.dtype.kind not in "fiub":
-            raise TableError(f"vectors has shape {vectors.shape} and type {vectors.dtype}; give numbers, (n, d)")
+            raise TableError(f"vectors has shape {vectors.shape} and type {vectors.dtype}: expected numbers (n, d)")
         for name, column in (("ids", ids), ("labels", labels)):
             if column is not None and column.shape != (len(vectors),):
-                raise TableError(f"{name} has shape {column.shape}; there are {len(vectors)} vectors")
+                raise TableError(f"{name} has shape {column.shape}: expected ({len(vectors)},)")
         self._vectors, self.ids, self.labels, self.classes = vectors, ids, labels, classes
 
     @property
@@ -53,7 +59,7 @@ class VectorTable:
         return self.shape[0]
 
     def batches(self, rows: int = 8192) -> Iterator[NDArray[Any]]:
-        """The vectors in order, at most ``rows`` at a time."""
+        """Yield the vectors in order, at most ``rows`` at a time."""
         for start in range(0, len(self), rows):
             yield self._vectors[start : start + rows]
 
@@ -63,12 +69,18 @@ class VectorTable:
 
 
 class ParquetTable(VectorTable):
-    """Vectors in a list column of a parquet file, with a column of ids and one of labels.
+    """Vectors in a list column of a parquet file, with optional columns of ids and labels.
 
-    Columns that are not named are looked for: the only column of lists of numbers, and columns with names such as id
-    and label. Lists may be of fixed or of variable size, but all must be equally long. Vectors are read when asked
-    for: ``batches`` holds one row group at a time, ``vectors`` reads all. They are float64 if the file has that,
-    float32 otherwise.
+    Vectors are read on demand: ``batches`` holds one row group at a time, ``vectors`` reads all. They are float64 if
+    the column is, else float32.
+
+    Parameters
+    ----------
+    path : path
+        The parquet file.
+    vectors, ids, labels : str, optional
+        Names of columns. By default the only column of lists of numbers, and columns with names such as id and label.
+        All lists must have the same length.
     """
 
     def __init__(
@@ -84,7 +96,7 @@ class ParquetTable(VectorTable):
         schema = file.schema_arrow
         for argument, name in (("vectors", vectors), ("ids", ids), ("labels", labels)):
             if name is not None and name not in schema.names:
-                raise TableError(f"{self._path}: there is no column {argument}={name!r}; there are {schema.names}")
+                raise TableError(f"{self._path}: {argument}={name!r}: expected one of the columns {schema.names}")
         self._column = vectors if vectors is not None else self._list_column(schema)
         self._dtype = _float_type(schema.field(self._column).type, self._path, self._column)
         self._rows = int(file.metadata.num_rows)
@@ -104,7 +116,7 @@ class ParquetTable(VectorTable):
 
     @property
     def vectors(self) -> NDArray[Any]:
-        """All vectors, (n, d), read anew."""
+        """All vectors, (n, d), read on each access."""
         values = np.empty(self.shape, self._dtype)
         start = 0
         for batch in self.batches():
@@ -114,17 +126,17 @@ class ParquetTable(VectorTable):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The type of the vectors as they are read."""
+        """Type of the vectors."""
         return self._dtype
 
     @property
     def group_sizes(self) -> list[int]:
-        """The number of rows of each row group."""
+        """Number of rows of each row group."""
         metadata = self._open().metadata
         return [int(metadata.row_group(g).num_rows) for g in range(metadata.num_row_groups)]
 
     def batches(self, rows: int = 8192, *, groups: list[int] | None = None) -> Iterator[NDArray[Any]]:
-        """The vectors in order, at most ``rows`` at a time; of these row groups alone if they are given."""
+        """Yield the vectors in order, at most ``rows`` at a time; only those of ``groups`` if given."""
         from pyarrow import ArrowException
 
         start, width = 0, None
@@ -138,7 +150,7 @@ class ParquetTable(VectorTable):
             raise TableError(f"{self._path} is damaged: {error}") from error
 
     def _matrix(self, column: Any, start: int, width: int | None) -> NDArray[Any]:
-        """A batch of lists as (rows, width)."""
+        """Return a batch of lists as an array (rows, width)."""
         sizes = column.value_lengths().to_numpy(zero_copy_only=False)
         if column.null_count:
             raise TableError(
@@ -149,17 +161,17 @@ class ParquetTable(VectorTable):
         if width == 0 or (sizes != width).any():
             row = int((sizes != width).argmax())
             raise TableError(
-                f"{self._path}: {self._column} has {int(sizes[row])} values in row {start + row}; "
-                f"the first row has {width}, and all must have as many"
+                f"{self._path}: {self._column} has {int(sizes[row])} values in row {start + row}: "
+                f"expected {width}, as in the first row"
             )
         flat = column.flatten()
         if flat.null_count:
             row = start + int(flat.is_null().to_numpy(zero_copy_only=False).argmax()) // int(width or 1)
-            raise TableError(f"{self._path}: {self._column} has an empty value in row {row}")
+            raise TableError(f"{self._path}: {self._column} has a null value in row {row}")
         return np.asarray(flat.to_numpy(zero_copy_only=False)).astype(self._dtype, copy=False).reshape(len(sizes), -1)
 
     def _values(self, file: Any, name: str) -> NDArray[Any]:
-        """A column of ids or labels; as objects, with None where there is nothing, unless it is numbers alone."""
+        """Return a column of ids or labels; an object array with None for nulls, if it has any."""
         column = file.read(columns=[name]).column(0)
         if column.null_count:
             return np.array([*column.to_pylist(), None], dtype=object)[:-1]
@@ -168,8 +180,8 @@ class ParquetTable(VectorTable):
     def _list_column(self, schema: Any) -> str:
         names = [field.name for field in schema if _is_list_of_numbers(field.type)]
         if len(names) != 1:
-            found = f"there are {names}; name one by vectors=" if names else f"its columns are {schema.names}"
-            raise TableError(f"{self._path} has no single column of lists of numbers: {found}")
+            found = f"there are {names}; set vectors=" if names else f"its columns are {schema.names}"
+            raise TableError(f"{self._path}: expected one column of lists of numbers; {found}")
         return str(names[0])
 
     def _open(self) -> Any:
@@ -181,7 +193,7 @@ class ParquetTable(VectorTable):
         try:
             return ParquetFile(self._path, memory_map=True)
         except ArrowException as error:
-            raise TableError(f"{self._path} is no parquet file: {error}") from error
+            raise TableError(f"{self._path} is not a parquet file: {error}") from error
 
 
 def _is_list_of_numbers(kind: Any) -> bool:
@@ -195,7 +207,7 @@ def _float_type(kind: Any, path: str, column: str) -> np.dtype[Any]:
     from pyarrow import types
 
     if not _is_list_of_numbers(kind):
-        raise TableError(f"{path}: column {column!r} is of type {kind}; give one of lists of numbers")
+        raise TableError(f"{path}: column {column!r} has type {kind}: expected lists of numbers")
     return np.dtype(np.float64 if types.is_float64(kind.value_type) else np.float32)
 
 

@@ -25,7 +25,7 @@ def test_there_and_back():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"n_bits": 0}, "n_bits is 0"),
+        ({"n_bits": 0}, "n_bits=0"),
         ({"labels": "float"}, "labels='float'"),
         ({"weights": np.ones(11)}, r"weights has shape \(11,\)"),
         ({"weights": -np.ones(12)}, "negative"),

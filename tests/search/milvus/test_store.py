@@ -147,7 +147,7 @@ def test_bad_additions_change_nothing(filled, stored):
         ((codes, [9001], labels), "ids has 1 entries; 2 codes"),
         ((codes, ids, ["a"]), "labels has 1 entries"),
         ((codes, ids), "labels is None"),
-        ((codes[:, :5], ids, labels), "codes is 5 bytes wide; codes of 61 bits take 8"),
+        ((codes[:, :5], ids, labels), "codes is 5 bytes wide: expected 8 for 61 bits"),
         ((codes | np.uint8(1), ids, labels), "bits set past bit 61"),
     ]:
         with pytest.raises(ValueError, match=message):
