@@ -234,7 +234,7 @@ def test_a_changed_model_is_opened_anew(tmp_path):
         ({"crop": 1.5}, "crop"),
         ({"interpolation": "area"}, "interpolation"),
         ({"scale": "big"}, "scale"),
-        ({"mean": [1, 2]}, "mean has 2 numbers for 3"),
+        ({"mean": [1, 2]}, "mean has 2 numbers"),
         ({"mean": "dark"}, "mean"),
         ({"std": 0}, "std"),
         ({"channels": "HSV"}, "channels"),
@@ -259,10 +259,10 @@ def test_preprocessing_of_another_kind(convolution, tmp_path):
     with pytest.raises(ValueError, match=r"gone\.json cannot be read"):
         ONNXEmbedding(model=convolution, preprocessing=tmp_path / "gone.json").fit([])
     (tmp_path / "broken.json").write_text('{"size": 3')
-    with pytest.raises(ValueError, match=r"broken\.json is no JSON file"):
+    with pytest.raises(ValueError, match=r"broken\.json is not a JSON file"):
         ONNXEmbedding(model=convolution, preprocessing=tmp_path / "broken.json").fit([])
     (tmp_path / "latin.json").write_bytes(b'{"output": "caf\xe9"}')
-    with pytest.raises(ValueError, match=r"latin\.json is no JSON file"):
+    with pytest.raises(ValueError, match=r"latin\.json is not a JSON file"):
         ONNXEmbedding(model=convolution, preprocessing=tmp_path / "latin.json").fit([])
 
 

@@ -119,7 +119,9 @@ def test_no_image(descriptor, image):
 def test_slivers_are_described_or_refused_with_their_size(descriptor, shape):
     image = np.random.default_rng(0).random(shape)
     if descriptor.size is None:
-        with pytest.raises(ImageError, match=f"image 0: the image has {shape[0]} x {shape[1]} pixels; at least"):
+        with pytest.raises(
+            ImageError, match=f"image 0: the image has {shape[0]} x {shape[1]} pixels: expected at least"
+        ):
             descriptor.transform([image])
     else:  # any image can be brought to a size
         assert np.isfinite(descriptor.transform([image])).all()

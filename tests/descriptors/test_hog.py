@@ -133,11 +133,11 @@ def test_blocks_have_unit_norm():
 
 
 def test_too_small():
-    with pytest.raises(ImageError, match=r"image 1: the image has 1 x 10000 pixels; at least 16 x 16"):
+    with pytest.raises(ImageError, match=r"image 1: the image has 1 x 10000 pixels: expected at least 16 x 16"):
         HOG().transform([np.zeros((16, 16)), np.zeros((1, 10_000))])
     with pytest.raises(ImageError, match="1 x 1 pixels"):
         HOG().transform([np.zeros((1, 1))])
-    with pytest.raises(ImageError, match=r"30 x 30 pixels; at least 32 x 32"):
+    with pytest.raises(ImageError, match=r"30 x 30 pixels: expected at least 32 x 32"):
         HOG(margin=8).transform([np.zeros((30, 30))])
     with pytest.raises(ValueError, match="gives 324 values, the first image 36"):
         HOG().transform([np.zeros((16, 16)), np.zeros((32, 32))])

@@ -1,4 +1,4 @@
-"""Images to values, one descriptor per file."""
+"""Descriptors of images, one per file; describing many images, with a cache."""
 
 from cbid.descriptors.base import Descriptor, LocalDescriptor
 from cbid.descriptors.block_pca import BlockPCA

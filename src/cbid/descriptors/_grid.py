@@ -1,4 +1,4 @@
-"""Grids of square patches over an image, one grid for each scale."""
+"""Grids of square patches over an image, one grid per scale, and weighted sums over their patches."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -8,18 +8,18 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.checks import check_real
+from cbid.checks import check_real, check_sequence
 
 __all__ = ["Grid", "check_sides", "frames_of", "grids", "pool"]
 
 
 class Grid(NamedTuple):
-    """The patches of one scale: centres at every (y, x), x running fastest."""
+    """The patches of one scale: centres at all (y, x), x varies fastest."""
 
     side: float
     ys: NDArray[np.int64]  # (n_y,) whole pixels
     xs: NDArray[np.int64]  # (n_x,)
-    rows: slice  # where the patches stand among those of all scales
+    rows: slice  # the rows of these patches among those of all scales
 
     @property
     def size(self) -> int:
@@ -27,7 +27,7 @@ class Grid(NamedTuple):
 
 
 def grids(shape: tuple[int, ...], sides: Sequence[float], step: int, *, inside: bool) -> Iterator[Grid]:
-    """The grid of each scale over an image of this shape: patches inside it, or centres anywhere in it."""
+    """Yield the grid of each scale: patches inside an image of this shape, or all centres inside it."""
     start = 0
     for side in sides:
         half = side / 2 if inside else 0.5
@@ -38,7 +38,7 @@ def grids(shape: tuple[int, ...], sides: Sequence[float], step: int, *, inside: 
 
 
 def frames_of(scales: Sequence[Grid]) -> NDArray[np.float32]:
-    """Centre x, y and side (m, 3) of the patches of all scales."""
+    """Return centre x, y and side (m, 3) of the patches of all scales."""
     blocks = [np.empty((len(grid.ys), len(grid.xs), 3), np.float32) for grid in scales]
     for grid, block in zip(scales, blocks):
         block[:, :, 0], block[:, :, 1], block[:, :, 2] = grid.xs, grid.ys[:, None], grid.side
@@ -47,14 +47,11 @@ def frames_of(scales: Sequence[Grid]) -> NDArray[np.float32]:
 
 def check_sides(sides: Any, least: float) -> None:
     """Raise a ValueError that names ``sides`` unless it is a sequence of patch sides in pixels."""
-    if isinstance(sides, (str, bytes)) or not np.iterable(sides) or len(tuple(sides)) == 0:
-        raise ValueError(f"sides={sides!r}: expected a sequence of the patches' sides in pixels")
-    for side in sides:
-        check_real("sides", side, least, 10_000)
+    check_sequence("sides", sides, "patch sides in pixels", lambda name, side: check_real(name, side, least, 10_000))
 
 
 def _line(length: int, half: float, step: int) -> NDArray[np.int64]:
-    """Whole pixels a step apart, at least ``half`` from both ends of a line of pixels, as central as can be."""
+    """Return pixels a step apart, centred, and at least ``half`` from both ends of a line."""
     first, last = math.ceil(half - 0.5), math.floor(length - 0.5 - half)
     if last < first:
         return np.empty(0, np.int64)
@@ -69,11 +66,13 @@ def pool(
     weights: NDArray[np.float32],
     sums: NDArray[np.float32],
 ) -> None:
-    """Write the sums (n_y n_x, k k n) of maps (h, w, n) over the patches centred at every (y, x), x running fastest.
+    """Write the sums (n_y n_x, k k n) of maps (h, w, n) over the patches centred at all (y, x), x varies fastest.
+
+    Weights are products of one factor in x and one in y, so all patches of a row of the grid share their sums over y.
 
     weights: (k, 2 r + 1), of the pixels at -r to r from the centre; k weightings along each axis.
     Entry (k i + j) n + o of a patch is the sum of map o, weighted by row i of the weights in y and row j in x. Pixels
-    beyond the maps count as zero.
+    outside the maps count as zero.
     """
     h, w, n = maps.shape
     flat = maps.reshape(h, w * n)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 __all__ = ["Factor", "joint_components", "over_angles", "over_line"]
 
-_LEAST = 1e-9  # eigenvalues below this part of the largest are noise
+_LEAST = 1e-9  # relative size below which eigenvalues are noise
 
 
 class Factor(NamedTuple):
@@ -34,7 +34,7 @@ class Factor(NamedTuple):
     projection: NDArray[np.float64]  # (n, r)
 
     def components(self, x: NDArray[np.float32], chosen: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The chosen components (m, len(chosen)) of values (m, p)."""
+        """Return the chosen components (m, len(chosen)) of values (m, p)."""
         points = self.points.astype(np.float32)
         squares = (x**2).sum(1)[:, None] - 2 * x @ points.T + (points**2).sum(1)
         similarities = np.exp(np.float32(-self.gamma) * np.maximum(squares, 0))
@@ -43,19 +43,19 @@ class Factor(NamedTuple):
 
 @lru_cache
 def over_line(n_points: int, gamma: float) -> Factor:
-    """The kernel over numbers from 0 to 1, with basis points an equal distance apart."""
+    """Return the kernel over numbers from 0 to 1, with equally spaced basis points."""
     points = np.linspace(0, 1, n_points)[:, None]
     eigenvalues, vectors = np.linalg.eigh(np.exp(-gamma * (points - points.T) ** 2))
-    vectors *= np.where(vectors[0] < 0, -1, 1)  # a sign is free; fix it
+    vectors *= np.where(vectors[0] < 0, -1, 1)  # fix the free sign
     return _factor(points, gamma, eigenvalues, vectors)
 
 
 @lru_cache
 def over_angles(n_points: int, gamma: float) -> Factor:
-    """The kernel over directions, compared as points of the unit circle, with basis points around it.
+    """Return the kernel over directions as points of the unit circle, with basis points around it.
 
     The Gram matrix is circulant: its eigenvectors are cosines and sines, its eigenvalues the Fourier transform of
-    a row. They come in equal pairs, so a general solver would leave a free rotation in each pair.
+    a row. They come in equal pairs, for which a general solver gives an arbitrary rotation.
     """
     steps = np.arange(n_points)
     angles = 2 * np.pi * steps / n_points
@@ -77,7 +77,7 @@ def _factor(
 
 
 def joint_components(factors: Sequence[Factor], most: int) -> NDArray[np.int64]:
-    """Which component of each factor makes each of the ``most`` largest components of their product, (t, factors).
+    """Return the factors' components of the ``most`` largest components of their product, (t, factors).
 
     The eigenvalue of a joint component is the product of those of its parts; ties keep the order of the grid.
     """

@@ -1,7 +1,7 @@
-"""The compiled loops of gradients and their histograms.
+"""Compiled loops for gradients and their histograms.
 
-All in one file: what is compiled is kept on disk, and compiled anew only when the file of the outermost function has
-changed.
+All in one file: numba caches compiled functions on disk, and recompiles only if the file of the outermost function
+has changed.
 
 A trilinear vote is shared by the two nearest bins, rows and columns of cells. A row of pixels votes along itself
 first; its histograms are then shared among the rows of cells.
@@ -14,7 +14,7 @@ import numpy as np
 
 __all__ = ["describe_each", "differences", "mean_votes", "normalise", "orientation_maps", "share_votes", "vote"]
 
-# Lengths that differ by less are equal: what float32 makes of photographs of 8 bits differs by up to half of that.
+# Lengths that differ by less are equal; rounding of 8-bit images in float32 causes up to half of that.
 _EQUAL = 5e-7
 
 
@@ -47,7 +47,7 @@ def vote(dx, dy, rows, columns, cosines, sines, signed, histograms):  # type: ig
         r = math.floor(rows[i])
         if r < 0 or r >= histograms.shape[0]:
             continue
-        # Steps over whole rows of pixels, so that each is done many pixels at a time.
+        # Loops over whole rows of pixels use SIMD.
         for j in range(width):
             a, b = dx[i, j], dy[i, j]
             lower = b < 0 or (b == 0 and a < 0)
@@ -69,8 +69,8 @@ def vote(dx, dy, rows, columns, cosines, sines, signed, histograms):  # type: ig
 def share_votes(dx, dy, signed, first_row, row_shares, first_column, column_shares, cells):  # type: ignore[no-untyped-def]
     """Add the trilinear votes of gradients (h, w) to ``cells`` (rows, columns, orientations).
 
-    first_row (h,), row_shares (h, k), first_column (w,), column_shares (w, k): the ``Shares`` of the two sides. Only
-    shares above zero are looked at, so that a cell outside may be named with a share of zero.
+    first_row (h,), row_shares (h, k), first_column (w,), column_shares (w, k): the ``Shares`` of the two sides. Cells
+    with a share of zero are skipped and may lie outside.
     """
     height, width = dx.shape
     n_rows, n_columns, orientations = cells.shape
@@ -84,7 +84,7 @@ def share_votes(dx, dy, signed, first_row, row_shares, first_column, column_shar
     for i in range(height):
         if not row_shares[i].any():
             continue
-        # A step over the whole row, so that it is done many pixels at a time.
+        # A loop over the whole row uses SIMD.
         for j in range(width):
             x, y = np.float32(dx[i, j]), np.float32(dy[i, j])
             angle = _angle(x, y) * per_radian
@@ -95,7 +95,7 @@ def share_votes(dx, dy, signed, first_row, row_shares, first_column, column_shar
             lower[j], low[j], high[j] = np.int32(below), length * (one - part), length * part
         flat[:] = 0
         for j in range(width):
-            # Whatever is no bin is the one across the end; so is what is no number, which must not go astray.
+            # Bins wrap around; NaN must not index outside.
             under, above = lower[j], lower[j] + 1
             under = under if 0 <= under < orientations else orientations - 1
             above = above if 0 <= above < orientations else 0
@@ -126,7 +126,7 @@ def orientation_maps(image, orientations):  # type: ignore[no-untyped-def]
     lower = np.empty(width, np.int32)
     low, high = np.empty(width, np.float32), np.empty(width, np.float32)
     for i in range(1, height - 1):
-        # As in share_votes: a step over the whole row, then its pixels.
+        # As in share_votes: a SIMD loop over the row, then its pixels.
         for j in range(1, width - 1):
             x, y = image[i, j + 1] - image[i, j - 1], image[i - 1, j] - image[i + 1, j]
             position = _angle(x, y) * per_radian
@@ -137,7 +137,7 @@ def orientation_maps(image, orientations):  # type: ignore[no-untyped-def]
             lower[j], low[j], high[j] = np.int32(below), length * (one - part), length * part
         for j in range(1, width - 1):
             under, above = lower[j], lower[j] + 1
-            under = under if 0 <= under < orientations else 0  # a full turn, or no number
+            under = under if 0 <= under < orientations else 0  # a full turn, or NaN
             above = above if 0 <= above < orientations else above % orientations
             maps[i, j, under] = low[j]
             maps[i, j, above] = high[j]
@@ -166,7 +166,7 @@ def _angle(x, y):  # type: ignore[no-untyped-def]
 
 @numba.njit(nogil=True, cache=True)
 def mean_votes(planes, scale, dx, dy, votes, means):  # type: ignore[no-untyped-def]
-    """Fill in ``orientation_histograms`` over the pixels of a cell; see ``prepared`` and ``votes_of_cells``."""
+    """Fill ``means`` with ``orientation_histograms`` / pixels per cell; see ``prepared`` and ``votes_of_cells``."""
     trilinear, signed, cell, row_shares, column_shares, (rows, columns), (cosines, sines) = votes
     differences(planes, scale, dx, dy)
     sums = np.zeros(means.shape)  # float64, as there
@@ -179,13 +179,13 @@ def mean_votes(planes, scale, dx, dy, votes, means):  # type: ignore[no-untyped-
 
 @numba.njit(nogil=True, cache=True)
 def describe_each(planes, scale, dx, dy, votes, cells, norm, blocks):  # type: ignore[no-untyped-def]
-    """One image after the other in one step, during which other threads run."""
+    """Describe several images in one call that releases the GIL."""
     for i in range(len(planes)):
         mean_votes(planes[i], scale, dx, dy, votes, cells)
         normalise(cells, norm, blocks[i])
 
 
-@numba.njit(nogil=True, cache=True, fastmath={"reassoc"})  # sums of many values at a time
+@numba.njit(nogil=True, cache=True, fastmath={"reassoc"})  # lets the sums use SIMD
 def normalise(cells, norm, blocks):  # type: ignore[no-untyped-def]
     e = np.float32(1e-5)
     rows, columns, side, _, orientations = blocks.shape

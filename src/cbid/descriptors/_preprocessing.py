@@ -1,4 +1,4 @@
-"""From an image to the input of a network, as a small JSON file beside the network says."""
+"""Preprocessing of images for a network, and pooling of its output, as set in a small JSON file."""
 
 import json
 import math
@@ -26,10 +26,10 @@ _POOLINGS = ("mean", "max", "first", "flatten")
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """What is done to an image before a network sees it, and to what the network gives.
+    """The steps before and after a network.
 
     The pixels given to the network are (scale v - mean) / std, with v from 0 to 255. The defaults are those of most
-    networks trained on ImageNet. None stands for what the network itself says, and for the usual mean and std.
+    networks trained on ImageNet. None means the value of the network, and the mean and std of ImageNet.
 
     size: height and width of the input; one number stands for both.
     fit: "crop" cuts the largest centred part of the right shape, "stretch" takes the whole image.
@@ -59,13 +59,13 @@ class Preprocessing:
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Self:
-        """From a JSON file; a ValueError names the file and what is wrong in it."""
+        """Read a JSON file; a ValueError names the file and the entry."""
         try:
             entries = json.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
             raise ValueError(f"{os.fspath(path)} cannot be read: {error.strerror}") from error
         except ValueError as error:  # neither UTF-8 nor JSON
-            raise ValueError(f"{os.fspath(path)} is no JSON file: {error}") from error
+            raise ValueError(f"{os.fspath(path)} is not a JSON file: {error}") from error
         try:
             return cls.of(entries)
         except ValueError as error:
@@ -73,13 +73,13 @@ class Preprocessing:
 
     @classmethod
     def of(cls, entries: Any) -> Self:
-        """From a mapping with some of the fields; the rest have their defaults."""
+        """Return the preprocessing of a mapping; missing fields have their defaults."""
         if not isinstance(entries, Mapping):
-            raise ValueError(f"preprocessing is {type(entries).__name__}; give an object with named entries")
+            raise ValueError(f"preprocessing is a {type(entries).__name__}: expected an object with named entries")
         names = [field.name for field in fields(cls)]
         for name in entries:
             if name not in names:
-                raise ValueError(f"preprocessing has an entry {name!r}; entries are {', '.join(names)}")
+                raise ValueError(f"preprocessing has an entry {name!r}: expected {', '.join(names)}")
         given = dict(entries)
         for name, convert in (("mean", _mean), ("std", _std), ("size", _size)):
             if given.get(name) is not None:
@@ -101,22 +101,22 @@ class Preprocessing:
         check_choice("l2", self.l2, (False, True))
 
     def settings(self) -> dict[str, Any]:
-        """As JSON values."""
+        """Return the fields as JSON values."""
         return asdict(self)
 
     def settled(self, size: tuple[int, int], layout: str, channels: str, output: str) -> Self:
-        """The same with nothing left open."""
+        """Return a copy with these values and the mean and std to use."""
         usual = {"RGB": _USUAL, "BGR": _USUAL[:, ::-1], "gray": _USUAL.mean(axis=1, keepdims=True)}[channels]
         mean, std = (given or tuple(own.tolist()) for given, own in zip((self.mean, self.std), usual))
         for name, numbers in (("mean", mean), ("std", std)):
             if len(numbers) not in (1, usual.shape[1]):
                 raise ValueError(
-                    f"{name} has {len(numbers)} numbers for {usual.shape[1]} channels; give one, or one each"
+                    f"{name} has {len(numbers)} numbers: expected 1 or {usual.shape[1]}, one per channel"
                 )
         return replace(self, size=size, layout=layout, channels=channels, output=output, mean=mean, std=std)
 
     def apply(self, image: NDArray[Any]) -> NDArray[np.float32]:
-        """The pixels (channels, h, w) or (h, w, channels) of one image, as the layout says."""
+        """Return the input for one image, (channels, h, w) or (h, w, channels) by the layout."""
         from PIL import Image
 
         assert self.size is not None, "known once the network is open"
@@ -134,7 +134,7 @@ class Preprocessing:
         return np.ascontiguousarray(values.transpose(2, 0, 1) if self.layout == "NCHW" else values)
 
     def _box(self, h: int, w: int) -> tuple[float, float, float, float]:
-        """Left, top, right and bottom of the part of an image that becomes the input."""
+        """Return left, top, right and bottom of the part of an image that is used."""
         if self.fit == "stretch":
             return 0, 0, w, h
         assert self.size is not None
@@ -144,7 +144,7 @@ class Preprocessing:
         return max(0, w / 2 - half_x), max(0, h / 2 - half_y), min(w, w / 2 + half_x), min(h, h / 2 + half_y)
 
     def finish(self, values: NDArray[Any]) -> NDArray[np.float32]:
-        """One row (n, d) for each image from an output (n, d), (n, tokens, d), or (n, d, h, w) as the layout says."""
+        """Return one row per image (n, d) of an output (n, d), (n, tokens, d), or with four axes by the layout."""
         values = np.asarray(values, dtype=np.float32)
         if self.pooling != "flatten" and values.ndim > 2:
             if values.ndim == 4 and self.layout == "NCHW":

@@ -1,4 +1,4 @@
-"""What every descriptor is: a stateless scikit-learn transformer from images to float32 values."""
+"""Base classes of descriptors: stateless scikit-learn transformers from images to float32 values."""
 
 import json
 from abc import ABCMeta, abstractmethod
@@ -21,33 +21,32 @@ Image = NDArray[Any]
 
 
 class _Describer(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
-    """Over images given as arrays ((h, w) gray or (h, w, 3) RGB, uint8 or floats in 0..1) or as paths."""
+    """Transformer of images given as paths or arrays: (h, w) gray or (h, w, 3) RGB, uint8 or floats in 0..1."""
 
-    # Raised when the values change for the same settings, by more than rounding, so that stored ones are not taken
-    # for new ones.
+    # Increase it if the values for the same settings change by more than rounding: cached values are then not used.
     version: ClassVar[int] = 1
-    # Threads share the work when the library underneath lets go of Python's lock; processes otherwise.
+    # Whether threads share the work (the code releases the GIL); else processes do.
     _threads: ClassVar[bool] = False
-    # What does not change the values.
+    # Parameters that do not change the values.
     _NOT_SETTINGS: ClassVar[frozenset[str]] = frozenset({"n_jobs", "verbose"})
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Check the settings; nothing is learned from X."""
+        """Check the parameters; nothing is learned from X."""
         self._check_params()
         return self
 
     @abstractmethod
     def _check_params(self) -> None:
-        """Raise a ValueError that names a setting that is not accepted."""
+        """Raise a ValueError that names an invalid parameter."""
 
     def settings(self) -> dict[str, Any]:
-        """What the values depend on besides the image, as JSON values."""
+        """Return the parameters that the values depend on, as JSON values."""
         params = {k: v for k, v in self.get_params(deep=False).items() if k not in self._NOT_SETTINGS}
         return {"descriptor": type(self).__name__, "version": self.version, **params}
 
     def fingerprint(self) -> str:
-        """A digest of ``settings``: equal only for equal values."""
-        text = json.dumps(self.settings(), sort_keys=True, default=np.generic.item)  # numpy's numbers as Python's
+        """Return a digest of ``settings``, the key of cached values."""
+        text = json.dumps(self.settings(), sort_keys=True, default=np.generic.item)  # numpy scalars as Python numbers
         return digest_text(text)
 
     def _describe_all(self, X: Iterable[Any]) -> Any:
@@ -56,7 +55,7 @@ class _Describer(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
 
     @abstractmethod
     def describe(self, image: Image) -> Any:
-        """The values of one image."""
+        """Return the values of one image."""
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -69,26 +68,26 @@ class _Describer(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
 
 
 class Descriptor(_Describer):
-    """One vector for one image."""
+    """Base class of descriptors with one vector per image."""
 
     def transform(self, X: Iterable[Any]) -> NDArray[np.float32]:
-        """Values (n, d) float32 of images given as arrays or paths, in their order."""
+        """Return values (n, d) float32 of images given as arrays or paths."""
         values: NDArray[np.float32] = self._describe_all(X)
         return values
 
     @abstractmethod
     def describe(self, image: Image) -> NDArray[np.float32]:
-        """The values (d,) float32 of one image."""
+        """Return the values (d,) float32 of one image."""
 
 
 class LocalDescriptor(_Describer):
-    """Many rows for one image."""
+    """Base class of descriptors with many rows per image."""
 
     def transform(self, X: Iterable[Any]) -> Bags:
-        """The bags of images given as arrays or paths, in their order."""
+        """Return the bags of images given as arrays or paths."""
         bags: Bags = self._describe_all(X)
         return bags
 
     @abstractmethod
     def describe(self, image: Image) -> tuple[NDArray[np.float32], NDArray[np.float32], tuple[int, int]]:
-        """Values (m, d), frames (m, 3) as x, y, side, and the height and width of the image as described."""
+        """Return values (m, d), frames (m, 3) of x, y and side, and height and width of the image as described."""

@@ -1,4 +1,4 @@
-"""Principal components shared by the blocks of a descriptor."""
+"""PCA shared by the blocks of a descriptor."""
 
 from typing import Any, Self
 
@@ -14,18 +14,18 @@ __all__ = ["BlockPCA"]
 
 
 class BlockPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Projects every block of a vector on the same components, those of all blocks of all samples taken together.
+    """Project all blocks of a vector on the same principal components, fitted to all blocks of all samples.
 
     Parameters
     ----------
     n_components : int
         Components kept of each block.
     n_blocks : int
-        Equal blocks into which a vector is cut.
+        Number of equal blocks of a vector.
     n_kept : int
-        Values at the end of each block that pass as they are.
+        Number of values at the end of each block that are not projected.
     random_state : int
-        Seed, where the components are found by random projections.
+        Seed, used if PCA uses random projections.
 
     Attributes
     ----------
@@ -42,14 +42,14 @@ class BlockPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Find the components; y is not used."""
+        """Fit the components; y is ignored."""
         checked: NDArray[Any] = validate_data(self, X, dtype=[np.float64, np.float32])
         check_integer("n_blocks", self.n_blocks, 1)
         check_integer("n_kept", self.n_kept, 0)
         width = checked.shape[1] // self.n_blocks - self.n_kept
         if checked.shape[1] % self.n_blocks or width < 1:
             raise ValueError(
-                f"n_blocks={self.n_blocks} with n_kept={self.n_kept} does not fit rows of {checked.shape[1]} values"
+                f"n_blocks={self.n_blocks}, n_kept={self.n_kept}: expected equal blocks of {checked.shape[1]} values"
             )
         check_integer("n_components", self.n_components, 1, min(width, len(checked) * self.n_blocks))
         blocks, _ = self._cut(checked)
@@ -57,7 +57,7 @@ class BlockPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
-        """Values (n, n_blocks (n_components + n_kept)), block by block."""
+        """Return values (n, n_blocks (n_components + n_kept)), block by block."""
         check_is_fitted(self)
         blocks, kept = self._cut(validate_data(self, X, reset=False, dtype=[np.float64, np.float32]))
         rows = np.hstack([self.pca_.transform(blocks), kept])

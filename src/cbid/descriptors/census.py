@@ -23,22 +23,24 @@ class CENTRIST(Descriptor):
     """Histograms of the census transform over the overlapping blocks of a pyramid; 31 x 254 = 7,874 values.
 
     Level l of the pyramid is the image shrunk by 2^(levels - l), so that all blocks have one size. It is cut into
-    2^l x 2^l blocks and (2^l - 1)^2 more about their common corners: 1 + 5 + 25 blocks with two levels. From each
-    histogram the bins 0 and 255 are left out, as flat regions fill them.
+    2^l x 2^l blocks and (2^l - 1)^2 more about their common corners: 1 + 5 + 25 blocks with two levels. Bins 0 and
+    255 are dropped from each histogram, because flat regions dominate them.
 
     Parameters
     ----------
     levels : int
         The finest level; 0 is one histogram of the whole image.
     norm : {"unit", "root", None}
-        "unit": each histogram is brought to mean 0 and length 1, as published. None: with all 256 bins it sums to 1.
-        "root": the root of that, so that inner products are Hellinger's kernel.
+        "unit": each histogram has mean 0 and length 1, as published. None: with all 256 bins it sums to 1.
+        "root": the square root of that, so that inner products are the Hellinger kernel.
     moments : bool
-        Whether the mean and the standard deviation of the pixels (in 0..1) follow the histogram of each block.
+        Whether to append mean and standard deviation of the pixels (in 0..1) to the histogram of each block.
     size : (height, width) or None
-        The image is brought to that size first.
-    n_jobs, verbose
-        Threads, and whether progress is shown.
+        The image is resized to this first.
+    n_jobs : int, optional
+        Number of threads; None means 1, -1 one per core.
+    verbose : int, default=0
+        1 shows progress.
 
     >>> CENTRIST().transform([np.eye(50)]).shape
     (1, 7874)
@@ -65,7 +67,7 @@ class CENTRIST(Descriptor):
 
     @property
     def n_blocks(self) -> int:
-        """Blocks of all levels."""
+        """Number of blocks of all levels."""
         return sum(4**level + (2**level - 1) ** 2 for level in range(self.levels + 1))
 
     def _check_params(self) -> None:
@@ -76,11 +78,11 @@ class CENTRIST(Descriptor):
             check_pair("size", self.size, self._least())
 
     def _least(self) -> int:
-        # Every half block of every level holds a pixel besides the border, which has too few neighbours.
+        # Every half block of every level holds at least one pixel that is not on the border.
         return int(4 * 2**self.levels)
 
     def describe(self, image: NDArray[Any]) -> NDArray[np.float32]:
-        """Level by level from coarse to fine: its blocks row by row, then those about the corners row by row."""
+        """Return the histograms, coarse to fine: per level its blocks by rows, then those about corners by rows."""
         gray = as_gray(to_uint8(image))
         if self.size is not None:
             gray = resize(gray, self.size)
@@ -103,7 +105,7 @@ class CENTRIST(Descriptor):
 
 
 def census_transform(gray: NDArray[Any]) -> NDArray[np.uint8]:
-    """Of each pixel but the border's, (h - 2, w - 2): one bit for each neighbour that it is not darker than.
+    """Return (h - 2, w - 2) for all pixels but the border: one bit for each neighbour that is not brighter.
 
     >>> int(census_transform(np.array([[32, 64, 96], [32, 64, 96], [32, 32, 96]]))[0, 0])  # 110 10 110
     214
@@ -141,7 +143,7 @@ def _blocks(gray: NDArray[np.uint8], side: int) -> tuple[NDArray[np.float64], ND
 
 @numba.njit(nogil=True, cache=True)
 def _count(census, gray, row, column, counts, sums, squares):  # type: ignore[no-untyped-def]
-    """Of each half block: how often each census value comes, and the sums of its pixels and of their squares."""
+    """Count census values, and sum pixels and their squares, in each half block."""
     for i in range(census.shape[0]):
         for j in range(census.shape[1]):
             r, c, value = row[i], column[j], gray[i, j] / 255
@@ -159,7 +161,7 @@ def spatial_pact(
     verbose: int = 0,
     random_state: int = 0,
 ) -> Pipeline:
-    """The compact form of the paper: the histograms of all blocks along the first components that they share.
+    """Return the compact form of the paper: CENTRIST and a PCA shared by all blocks.
 
     A pipeline from images to 31 x (40 + 2) = 1,302 values: 40 components of each block, and the mean and standard
     deviation of its pixels. With ``norm="root"`` it is a point better on Scene-15 than as published.

@@ -1,4 +1,4 @@
-"""Deep embeddings: what a network in an ONNX file makes of an image."""
+"""Embeddings of images by a network in an ONNX file."""
 
 import mmap
 import os
@@ -17,16 +17,16 @@ from cbid.storage.digests import digest_bytes, new_digest
 __all__ = ["ONNXEmbedding"]
 
 _TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
-_USUAL_SIZE = 224  # where the network takes any size
+_USUAL_SIZE = 224  # if the network accepts any size
 
 
 class _Network(NamedTuple):
-    """An open network, and what it says of itself."""
+    """An open network and its input and output."""
 
     session: Any
     name: str  # of the input
     type: Any
-    batch: int  # how many images it takes at a time, 1 where it takes any number
+    batch: int  # images per run; 1 if it accepts any number
     layout: str
     channels: int | None
     size: tuple[int | None, int | None]
@@ -41,19 +41,19 @@ class ONNXEmbedding(Descriptor):
     model : path
         An ONNX file with one input over images, (n, channels, h, w) or (n, h, w, channels).
     preprocessing : None, path or mapping
-        What is done to an image first, and which output is taken: a JSON file or a dict with some of the entries
-        size, fit, crop, interpolation, scale, mean, std, channels, layout, output, pooling and l2. None takes the
-        file beside the model that ends in ``.json`` instead, or the defaults where there is none.
-    n_jobs : int or None
-        Threads over the images. The network sees one image at a time, in one thread: on a CPU larger batches
-        gain nothing.
+        Preprocessing of images and choice of the output: a JSON file or a dict with some of the entries size, fit,
+        crop, interpolation, scale, mean, std, channels, layout, output, pooling and l2. None uses the file beside
+        the model with the suffix ``.json``, or the defaults if that is missing.
+    n_jobs : int, optional
+        Number of threads over images. The network runs on one image at a time, in one thread: larger batches are not
+        faster on a CPU.
     verbose : int
         1 shows progress.
 
     Notes
     -----
-    The values belong to the content of the model's file (and of the files beside it that hold its weights), not to
-    its name: ``fingerprint`` has a digest of it.
+    The fingerprint depends on the content of the model file (and of files beside it that hold its weights), not on
+    its name.
     """
 
     _threads: ClassVar[bool] = True
@@ -83,14 +83,14 @@ class ONNXEmbedding(Descriptor):
         }
 
     def describe(self, image: Image) -> NDArray[np.float32]:
-        """The values (d,) of one image."""
+        """Return the values (d,) of one image."""
         network, preprocessing = self._open()
         pixels = preprocessing.apply(image).astype(network.type, copy=False)
         batch = np.repeat(pixels[None], network.batch, axis=0)
         (output,) = network.session.run([preprocessing.output], {network.name: batch})
         values = preprocessing.finish(output[:1])[0]
         if not np.isfinite(values).all():
-            raise ValueError("the network gave values that are not finite")
+            raise ValueError("the output of the network is not finite")
         return values
 
     def _open(self) -> tuple[_Network, Preprocessing]:
@@ -110,7 +110,7 @@ class ONNXEmbedding(Descriptor):
 
 
 def _fitted(preprocessing: Preprocessing, network: _Network, model: Any) -> Preprocessing:
-    """The preprocessing with what the network says in place of None; a ValueError where the two do not agree."""
+    """Return the preprocessing with None replaced by the network's values; raise a ValueError if they differ."""
     layout = preprocessing.layout or network.layout
     if layout != network.layout and network.channels is not None:
         raise ValueError(f"layout={layout!r}: the input of {model} is {network.layout}")
@@ -123,12 +123,12 @@ def _fitted(preprocessing: Preprocessing, network: _Network, model: Any) -> Prep
             raise ValueError(f"size={list(size)}: the input of {model} has {list(network.size)}")
     output = network.outputs[0] if preprocessing.output is None else preprocessing.output
     if output not in network.outputs:
-        raise ValueError(f"output={output!r} is no output of {model}; it has {', '.join(network.outputs)}")
+        raise ValueError(f"output={output!r}: expected an output of {model}: {', '.join(network.outputs)}")
     return preprocessing.settled(size, layout, channels, output)
 
 
 def _state(model: Any) -> tuple[str, int, int]:
-    """Path, size and time of change: while these stay, the file is taken to stay."""
+    """Return path, size and modification time, the key of the open network."""
     if not isinstance(model, (str, os.PathLike)):
         raise ValueError(f"model={model!r}: expected the path of an ONNX file")
     try:
@@ -140,7 +140,7 @@ def _state(model: Any) -> tuple[str, int, int]:
 
 @lru_cache(maxsize=16)
 def _digest(path: str, size: int, time: int) -> str:
-    """A digest of a model's content, with that of the files beside it that it names as holding its weights."""
+    """Return a digest of a model file and of the files beside it that it names (external weights)."""
     digest = new_digest()
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         digest.update(content)
@@ -156,28 +156,28 @@ def _network(path: str, size: int, time: int) -> _Network:
     try:
         import onnxruntime
     except ImportError as error:
-        raise ImportError("ONNXEmbedding needs onnxruntime; install cbid[deep]") from error
+        raise ImportError("ONNXEmbedding needs the extra 'deep': pip install 'cbid[deep]'") from error
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1  # images share the work, see n_jobs
+    options.intra_op_num_threads = options.inter_op_num_threads = 1  # images run in parallel, see n_jobs
     options.log_severity_level = 3  # errors, which are raised
     try:
         session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # onnxruntime has a dozen kinds, with no base class of their own
+    except Exception as error:  # the errors of onnxruntime have no common base class
         raise ValueError(f"model={path!r} cannot be opened as an ONNX network: {error}") from error
     inputs = session.get_inputs()
     if len(inputs) != 1:
         names = ", ".join(repr(given.name) for given in inputs)
-        raise ValueError(f"model={path!r} has {len(inputs)} inputs ({names}); a network over images has one")
+        raise ValueError(f"model={path!r} has {len(inputs)} inputs ({names}); expected one")
     (given,) = inputs
     shape = [length if isinstance(length, int) else None for length in given.shape]
     if len(shape) != 4:
-        raise ValueError(f"model={path!r} has an input of shape {given.shape}; over images it has four axes")
+        raise ValueError(f"model={path!r} has an input of shape {given.shape}; expected four axes")
     if given.type not in _TYPES:
-        raise ValueError(f"model={path!r} has an input of type {given.type}; {', '.join(_TYPES)} are accepted")
+        raise ValueError(f"model={path!r} has an input of type {given.type}; expected {', '.join(_TYPES)}")
     layout = "NHWC" if shape[3] in (1, 3) and shape[1] not in (1, 3) else "NCHW"
     channels, h, w = (shape[i] for i in ((3, 1, 2) if layout == "NHWC" else (1, 2, 3)))
     if channels not in (None, 1, 3):
-        raise ValueError(f"model={path!r} has an input of shape {given.shape}; over images it has 1 or 3 channels")
+        raise ValueError(f"model={path!r} has an input of shape {given.shape}; expected 1 or 3 channels")
     outputs = tuple(output.name for output in session.get_outputs())
     return _Network(session, given.name, _TYPES[given.type], shape[0] or 1, layout, channels, (h, w), outputs)

@@ -19,7 +19,7 @@ __all__ = ["DenseSIFT"]
 BINS = 4  # along each side of a patch
 ORIENTATIONS = 8
 REACH = (BINS + 1) / 2  # the last bin's triangle ends this many bins from the centre
-CAMERA_BLUR = 0.5  # the deviation in pixels that an image is taken to have already, as Lowe does
+CAMERA_BLUR = 0.5  # the assumed blur of the input in pixels, as in Lowe's SIFT
 CLIP = 0.2
 DIMENSIONS = BINS * BINS * ORIENTATIONS
 
@@ -28,7 +28,7 @@ class DenseSIFT(LocalDescriptor):
     """Lowe's SIFT descriptor without rotation, 128 values of unit length, at every point of a grid.
 
     Each patch has 4 x 4 bins of 8 orientations, with bilinear shares between bins and a Gaussian window; values
-    are cut at 0.2. Each scale is taken from the image blurred in proportion to its patch. The values equal
+    are clipped at 0.2. Each scale uses the image blurred in proportion to its patch. The values equal
     OpenCV's SIFT at the same points, scale and blur, which are 512 times ours and rounded.
 
     Parameters
@@ -38,19 +38,19 @@ class DenseSIFT(LocalDescriptor):
     sides : sequence of float
         Sides in pixels of the patches at each scale (four bins; bilinear shares reach half a bin further).
     longest : int or None
-        A larger image is first shrunk to this longest side in pixels; None leaves every image as it is.
+        Larger images are first shrunk to this longest side in pixels; None keeps their size.
     border : {"inside", "zero", "mirror"}
         The grid holds the points whose patch lies in the image ("inside"), or covers the whole image; beyond its
         edges there is then no gradient ("zero") or the image's mirror ("mirror").
     magnification : float or None
-        Width of a bin over the deviation of the blur: 3 is Lowe's, 6 VLFeat's for dense grids; None blurs nothing.
+        Width of a bin over the deviation of the blur: 3 is Lowe's, 6 VLFeat's for dense grids; None does not blur.
     window : float or None
-        Deviation of the Gaussian window over the patch, in bins; None weighs all bins alike.
+        Deviation of the Gaussian window over the patch, in bins; None means equal weights.
     root : bool
         RootSIFT (Arandjelovic and Zisserman, 2012): the square root of the values over their sum.
     low_contrast : {"keep", "zero", "drop"}
-        What becomes of a patch with less contrast than ``contrast``: its values are kept, set to zero, or the
-        patch is left out. A patch with no gradient at all is zero unless dropped.
+        Patches with less contrast than ``contrast`` are kept, set to zero, or dropped. A patch without any
+        gradient is zero unless dropped.
     contrast : float
         The least length of the histogram over the weight of the window, in intensities from 0 to 1 a pixel.
     n_jobs : int or None
@@ -106,7 +106,7 @@ class DenseSIFT(LocalDescriptor):
         return {**super().settings(), "sides": [float(side) for side in self.sides]}
 
     def describe(self, image: Image) -> tuple[NDArray[np.float32], NDArray[np.float32], tuple[int, int]]:
-        """Values (m, 128), frames (m, 3) as x, y, side, and the height and width of the resized image."""
+        """Return values (m, 128), frames (m, 3) of x, y and side, and height and width of the resized image."""
         gray = as_gray(to_float(image))
         if self.longest is not None:
             gray = resize_longest(gray, self.longest)
@@ -124,7 +124,7 @@ class DenseSIFT(LocalDescriptor):
         return values, frames, (gray.shape[0], gray.shape[1])
 
     def _one_scale(self, gray: NDArray[np.float32], grid: Grid, values: NDArray[np.float32]) -> NDArray[np.bool_]:
-        """Fill in the values of the patches of one scale; returns which have contrast enough, (m,)."""
+        """Fill the values of the patches of one scale; return which have enough contrast, (m,)."""
         width = grid.side / BINS
         blurred, pad = self._blurred(gray, width)
         weights = bin_weights(width, self.window)
@@ -133,11 +133,11 @@ class DenseSIFT(LocalDescriptor):
         return np.asarray(lengths >= self.contrast * weights.sum(dtype=np.float64) ** 2)
 
     def _blurred(self, gray: NDArray[np.float32], width: float) -> tuple[NDArray[np.float32], int]:
-        """The image at the scale of bins of this width, and how many pixels were added around it."""
+        """Return the image blurred for bins of this width, and the number of pixels added around it."""
         cv2 = opencv()
         if self.magnification is not None:
             variance = (width / self.magnification) ** 2 - CAMERA_BLUR**2
-            if variance > 0.01:  # narrower is no blur at all
+            if variance > 0.01:  # a narrower blur has no effect
                 gray = np.asarray(cv2.GaussianBlur(gray, (0, 0), math.sqrt(variance)), np.float32)
         if self.border != "mirror":
             return gray, 0
@@ -146,7 +146,9 @@ class DenseSIFT(LocalDescriptor):
 
 
 def bin_weights(width: float, window: float | None) -> NDArray[np.float32]:
-    """Weights (4, 2 r + 1) of the gradients at -r to r pixels from the centre in each of the four bins of a line.
+    """Return weights (4, 2 r + 1) of gradients at -r to r pixels from the centre, for the four bins of a line.
+
+    The triangle of bilinear interpolation and the Gaussian window are separable, so the bins are separable sums.
 
     width: of a bin, in pixels. window: deviation of the Gaussian over the patch in bins; None for none.
     """
@@ -158,11 +160,11 @@ def bin_weights(width: float, window: float | None) -> NDArray[np.float32]:
     return np.asarray(triangles * gaussian, dtype=np.float32)
 
 
-@numba.njit(nogil=True, cache=True, fastmath={"reassoc"})  # sums in any order, so that they run in lanes
+@numba.njit(nogil=True, cache=True, fastmath={"reassoc"})  # lets the sums use SIMD
 def finish(histograms: NDArray[np.float32], clip: float, root: bool) -> Any:
-    """Unit length, cut at ``clip``, unit length again, all in place; returns the first lengths, (m,).
+    """Scale to unit length, clip at ``clip``, scale again, all in place; return the first lengths, (m,).
 
-    With ``root`` the square root of the values over their sum, which has unit length too. Zero stays zero.
+    With ``root`` the result is the square root of values / sum, also of unit length. Zero stays zero.
     """
     lengths = np.empty(len(histograms), np.float32)
     for m in range(len(histograms)):

@@ -31,19 +31,21 @@ class GIST(Descriptor):
     Parameters
     ----------
     size : int
-        Side of the square to which images are brought.
+        Side of the square that images are resized to.
     orientations : sequence of int
-        Orientations of each scale, from fine to coarse.
+        Number of orientations of each scale, from fine to coarse.
     cells : int
         Side of the grid of cells.
     fc : float
-        Cycles an image where whitening starts; finer structure passes.
+        Cut-off of the whitening in cycles per image; finer structure passes.
     border : int
-        Pixels by which the image is mirrored outwards before it is filtered.
+        Pixels of mirrored border that are added before filtering.
     crop : bool
-        Whether the largest square about the middle is taken; otherwise the whole image is squeezed into a square.
-    n_jobs, verbose
-        Threads, and whether progress is shown.
+        Whether to crop the largest centred square; otherwise the whole image is stretched to a square.
+    n_jobs : int, optional
+        Number of threads; None means 1, -1 one per core.
+    verbose : int, default=0
+        1 shows progress.
 
     >>> GIST().transform([np.eye(100)]).shape
     (1, 512)
@@ -84,7 +86,7 @@ class GIST(Descriptor):
         check_choice("crop", self.crop, (True, False))
 
     def describe(self, image: NDArray[Any]) -> NDArray[np.float32]:
-        """Scale by scale, orientation by orientation, the cells row by row."""
+        """Return mean responses by scale, orientation, and cell (row by row)."""
         gray = to_float(image)
         if gray.ndim == 3:
             gray = gray.mean(axis=2)
@@ -92,7 +94,7 @@ class GIST(Descriptor):
         gray = crop_to_fill(gray, square) if self.crop else resize(gray, square)
         edges = np.linspace(0, self.size, self.cells + 1).astype(int)
         low, high = gray.min(), gray.max()
-        if high - low < 1e-6:  # nothing but the rounding of float32
+        if high - low < 1e-6:  # constant up to rounding
             return np.zeros(sum(self.orientations) * self.cells**2, dtype=np.float32)
         white = whiten((gray - low) * (255 / (high - low)), self.fc)
 
@@ -102,7 +104,7 @@ class GIST(Descriptor):
         areas = np.outer(np.diff(edges), np.diff(edges)).astype(np.float32)
         values = []
         for filters in gabor_filters(len(padded), tuple(self.orientations)):
-            # Rows of the border are dropped between the two passes.
+            # The border is dropped between the two passes.
             answers = fft.ifft(spectrum * filters, axis=1, overwrite_x=True)[:, inside]
             lengths = np.abs(fft.ifft(answers, axis=2, overwrite_x=True)[:, :, inside])
             sums = np.add.reduceat(np.add.reduceat(lengths, edges[:-1], axis=1), edges[:-1], axis=2)
@@ -111,10 +113,10 @@ class GIST(Descriptor):
 
 
 def whiten(image: Floats, fc: float) -> Floats:
-    """A square image of values 0..255 in local units of contrast.
+    """Normalise the local contrast of a square image of values 0..255.
 
     With x = log(1 + image) and a Gaussian low-pass L whose gain falls to one half at fc cycles an image:
-    y = x - L x, and y / (0.2 + sqrt(L y^2)). The image is mirrored a few pixels outwards meanwhile.
+    y = x - L x, and y / (0.2 + sqrt(L y^2)). The image gets a mirrored border of a few pixels for this.
     """
     border = _WHITENING_BORDER
     padded = np.pad(np.log1p(image), border, mode="symmetric")
@@ -130,14 +132,14 @@ def whiten(image: Floats, fc: float) -> Floats:
 
 @lru_cache(maxsize=4)
 def _low_pass(n: int, fc: float) -> Floats:
-    """exp(-f^2 log 2 / fc^2) at the frequencies of a real transform, (n, n // 2 + 1)."""
+    """Return exp(-f^2 log 2 / fc^2) at the frequencies of a real transform, (n, n // 2 + 1)."""
     y, x = fft.fftfreq(n, 1 / n)[:, None], fft.rfftfreq(n, 1 / n)[None, :]
     return np.exp(-(x**2 + y**2) * (math.log(2) / fc**2)).astype(np.float32)
 
 
 @lru_cache(maxsize=4)
 def gabor_filters(n: int, orientations: tuple[int, ...]) -> list[Floats]:
-    """For each scale the transfer functions (its orientations, n, n) of its filters, as ``scipy.fft`` orders them.
+    """Return for each scale the transfer functions (orientations, n, n) of its filters in the order of ``scipy.fft``.
 
     Scale s is centred at f_s = 0.3 / 1.85^s cycles a pixel; orientation j of m at the angle -j pi / m:
     G = exp(-3.5 (f / f_s - 1)^2 - 2 pi (m^2 / 64) a^2), with the frequency's distance f from 0 and its angle a from

@@ -1,7 +1,7 @@
 """Image gradients, and histograms of their orientation over the cells of a grid.
 
-What HOG, its pyramid and the detector share. All functions are pure; the loops are compiled and let other threads
-run. There are few of them to an image, since small windows would spend their time on passing Python's lock around.
+Shared by HOG, its pyramid and the detector. All functions are pure; the loops are compiled and release the GIL. An
+image needs few calls, because small windows would spend their time on acquiring the GIL.
 
 The rule at the border: the derivative is the difference of the two neighbours along its axis, and zero in the first
 and the last row (for rows) or column (for columns), where one neighbour is missing. So the values of an image that is
@@ -42,7 +42,7 @@ Shares = tuple[NDArray[np.int64], NDArray[np.float32]]
 
 
 def gradients(image: NDArray[Any], *, sqrt: bool = False) -> tuple[Floats, Floats]:
-    """Derivatives along columns (dx) and rows (dy), each (h, w), of an image whose white is 1.
+    """Return derivatives along columns (dx) and rows (dy), each (h, w), in units of white.
 
     At each pixel of a colour image the channel with the longest gradient counts, the first of equals. uint8 images
     give float32, floats their own type. ``sqrt`` takes the root of the values first (gamma compression).
@@ -53,18 +53,17 @@ def gradients(image: NDArray[Any], *, sqrt: bool = False) -> tuple[Floats, Float
 
 
 def prepared(images: NDArray[Any], sqrt: bool) -> tuple[NDArray[Any], float, Floats, Floats]:
-    """Images of one size as (n, h, w, channels), what differences of their values are to be multiplied by, and room
-    for dx and dy of one of them."""
+    """Return images of one size as (n, h, w, channels), the scale of differences, and buffers for dx and dy."""
     if sqrt:
         images = np.sqrt(images / np.float32(255) if images.dtype == np.uint8 else images)
-    # Whole numbers stay so until the differences are taken: equal ones stay equal.
+    # Differences of uint8 are taken as integers, so that equal values stay equal.
     scale, dtype = (1 / 255, np.dtype(np.float32)) if images.dtype == np.uint8 else (1.0, images.dtype)
     dx, dy = np.empty((2, *images.shape[1:3]), dtype)
     return np.ascontiguousarray(images).reshape(*images.shape[:3], -1), scale, dx, dy
 
 
 def check_orientations(orientations: Any, signed: Any) -> None:
-    """A ValueError unless a circle, or half of one, can be cut into so many bins."""
+    """Raise a ValueError unless ``orientations`` is a valid number of bins."""
     check_integer("orientations", orientations, 1, 360)
     check_choice("signed", signed, (True, False))
     if signed and orientations % 2:
@@ -72,17 +71,17 @@ def check_orientations(orientations: Any, signed: Any) -> None:
 
 
 def grid_of_cells(shape: tuple[int, ...], cell: int, margin: int = 0) -> Grid:
-    """The whole square cells of an image of that shape, from ``margin`` pixels inside its corner on."""
+    """Return the grid of complete square cells of an image, starting ``margin`` pixels from its corner."""
     height, width = (max(0, (side - 2 * margin) // cell) for side in shape[:2])
     rows, columns = ((np.arange(side) - margin + 0.5) / cell for side in shape[:2])
     return rows, columns, (height, width)
 
 
 def grid_of_regions(shape: tuple[int, ...], height: int, width: int) -> Grid:
-    """The whole image of that shape in height x width equal regions.
+    """Return the grid of height x width equal regions of an image of that shape.
 
-    Pixels less than half a region from the border count as lying at its middle: a vote shared with the next region
-    there finds none, and must not be lost.
+    Pixels less than half a region from the border count as lying at the centre of their region, so that no vote is
+    lost outside the image.
     """
     rows, columns = ((np.arange(side) + 0.5) * (count / side) for side, count in zip(shape, (height, width)))
     return np.clip(rows, 0.5, height - 0.5), np.clip(columns, 0.5, width - 0.5), (height, width)
@@ -91,13 +90,13 @@ def grid_of_regions(shape: tuple[int, ...], height: int, width: int) -> Grid:
 def orientation_histograms(
     dx: Floats, dy: Floats, grid: Grid, orientations: int, *, signed: bool = False, voting: str = "trilinear"
 ) -> NDArray[np.float32]:
-    """Sums of gradient lengths (rows, columns, orientations) by cell and orientation.
+    """Return sums of gradient lengths (rows, columns, orientations) by cell and orientation.
 
     Bin k holds the angles from k to k + 1 times 180 degrees / orientations, from the direction of the columns towards
     that of the rows; opposite gradients fall together. With ``signed`` the bins go around the full circle.
 
     voting "hard": a pixel votes for its own cell and bin. "trilinear": the vote is shared, linearly in the distance,
-    by the two bins and the two rows and columns of cells with the nearest centres; what falls outside is lost.
+    by the two bins and the two rows and columns of cells with the nearest centres; votes outside are dropped.
     """
     rows, columns, (height, width) = grid
     histograms = np.zeros((height, width, orientations))  # float64: a cell may hold millions of pixels
@@ -111,7 +110,7 @@ def orientation_histograms(
 def votes_of_cells(
     shape: tuple[int, ...], dtype: np.dtype[Any], cell: int, margin: int, orientations: int, signed: bool, voting: str
 ) -> tuple[tuple[int, int, int], tuple[Any, ...]]:
-    """The shape of the histograms of ``grid_of_cells``, and who votes for which, as ``mean_votes`` takes it.
+    """Return the shape of the histograms of ``grid_of_cells``, and the votes argument of ``mean_votes``.
 
     dtype: of the gradients.
     """
@@ -123,14 +122,14 @@ def votes_of_cells(
 
 @lru_cache(maxsize=64)
 def _shared_grid(shape: tuple[int, ...], cell: int, margin: int) -> tuple[Grid, Shares, Shares]:
-    """``grid_of_cells``, and the shares of its rows and columns; the same for all windows of one size."""
+    """Return ``grid_of_cells`` and the shares of its rows and columns, cached for windows of one size."""
     grid = grid_of_cells(shape, cell, margin)
     rows, columns, (height, width) = grid
     return grid, _nearest_two(rows, height), _nearest_two(columns, width)
 
 
 def _nearest_two(positions: NDArray[np.float64], count: int) -> Shares:
-    """The shares of two cells, linear in the distance to their centres; cells outside 0..count get none."""
+    """Return the shares of the two nearest cells, linear in the distance; cells outside 0..count get 0."""
     first = np.floor(positions - 0.5).astype(np.int64)
     part = positions - 0.5 - first
     shares = np.stack([1 - part, part], axis=1)
@@ -141,10 +140,10 @@ def _nearest_two(positions: NDArray[np.float64], count: int) -> Shares:
 
 @lru_cache(maxsize=64)
 def _boundaries(orientations: int, signed: bool, dtype: np.dtype[Any]) -> tuple[Floats, Floats]:
-    """Cosines and sines of the angles between the bins of the upper half plane.
+    """Return cosines and sines of the boundaries between the bins of the upper half plane.
 
-    A gradient there lies past a boundary when its cross product with it is not negative. Rounded, so that the
-    boundaries at 45 and 90 degrees are what they should be.
+    A gradient there lies past a boundary when its cross product with it is not negative. Rounded, so
+    that the boundaries at 45 and 90 degrees are exact.
     """
     bins = orientations // 2 if signed else orientations
     angles = math.pi * np.arange(1, bins) / bins

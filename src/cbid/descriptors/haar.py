@@ -23,23 +23,25 @@ MOST = 5_000_000
 class HaarFeatures(Descriptor):
     """Sums over two, three or four equal rectangles side by side, neighbours with opposite signs.
 
-    All positions and sizes in the window, or a random choice of them. A window of 19 x 19 has 63,960, one of 24 x 24
+    All positions and sizes in the window, or a random subset. A window of 19 x 19 has 63,960, one of 24 x 24
     has 162,336. The values are in units of white pixels, or of standard deviations of the window's pixels.
 
     Parameters
     ----------
     size : (height, width)
-        The window; images are brought to that size first.
+        The window; images are resized to it first.
     kinds : sequence of {"2-x", "2-y", "3-x", "3-y", "4"}
         Two or three rectangles side by side along x or y, and the chessboard of four.
     n_features : int or None
-        How many are drawn at random, without repetition; None takes all.
+        Number of features drawn at random without replacement; None uses all.
     random_state : int
-        Seed of that choice.
+        Seed of the random subset.
     variance : bool
-        Whether the pixels of the window are brought to mean 0 and standard deviation 1 first.
-    n_jobs, verbose
-        Threads, and whether progress is shown.
+        Whether to scale the pixels of the window to mean 0 and standard deviation 1 first.
+    n_jobs : int, optional
+        Number of threads; None means 1, -1 one per core.
+    verbose : int, default=0
+        1 shows progress.
 
     >>> HaarFeatures(size=(19, 19)).transform([np.eye(19)]).shape
     (1, 63960)
@@ -78,30 +80,28 @@ class HaarFeatures(Descriptor):
         if self.n_features is not None:
             check_integer("n_features", self.n_features, 1, total)
         elif total > MOST:
-            raise ValueError(
-                f"size={self.size!r} has {total:,} features, and n_features=None takes all; set n_features"
-            )
+            raise ValueError(f"size={self.size!r} has {total:,} features: set n_features, because None uses all")
 
     def _window(self) -> Size:
-        return (self.size[0], self.size[1])  # a tuple, also where a list was given
+        return (self.size[0], self.size[1])  # a tuple, even if a list was given
 
     def rectangles(self) -> list[tuple[str, NDArray[np.intp]]]:
-        """For each kind, in the order of the values: (m, 4) top, left, height and width of the first rectangle."""
+        """Return for each kind, in order, (m, 4) top, left, height and width of the first rectangle."""
         return list(_rectangles(self._window(), tuple(self.kinds), self.n_features, self.random_state))
 
     def describe(self, image: NDArray[Any]) -> NDArray[np.float32]:
-        """The values in the order of ``rectangles``."""
+        """Return the values in the order of ``rectangles``."""
         window = resize(as_gray(to_float(image)), self._window())
         if self.variance:
             window = normalise(window.ravel(), "contrast").reshape(window.shape)
-        corners = np.zeros((self.size[0] + 1, self.size[1] + 1))  # sums over all above and to the left
+        corners = np.zeros((self.size[0] + 1, self.size[1] + 1))  # integral image
         corners[1:, 1:] = window.cumsum(axis=0, dtype=np.float64).cumsum(axis=1)
         features = _features(self._window(), tuple(self.kinds), self.n_features, self.random_state)
         return (features @ corners.ravel()).astype(np.float32)
 
 
 def _steps(side: int, parts: int) -> NDArray[np.intp]:
-    """All (start, step) with start + parts * step <= side, (m, 2)."""
+    """Return all (start, step) with start + parts * step <= side, (m, 2)."""
     start, step = np.mgrid[:side, 1 : side // parts + 1]
     inside = start + parts * step <= side
     return np.stack([start[inside], step[inside]], axis=1)
@@ -133,7 +133,7 @@ def _rectangles(
 
 @lru_cache(maxsize=4)
 def _features(size: Size, kinds: tuple[str, ...], n_features: int | None, random_state: int) -> csr_array:
-    """One row for each feature: its weights of the corners of the pixels, ((h + 1) (w + 1)) values."""
+    """Return one row per feature: its weights of the entries of the integral image."""
     blocks = []
     for kind, placed in _rectangles(size, kinds, n_features, random_state):
         parts = KINDS[kind]

@@ -1,6 +1,6 @@
 """Histograms of oriented gradients (Dalal and Triggs, 2005).
 
-Gradients, then one histogram of orientations for each cell, then blocks of cells brought to one contrast:
+Gradients, one histogram of orientations per cell, and contrast normalisation over blocks of cells:
 
     image -> cell_histograms (rows, columns, orientations) -> normalised_blocks (rows', columns', b, b, o)
 
@@ -34,25 +34,27 @@ class HOG(Descriptor):
     Parameters
     ----------
     size : (height, width) or None
-        The image is brought to that size first; None describes it as it is.
+        The image is resized to this first; None keeps its size.
     cell : int
-        Side of the square cells in pixels. Pixels past the last whole cell are not used.
+        Side of the square cells in pixels. Pixels past the last complete cell are not used.
     block : int
         Side of the square blocks in cells; blocks lie one cell apart.
     orientations : int
         Bins of the orientation, over 180 degrees, or over 360 with ``signed``.
     signed : bool
-        Whether dark-to-light and light-to-dark are told apart.
+        Whether dark-to-light and light-to-dark edges differ.
     voting : {"trilinear", "hard"}
         "trilinear": the vote of a pixel is shared by the nearest cells and bins. "hard": its own cell and bin get it.
     norm : {"l2-hys", "l2", "l1", "l1-sqrt"}
-        How a block is brought to one contrast; "l2-hys" clips at 0.2 and divides once more.
+        Normalisation of a block; "l2-hys" clips at 0.2 and normalises again.
     sqrt : bool
-        Whether the root of the values is taken first.
+        Whether to take the square root of the pixels first.
     margin : int
-        Pixels on each side (after ``size``) that only lend their values to the gradients of those inside.
-    n_jobs, verbose
-        Threads, and whether progress is shown.
+        Pixels on each side (after ``size``) that are used only for the gradients of the pixels inside.
+    n_jobs : int, optional
+        Number of threads; None means 1, -1 one per core.
+    verbose : int, default=0
+        1 shows progress.
 
     >>> HOG(size=(128, 64)).transform([np.zeros((200, 100))]).shape
     (1, 3780)
@@ -102,12 +104,12 @@ class HOG(Descriptor):
         return self.cell * self.block + 2 * self.margin
 
     def describe(self, image: NDArray[Any]) -> NDArray[np.float32]:
-        """The blocks, row by row; in each its cells, row by row; in each its orientations."""
+        """Return the blocks row by row; in each its cells row by row; in each its orientations."""
         image = self._sized(check_image(image))
         return self._describe_stack(image[None])[0]
 
     def describe_many(self, images: Sequence[NDArray[Any]]) -> list[NDArray[np.float32]]:
-        """The same of many images, as fast as can be where they are of one size and type."""
+        """Return the values of many images; faster if they have one size and type."""
         checked = [self._sized(check_image(image)) for image in images]
         if len({(image.shape, image.dtype) for image in checked}) == 1:
             return list(self._describe_stack(np.stack(checked)))
@@ -139,7 +141,7 @@ def cell_histograms(
     sqrt: bool = False,
     margin: int = 0,
 ) -> NDArray[np.float32]:
-    """Mean gradient length by orientation, (rows, columns, orientations), of the cells ``margin`` pixels inside.
+    """Return the mean gradient length by cell and orientation, (rows, columns, orientations), without the margin.
 
     image: (h, w) or (h, w, 3), uint8 or floats in 0..1; in colour the channel with the longest gradient counts.
     """
@@ -151,7 +153,7 @@ def cell_histograms(
 
 
 def normalised_blocks(cells: NDArray[np.float32], *, block: int = 2, norm: str = "l2-hys") -> NDArray[np.float32]:
-    """Blocks of cells, one cell apart, each of unit norm: (rows - block + 1, columns - block + 1, block, block, o).
+    """Return normalised blocks of cells, one cell apart: (rows - block + 1, columns - block + 1, block, block, o).
 
     With e = 1e-5 a block v becomes v / sqrt(|v|_2^2 + e^2) ("l2"), the same clipped at 0.2 and divided again
     ("l2-hys"), v / (|v|_1 + e) ("l1") or the root of that ("l1-sqrt").

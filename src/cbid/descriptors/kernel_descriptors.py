@@ -1,4 +1,4 @@
-"""Kernel descriptors (Bo, Ren and Fox, 2010): match kernels between patches, as vectors."""
+"""Kernel descriptors (Bo, Ren and Fox, 2010): vectors whose inner products are match kernels of patches."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, reduce
@@ -19,7 +19,7 @@ BLUR = 0.8  # deviation in pixels before gradients are taken
 # The eight neighbours of a pixel, around it.
 NEIGHBOURS = ((-1, -1), (-1, 0), (-1, 1), (0, 1), (1, 1), (1, 0), (1, -1), (0, -1))
 PATCH = 16  # pixels along a patch when it is described
-_PIXELS = 2**17  # described at a time, which bounds memory
+_PIXELS = 2**17  # processed at a time, to bound memory
 
 
 class _Basis(NamedTuple):
@@ -60,9 +60,9 @@ class KernelDescriptors(LocalDescriptor):
     step : int
         Pixels between patches of side 16; it grows with the side.
     longest : int or None
-        A larger image is first shrunk to this longest side in pixels; None leaves every image as it is.
+        Larger images are first shrunk to this longest side in pixels; None keeps their size.
     epsilon : float
-        Keeps patches of low contrast short.
+        Damps patches of low contrast.
     n_jobs : int or None
         Threads over the images.
     verbose : int
@@ -105,7 +105,7 @@ class KernelDescriptors(LocalDescriptor):
         return {**super().settings(), "sides": [float(side) for side in self.sides]}
 
     def describe(self, image: Image) -> tuple[NDArray[np.float32], NDArray[np.float32], tuple[int, int]]:
-        """Values (m, n_components), frames (m, 3) as x, y, side, and height and width of the resized image."""
+        """Return values (m, n_components), frames (m, 3) of x, y and side, and the shape of the resized image."""
         pixels = to_float(image)
         pixels = as_rgb(pixels) if self.kernel == "colour" else as_gray(pixels)
         if self.longest is not None:
@@ -125,7 +125,7 @@ class KernelDescriptors(LocalDescriptor):
         return self._patches(scaled, grid), frames
 
     def _patches(self, pixels: NDArray[np.float32], grid: Grid) -> NDArray[np.float32]:
-        """Values (m, n_components) of the patches of one grid."""
+        """Return values (m, n_components) of the patches of one grid."""
         basis = _basis(self.kernel, self.n_components)
         values = np.empty((grid.size, len(basis.entries)), np.float32)
         if not grid.size:
@@ -150,7 +150,7 @@ class KernelDescriptors(LocalDescriptor):
 
 
 def gradients(gray: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Length of the gradient, and its direction as cosine and sine, (h, w, 2); y upwards."""
+    """Return the length of gradients (h, w), and their direction as cosine and sine (h, w, 2); y points up."""
     cv2 = opencv()
     blurred = np.asarray(cv2.GaussianBlur(gray, (0, 0), BLUR), np.float32)
     around = np.pad(blurred, 1, mode="edge")
@@ -163,7 +163,7 @@ def gradients(gray: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[n
 
 
 def shapes(gray: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
-    """Deviation of the 3 x 3 pixels around, and which of the eight neighbours are brighter, as a byte (h, w)."""
+    """Return the deviation of the 3 x 3 pixels around each, and a byte (h, w): which neighbours are brighter."""
     h, w = gray.shape
     around = np.pad(gray, 1, mode="edge")
     moved = np.stack([around[1 + y : 1 + y + h, 1 + x : 1 + x + w] for y, x in NEIGHBOURS])
@@ -172,12 +172,12 @@ def shapes(gray: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.u
 
 
 def all_shapes() -> NDArray[np.float32]:
-    """The eight comparisons (256, 8) of each byte of ``shapes``, 1 where the neighbour is brighter."""
+    """Return the eight comparisons (256, 8) of each byte of ``shapes``; 1 if the neighbour is brighter."""
     return np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).astype(np.float32)
 
 
 def colours(rgb: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Every pixel counts alike; red, green and blue (h, w, 3)."""
+    """Return equal strengths, and red, green and blue (h, w, 3)."""
     return np.ones(rgb.shape[:2], np.float32), rgb
 
 
@@ -206,7 +206,7 @@ def _basis(kernel: str, n_components: int) -> _Basis:
 
 
 def _components(kernel: str, basis: _Basis, attributes: NDArray[Any]) -> NDArray[np.float32]:
-    """Products of attribute components (h, w, u) of pixels, as ``basis.shown`` lists them."""
+    """Return products of attribute components (h, w, u) of pixels in the order of ``basis.shown``."""
     if kernel == "shape":
         return _products(basis, all_shapes()[:, :, None])[attributes]
     flat = attributes.reshape(-1, len(basis.attribute), attributes.shape[2] // len(basis.attribute))
@@ -214,7 +214,7 @@ def _components(kernel: str, basis: _Basis, attributes: NDArray[Any]) -> NDArray
 
 
 def _products(basis: _Basis, values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(m, u) of the values (m, factors, p) of each factor."""
+    """Return the products (m, u) for values (m, factors, p)."""
     parts = [factor.components(values[:, f], basis.shown[:, f]) for f, factor in enumerate(basis.attribute)]
     return reduce(np.multiply, parts)
 

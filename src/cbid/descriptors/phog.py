@@ -1,6 +1,6 @@
 """Pyramid histograms of oriented gradients.
 
-Orientation histograms over ever finer grids, one after the other. Two kinds go by this name and differ in their
+Orientation histograms over finer and finer grids, concatenated. Two descriptors have this name and differ in their
 grids: Bosch, Zisserman and Munoz (2007) cut the image, whatever its size, into 1, 4, 16, ... regions; Maji, Berg and
 Malik (2008) cut windows of a known size into square cells of a few sides. ``levels`` gives the first, ``cells`` the
 second.
@@ -32,7 +32,7 @@ NORMS = ("l1-sqrt", "l1", "l2")
 class PyramidHOG(Descriptor):
     """Orientation histograms over grids of 1, 4, 16, ... regions, or of cells of given sides.
 
-    Every level holds the same sum of gradient lengths, so all levels weigh the same.
+    Every level holds the same sum of gradient lengths, so all levels have the same weight.
 
     Parameters
     ----------
@@ -42,17 +42,19 @@ class PyramidHOG(Descriptor):
         Instead of levels: sides of square cells in pixels, one grid for each. An image is cut into as many equal
         cells of about that side as it holds whole ones. All images must then have one size, or ``size`` be set.
     orientations, signed, voting, sqrt
-        As in ``HOG``.
+        See ``HOG``.
     edges : bool
-        Whether only pixels on edges vote, as Bosch et al. have it. Canny's high threshold is the 70 % quantile of the
+        Whether only pixels on edges vote, as in Bosch et al. Canny's high threshold is the 70 % quantile of the
         gradient, the low one 0.4 of it.
     norm : {"l1-sqrt", "l1", "l2"}
-        Norm of the whole vector. "l1-sqrt" is the root of "l1": inner products are then Hellinger's kernel, which
+        Norm of the whole vector. "l1-sqrt" is the root of "l1": inner products are then the Hellinger kernel, which
         suits linear classifiers.
     size : (height, width) or None
-        The image is brought to that size first.
-    n_jobs, verbose
-        Threads, and whether progress is shown.
+        The image is resized to this first.
+    n_jobs : int, optional
+        Number of threads; None means 1, -1 one per core.
+    verbose : int, default=0
+        1 shows progress.
 
     >>> PyramidHOG(levels=3, orientations=20).transform([np.zeros((60, 90))]).shape
     (1, 1700)
@@ -108,7 +110,7 @@ class PyramidHOG(Descriptor):
         return int(2**self.levels if self.cells is None else max(self.cells))
 
     def describe(self, image: NDArray[Any]) -> NDArray[np.float32]:
-        """The grids one after the other; in each its regions, row by row; in each its orientations."""
+        """Return the grids in order; in each its regions row by row; in each its orientations."""
         image = check_image(image)
         if self.size is not None and image.shape[:2] != tuple(self.size):
             image = resize(to_float(image), self.size)
@@ -141,7 +143,7 @@ class PyramidHOG(Descriptor):
 
 
 def _on_edges(image: NDArray[Any], dx: Floats, dy: Floats) -> tuple[Floats, Floats]:
-    """The gradients where Canny finds an edge in the smoothed gray image, zero elsewhere."""
+    """Return the gradients on Canny edges of the smoothed gray image, and zero elsewhere."""
     cv2 = opencv()
     gray = cv2.GaussianBlur(to_uint8(as_gray(image)), (0, 0), 2**0.5)
     x, y = cv2.Sobel(gray, cv2.CV_16S, 1, 0), cv2.Sobel(gray, cv2.CV_16S, 0, 1)

@@ -1,4 +1,4 @@
-"""The pixels themselves."""
+"""Raw pixels as a descriptor."""
 
 from typing import Any
 
@@ -20,13 +20,15 @@ class RawPixels(Descriptor):
     Parameters
     ----------
     size : (height, width) or None
-        The image is brought to that size first; None takes it as it is.
+        The image is resized to this first; None keeps its size.
     color : bool
-        Red, green and blue of each pixel; otherwise its gray value.
+        Whether to use red, green and blue of each pixel instead of its gray value.
     norm : {None, "contrast", "l2"}
         "contrast": mean 0 and standard deviation 1. "l2": length 1. A constant image, or one of zeros, gives zeros.
-    n_jobs, verbose
-        Threads, and whether progress is shown.
+    n_jobs : int, optional
+        Number of threads; None means 1, -1 one per core.
+    verbose : int, default=0
+        1 shows progress.
 
     >>> RawPixels(size=(2, 2)).transform([np.eye(4)])
     array([[0.5, 0. , 0. , 0.5]], dtype=float32)
@@ -56,6 +58,7 @@ class RawPixels(Descriptor):
         check_choice("norm", self.norm, NORMS)
 
     def describe(self, image: NDArray[Any]) -> NDArray[np.float32]:
+        """Return the pixels row by row."""
         image = to_float(image)
         image = as_rgb(image) if self.color else as_gray(image)
         if self.size is not None:
@@ -65,12 +68,12 @@ class RawPixels(Descriptor):
 
 
 def normalise(values: NDArray[np.float32], norm: str) -> NDArray[np.float32]:
-    """Values (d,) of mean 0 and deviation 1 ("contrast"), or of length 1 ("l2"); zeros where that cannot be."""
+    """Scale values (d,) to mean 0 and deviation 1 ("contrast") or length 1 ("l2"); constant input gives zeros."""
     exact = values.astype(np.float64)
     if norm == "contrast":
         exact -= exact.mean()
         scale = exact.std()
-        # Below one part in a million of the range, what varies is the rounding of float32.
+        # Smaller deviations are rounding errors of float32.
         flat = scale < 1e-6
     else:
         scale = np.linalg.norm(exact)
