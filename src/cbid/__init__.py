@@ -25,6 +25,8 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return getattr(import_module(_MODULES[name]), name)
+    if name == "codes_io":  # its name in 0.1.0
+        return import_module("cbid.storage.code_files")
     raise AttributeError(f"module 'cbid' has no attribute {name!r}")
 
 

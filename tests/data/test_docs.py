@@ -42,5 +42,5 @@ def test_the_figures_are_those_measured():
     assert f"libraries included | {peaks[0]} MB | {peaks[1]} MB |" in TEXT
     killed = found["killed"]
     assert f"{killed['kills']} times kill -9" in TEXT
-    assert f"at most {max(killed['lost images'])} images had been described in vain" in TEXT
+    assert f"at most {max(killed['lost images'])} images had to be described again" in TEXT
     assert max(killed["lost images"]) <= 256 + 8

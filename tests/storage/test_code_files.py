@@ -224,3 +224,9 @@ def test_tables_with_another_number_of_bits_are_refused(tmp_path, n_bits):
     parquet.write_table(table.replace_schema_metadata({"cbid.n_bits": n_bits}), tmp_path / "codes.parquet")
     with pytest.raises(ValueError, match=rf"codes.parquet has cbid.n_bits='{n_bits}'"):
         code_files.load_parquet(tmp_path / "codes.parquet")
+
+
+def test_the_name_of_0_1_0_is_kept():
+    from cbid import codes_io
+
+    assert codes_io is code_files
