@@ -24,7 +24,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.milvus_server import VERSION, MilvusServer
 from benchmarks.results import Steps
 from cbid import CBID, CodeIndex
-from cbid.search.milvus import MilvusStore
+from cbid.search.stores import MilvusStore
 
 WIDTH, N_CLASSES, PARTS, N_BITS, SAMPLE, QUERIES = 64, 50, 2, 128, 4_000, 200
 CANDIDATES = (10, 20, 50, 100, 200, 500, 1000)

@@ -33,8 +33,10 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from cbid.search.blocks import to_blocks
 from cbid.search.kernels.compile import HAS_AVX2, HAS_VBMI
-from cbid.search.scan import Queries, to_blocks, topk
+from cbid.search.queries import Queries
+from cbid.search.scan import topk
 
 RESULTS = Path(__file__).parent / "results" / "search_speed.json"
 BITS = (64, 128, 256, 1024)

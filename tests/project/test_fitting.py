@@ -379,7 +379,7 @@ def test_a_directory_with_other_files(tmp_path, made):
 
 
 def test_two_fits_at_once(copied, made):
-    with Project.open(copied, write=True), pytest.raises(OSError, match="open for writing elsewhere"):
+    with Project.open(copied, write=True), pytest.raises(OSError, match="locked by another writer"):
         fitted(copied, made[0], n_bits=8)
 
 

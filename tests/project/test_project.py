@@ -210,7 +210,7 @@ def test_wrong_additions(copied):
             writer.add("picture.png")
         with pytest.raises(ValueError, match="labels and names"):
             writer.add(ImageItems([picture("red", 1)]), labels=["red"])
-        with pytest.raises(OSError, match="open for writing elsewhere"):
+        with pytest.raises(OSError, match="locked by another writer"):
             Project.open(copied, write=True)
 
 

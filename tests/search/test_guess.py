@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
+from cbid.search.blocks import to_blocks
 from cbid.search.kernels import scan as _scan
 from cbid.search.kernels.compile import HAS_AVX2
 from cbid.search.kernels.registers import BLOCKS
 from cbid.search.queries import Queries
-from cbid.search.scan import to_blocks, topk
+from cbid.search.scan import topk
 from tests.search.test_scan import brute_force, nearest, random_codes
 
 PATHS = [False, True] if HAS_AVX2 else [False]

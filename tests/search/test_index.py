@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cbid.search import CodeIndex, Match, levels
+from cbid.search import CodeIndex, Match, collection
 from tests.search.reference import distances, nearest, random_codes
 
 
@@ -21,10 +21,10 @@ def exact_weights(rng, shape):
 @pytest.fixture
 def small_tail(monkeypatch):
     """Segments of a few codes, so that small cases meet several."""
-    monkeypatch.setattr(levels, "TAIL", 16)
+    monkeypatch.setattr(collection, "TAIL", 16)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_search_equals_brute_force(data):
     seed = data.draw(st.integers(0, 2**32 - 1))
@@ -56,7 +56,7 @@ def test_search_equals_brute_force(data):
             )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     seed=st.integers(0, 2**32 - 1),
     n_bits=st.integers(1, 4096),
@@ -219,7 +219,7 @@ def test_matches_read_as_objects():
     found = index.range_search(np.array([[1], [255]], np.uint8), radius=5)
     assert [one.ids.tolist() for one in found] == [[0, 1], []]
     assert found[-2].labels.tolist() == ["a", "b"]
-    with pytest.raises(IndexError, match="there are 2 queries"):
+    with pytest.raises(IndexError, match="query=2"):
         found[2]
 
 
@@ -258,7 +258,7 @@ def test_ids_go_on_from_the_largest_ever_stored():
     largest = 2**63 - 1
     assert index.add(code[:1], np.array([largest], np.uint64)).tolist() == [largest]
     assert largest in index
-    with pytest.raises(ValueError, match="do not fit 64 bits"):
+    with pytest.raises(ValueError, match="64 bits"):
         index.add(code)
     index.remove(largest)
     assert index.search(code[0], 1).ids[0, 0] == 0

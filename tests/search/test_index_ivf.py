@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cbid.search import CodeIndex, levels
+from cbid.search import CodeIndex, collection
 from cbid.search.ivf import Cells
 from tests.search.reference import distances, nearest, random_codes
 
@@ -51,7 +51,7 @@ def test_what_is_found_is_the_nearest_in_the_probed_cells(data, monkeypatch, n_q
     for part in np.array_split(np.arange(6000), 5):
         index.add(codes[part], ids[part], labels[part])
     index.remove(ids[:700])
-    cells = index._levels.cells
+    cells = index._codes.state.cells
     in_tail = np.zeros(6000, dtype=bool)
     for segment in index._segments():
         if segment.runs[0, 1] < 0:  # not yet in cells: always searched
@@ -81,10 +81,10 @@ def test_until_trained_every_search_is_exact(data):
     index = CodeIndex(48, weights, cells=64, probes=1)
     index.add(codes[:2000])
     assert index.measure_recall(queries) == 1.0
-    assert index._levels.cells is None
+    assert index._codes.state.cells is None
     index.add(codes[2000:])
     assert index.measure_recall(queries) < 1.0
-    assert index._levels.cells is not None
+    assert index._codes.state.cells is not None
 
 
 def test_range_search_is_exact(data):
@@ -117,7 +117,7 @@ def test_cells_come_back_from_disk(data, tmp_path):
 
 
 def test_merging_keeps_codes_in_their_cells(data, monkeypatch):
-    monkeypatch.setattr(levels, "TAIL", 64)
+    monkeypatch.setattr(collection, "TAIL", 64)
     codes, _, weights = data
     index = CodeIndex(48, weights, cells=8)
     index.train(codes[:2000])
@@ -126,7 +126,7 @@ def test_merging_keeps_codes_in_their_cells(data, monkeypatch):
     for segment in index._segments():
         rows = segment.rows()
         if rows.cells is not None:
-            np.testing.assert_array_equal(rows.cells, index._levels.cells.of(rows.codes))
+            np.testing.assert_array_equal(rows.cells, index._codes.state.cells.of(rows.codes))
 
 
 def test_asymmetric_queries_probe_by_their_soft_bits(data):

@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from cbid.search import CodeIndex, levels
+from cbid.search import CodeIndex, collection
 from tests.search.reference import distances, nearest, random_codes
 
 
@@ -19,13 +19,13 @@ class IndexMachine(RuleBasedStateMachine):
 
     def __init__(self):
         super().__init__()
-        self.tail, levels.TAIL = levels.TAIL, 32  # so that short sequences seal, merge and rewrite
+        self.tail, collection.TAIL = collection.TAIL, 32  # so that short sequences seal, merge and rewrite
         self.directory = Path(tempfile.mkdtemp())
         self.saved = None
         self.reader = self.reader_held = None
 
     def teardown(self):
-        levels.TAIL = self.tail
+        collection.TAIL = self.tail
         shutil.rmtree(self.directory)
 
     @initialize(
@@ -69,7 +69,7 @@ class IndexMachine(RuleBasedStateMachine):
     def add_a_duplicate(self):
         taken = self.rng.choice(np.fromiter(self.held, np.int64))
         labels = [0, 0] if self.labelled else None
-        with pytest.raises(ValueError, match="already stores"):
+        with pytest.raises(ValueError, match="already stored"):
             self.index.add(random_codes(self.rng, 2, self.n_bits), [self.next_id + 5, taken], labels)
 
     @precondition(lambda self: self.held)
@@ -146,4 +146,4 @@ class IndexMachine(RuleBasedStateMachine):
 
 
 TestIndexMachine = IndexMachine.TestCase
-TestIndexMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestIndexMachine.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)

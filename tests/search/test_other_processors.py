@@ -1,5 +1,7 @@
-"""The filters of the other kind of processor: those for AVX-512 VBMI where there is AVX2 alone, and those for AVX2
-where there is VBMI. The tests of filters and scans are run over them in a process of their own."""
+"""The filters of the other kind of processor: of AVX-512 VBMI if it has AVX2 only, of AVX2 if it has VBMI.
+
+The tests of filters and scans run over them in a separate process.
+"""
 
 import os
 import subprocess
@@ -24,23 +26,24 @@ def run_tests(names, cache, *options, **environment):
         timeout=600,
     )
     assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-1000:]
+    assert " passed" in run.stdout.splitlines()[-1]
     assert "skipped" not in run.stdout.splitlines()[-1]
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(HAS_VBMI, reason="the processor has VBMI: all other tests run over these filters")
-@pytest.mark.skipif(not HAS_AVX2, reason="without AVX2 the filters are the portable ones")
+@pytest.mark.long
+@pytest.mark.skipif(HAS_VBMI, reason="the processor has VBMI: the other tests cover these filters")
+@pytest.mark.skipif(not HAS_AVX2, reason="the processor has no AVX2")
 def test_six_bit_filters_are_exact(tmp_path):
-    run_tests(["test_filters.py", "test_scan.py"], tmp_path, "-p", "tests.search.kernels.six_bit")
+    run_tests(["kernels/test_filters.py", "test_scan.py"], tmp_path, "-p", "tests.search.kernels.six_bit")
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not HAS_VBMI, reason="the processor has no VBMI: all other tests run over these filters, or none")
+@pytest.mark.long
+@pytest.mark.skipif(not HAS_VBMI, reason="the processor has no VBMI: the other tests cover these filters")
 def test_four_bit_filters_are_exact(tmp_path):
     host = binding.get_host_cpu_features()
-    features = ",".join(f"+{name}" for name, there in host.items() if there and not name.startswith("avx512"))
+    features = ",".join(f"+{name}" for name, has in host.items() if has and not name.startswith("avx512"))
     run_tests(
-        ["test_filters.py", "test_scan.py", "test_guess.py", "test_spread.py"],
+        ["kernels/test_filters.py", "test_scan.py", "test_guess.py", "kernels/test_shared.py"],
         tmp_path,
         NUMBA_CPU_NAME="haswell",
         NUMBA_CPU_FEATURES=features,

@@ -26,7 +26,7 @@ def way(path):
     buckets, simd = path
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CBID_SIMD", simd)
-        patch.setattr(partition, "LONGEST", 32 if buckets == "buckets" else 0)
+        patch.setattr(partition, "BUCKETS_UP_TO", 32 if buckets == "buckets" else 0)
         yield
 
 
@@ -54,7 +54,7 @@ def brute_force(parts, asked, n_bits, weights):
 
 
 @pytest.mark.parametrize("path", PATHS, ids=" ".join)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.data())
 def test_equals_brute_force(path, data):
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
@@ -158,8 +158,8 @@ AVX2 = """
 """
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not _compile.HAS_VBMI, reason="where there is no VBMI the other tests run what AVX2 runs")
+@pytest.mark.long
+@pytest.mark.skipif(not _compile.HAS_VBMI, reason="the processor has no VBMI: the other tests cover these filters")
 def test_avx2_on_a_processor_that_has_more():
     features = binding.get_host_cpu_features()
     wanted = [f"{'+' if on and not name.startswith('avx512') else '-'}{name}" for name, on in features.items()]

@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cbid import codes as packed
+from cbid.search.blocks import to_blocks
 from cbid.search.kernels.compile import HAS_AVX2, simd_wanted
 from cbid.search.queries import Queries
-from cbid.search.scan import to_blocks, topk, within
+from cbid.search.scan import topk, within
 
 PATHS = [False, True] if HAS_AVX2 else [False]
 
@@ -81,7 +82,7 @@ def cases(draw, weights):
 
 
 @pytest.mark.parametrize("simd", PATHS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(case=cases(EXACT_WEIGHTS), k=st.integers(1, 120), data=st.data())
 def test_topk_equals_brute_force(simd, case, k, data):
     codes, asked, n_bits, w, rng = case
@@ -108,7 +109,7 @@ def test_topk_equals_brute_force(simd, case, k, data):
 
 
 @pytest.mark.parametrize("simd", PATHS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(case=cases(FLOAT_WEIGHTS), k=st.integers(1, 40), asymmetric=st.booleans())
 def test_float_weights_and_projections_are_near_brute_force(simd, case, k, asymmetric):
     """Positions may differ from brute force only between distances that rounding cannot tell apart."""
@@ -130,7 +131,7 @@ def test_float_weights_and_projections_are_near_brute_force(simd, case, k, asymm
 
 
 @pytest.mark.parametrize("simd", PATHS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(case=cases(EXACT_WEIGHTS), share=st.floats(0, 1), data=st.data())
 def test_within_equals_brute_force(simd, case, share, data):
     codes, asked, n_bits, w, rng = case
@@ -183,8 +184,7 @@ def test_filters_and_threads_do_not_change_a_bit(case, k):
         np.testing.assert_array_equal(distances, answers[0][1])
 
 
-@pytest.mark.parametrize("n_bits", [64, 128, 250, 1024])
-@pytest.mark.parametrize("n_queries", [1, 2, 40])
+@pytest.mark.parametrize(("n_bits", "n_queries"), [(64, 1), (128, 40), (250, 2), (1024, 2)])
 def test_many_codes_in_threads(n_bits, n_queries):
     """Several chunks, both kinds of sums, both ways to divide the work; clusters, as real codes have."""
     rng = np.random.default_rng(n_bits)
@@ -248,7 +248,7 @@ def test_the_environment_chooses_the_filter(monkeypatch):
     monkeypatch.setenv("CBID_SIMD", "auto")
     assert simd_wanted() == HAS_AVX2
     monkeypatch.setenv("CBID_SIMD", "fast")
-    with pytest.raises(ValueError, match="CBID_SIMD is 'fast'; 'auto' or 'off'"):
+    with pytest.raises(ValueError, match="CBID_SIMD='fast'"):
         simd_wanted()
 
 
@@ -259,10 +259,10 @@ QUERIES = Queries.from_codes(np.zeros((3, 2), np.uint8), 16)
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: topk(BLOCKS, 40, QUERIES, 0), ValueError, "k is 0; an int of at least 1"),
-        (lambda: topk(BLOCKS, 40, QUERIES, 2.0), TypeError, r"k is 2.0 \(float\)"),
-        (lambda: topk(BLOCKS, 65, QUERIES, 1), ValueError, "n is 65; 0 to 64"),
-        (lambda: topk(BLOCKS, 40, QUERIES, 1, start=41), ValueError, "start is 41; 0 to n = 40"),
+        (lambda: topk(BLOCKS, 40, QUERIES, 0), ValueError, "k=0"),
+        (lambda: topk(BLOCKS, 40, QUERIES, 2.0), TypeError, r"k=2\.0"),
+        (lambda: topk(BLOCKS, 65, QUERIES, 1), ValueError, "n=65"),
+        (lambda: topk(BLOCKS, 40, QUERIES, 1, start=41), ValueError, "start=41"),
         (lambda: topk(BLOCKS[0], 40, QUERIES, 1), ValueError, r"blocks has shape \(2, 32\)"),
         (
             lambda: topk(BLOCKS, 40, QUERIES, 1, keep=np.ones(41, np.uint8)),
@@ -271,12 +271,12 @@ QUERIES = Queries.from_codes(np.zeros((3, 2), np.uint8), 16)
         ),
         (lambda: topk(BLOCKS, 40, QUERIES, 1, keep=np.ones(40)), ValueError, "dtype float64"),
         (lambda: topk(BLOCKS, 40, QUERIES, 1, bound=[1.0]), ValueError, r"bound has shape \(1,\)"),
-        (lambda: topk(BLOCKS, 40, QUERIES, 1, n_threads=0), ValueError, "n_threads is 0"),
+        (lambda: topk(BLOCKS, 40, QUERIES, 1, n_threads=0), ValueError, "n_threads=0"),
         (lambda: within(BLOCKS, 40, QUERIES, np.nan), ValueError, "radius has shape .* NaN"),
         (
             lambda: topk(BLOCKS, 40, Queries.from_codes(np.zeros((1, 3), np.uint8), 24), 1),
             ValueError,
-            "queries have 24 bits, 3 bytes; the codes in blocks are 2",
+            "queries have 24 bits",
         ),
     ],
 )

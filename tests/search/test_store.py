@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from benchmarks.index_durability import fork
-from cbid.search import CodeIndex, IndexConflictError, IndexCorruptError, IndexLockedError, levels, store
+from cbid.search import CodeIndex, IndexConflictError, IndexCorruptError, IndexLockedError, collection, store
 from tests.search.reference import random_codes
 from tests.search.stored import content, listing
 
@@ -46,7 +46,7 @@ def test_weights_per_class_come_back(tmp_path):
     np.testing.assert_array_equal(opened.weights, weights)
     queries = random_codes(rng, 5, 16)
     np.testing.assert_array_equal(opened.search(queries).ids, index.search(queries).ids)
-    with pytest.raises(ValueError, match="labels holds 'd'; weights were given per class"):
+    with pytest.raises(ValueError, match="labels holds 'd'"):
         opened.add(queries[:1], labels=["d"])
 
 
@@ -97,7 +97,7 @@ def test_readers_keep_their_state_until_they_refresh(saved, index):
         index.remove(index.ids[::3])
         index.save()
     assert content(reader) == before
-    with pytest.raises(IndexConflictError, match="files of the state read then are gone; refresh"):
+    with pytest.raises(IndexConflictError, match="refresh"):
         reader.verify()
     assert reader.refresh()
     reader.verify()
@@ -116,13 +116,13 @@ def test_refresh_maps_only_what_is_new(saved, index, monkeypatch):
     reader.add(np.zeros((1, 3), np.uint8), labels=[0])
     index.remove(8)
     index.save()
-    with pytest.raises(ValueError, match="changes that are not saved"):
+    with pytest.raises(ValueError, match="unsaved changes"):
         reader.refresh()
 
 
 def test_one_writer(saved):
     with CodeIndex.open(saved, writable=True) as writer:
-        with pytest.raises(IndexLockedError, match="open for writing elsewhere; one writer at a time"):
+        with pytest.raises(IndexLockedError, match="locked by another writer"):
             CodeIndex.open(saved, writable=True)
         other = CodeIndex.open(saved)
         other.remove(0)
@@ -134,7 +134,7 @@ def test_one_writer(saved):
         writer.save()
         writer.remove(2)
         writer.save()
-    with pytest.raises(IndexConflictError, match=r"another writer \(generation 3\) since .* \(generation 1\)"):
+    with pytest.raises(IndexConflictError, match=r"generation 3 .* generation 1"):
         other.save()
     assert 0 in CodeIndex.open(saved)
     CodeIndex.open(saved, writable=True).close()
@@ -199,7 +199,7 @@ def test_saving_over_something_else_is_refused(tmp_path, index, what):
         name = "photo.jpg" if what == "foreign directory" else "manifest.json"
         (place / name).write_text('{"name": "my web app"}')
     expected = {
-        "file": (FileExistsError, "place is a file; an index is saved to a directory"),
+        "file": (FileExistsError, "place is a file"),
         "foreign directory": (FileExistsError, "is not an index and holds other files .'photo.jpg'."),
         "foreign manifest": (IndexCorruptError, "is not the manifest of a cbid index"),
     }[what]
@@ -207,7 +207,7 @@ def test_saving_over_something_else_is_refused(tmp_path, index, what):
     with pytest.raises(expected[0], match=expected[1]):
         index.save(place)
     assert (place.read_text() if what == "file" else listing(place)) == before
-    with pytest.raises(IndexCorruptError, match=r"is a file|holds no index|is not the manifest"):
+    with pytest.raises(IndexCorruptError, match=r"is not an index|is not the manifest"):
         CodeIndex.open(place)
     assert (place.read_text() if what == "file" else listing(place)) == before
 
@@ -254,7 +254,7 @@ def test_a_reader_that_meets_a_commit_halfway_starts_again(saved, index, monkeyp
 
 
 def test_segments_of_a_merge_are_on_disk_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(levels, "TAIL", 4)
+    monkeypatch.setattr(collection, "TAIL", 4)
     index = CodeIndex(8)
     index.save(tmp_path / "index")
     for step in range(30):

@@ -80,7 +80,7 @@ def _send(
 ) -> dict[str, Any]:
     """Send the codes, then store the smallest number of candidates that reaches the recall on a sample."""
     from cbid.checks import check_real
-    from cbid.search.milvus import MilvusStore, index_to
+    from cbid.search.stores import MilvusStore, index_to
     from cbid.storage.models import model_digest
 
     check_real("recall", recall, 0, 1 + 1e-9, open_below=True)

@@ -5,7 +5,7 @@ from cbid.scale.encoding import encode_to
 from cbid.scale.fitting import FitReport, fit_from
 from cbid.scale.running import ClusterError
 from cbid.scale.sources import open_rows
-from cbid.search.milvus import MilvusError, MilvusStore, Sent, index_to
+from cbid.search.stores import MilvusError, MilvusStore, Sent, index_to
 
 __all__ = [
     "ClusterError",

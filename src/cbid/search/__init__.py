@@ -1,4 +1,4 @@
-"""Search over packed codes: the index, what it answers, and what can go wrong with it."""
+"""Search over packed codes: the index, its results and its exceptions."""
 
 from cbid.search.errors import IndexConflictError, IndexCorruptError, IndexLockedError, UnknownIdError
 from cbid.search.index import CodeIndex

@@ -1,21 +1,25 @@
-"""The layout that the kernels scan: codes transposed in blocks of 32.
+"""The memory layout that the kernels scan: codes transposed in blocks of 32.
 
-``blocks[b, j, i]`` is byte j of code 32 b + i, so that one SIMD register holds the same byte of 32 codes and
-the bytes of a code are separately addressable. The last block is filled up with zero codes.
+``blocks[b, j, i]`` is byte j of code 32 b + i. So one SIMD register holds the same byte of 32 codes, and each byte
+of a code can be read separately. The last block is padded with zero codes.
 """
+
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cbid.codes import check_codes
 
-__all__ = ["BLOCK", "check_blocks", "from_blocks", "to_blocks"]
+__all__ = ["BLOCK", "check_blocks", "from_blocks", "read_only", "to_blocks"]
 
 BLOCK = 32  # codes per block: bytes of an AVX2 register
 
+Item = TypeVar("Item", bound=np.generic)
+
 
 def to_blocks(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Codes (n, bytes) to blocks (ceil(n/32), bytes, 32)."""
+    """Convert codes (n, bytes) to blocks (ceil(n/32), bytes, 32)."""
     codes = check_codes(codes)
     n, width = codes.shape
     n_whole = n // BLOCK
@@ -28,13 +32,12 @@ def to_blocks(codes: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def from_blocks(blocks: NDArray[np.uint8], which: int | ArrayLike) -> NDArray[np.uint8]:
-    """Codes (n, bytes) of a blocked array: the first ``which`` ones (an int) or those at positions
-    ``which``."""
+    """Return codes (n, bytes) from blocks: the first ``which`` (an int), or those at positions ``which``."""
     blocks = check_blocks(blocks)
     n_codes = len(blocks) * BLOCK
     if isinstance(which, (int, np.integer)):
         if not 0 <= which <= n_codes:
-            raise ValueError(f"which is {which}; the blocks hold {n_codes} codes")
+            raise ValueError(f"which={which}: expected an integer from 0 to {n_codes}")
         used = blocks[: -(-int(which) // BLOCK)]
         return np.ascontiguousarray(used.transpose(0, 2, 1)).reshape(-1, blocks.shape[1])[:which]
     positions = np.asarray(which)
@@ -43,21 +46,28 @@ def from_blocks(blocks: NDArray[np.uint8], which: int | ArrayLike) -> NDArray[np
     if positions.ndim != 1 or positions.dtype.kind not in "iu":
         raise ValueError(
             f"which has shape {positions.shape} and dtype {positions.dtype}; "
-            "a number of codes or a 1-D array of integer positions is accepted"
+            "expected an integer or a 1-D array of integers"
         )
     if positions.min() < 0 or positions.max() >= n_codes:
         raise ValueError(
-            f"which has positions {positions.min()} to {positions.max()}; the blocks hold {n_codes} codes"
+            f"which has positions from {positions.min()} to {positions.max()}; expected 0 to {n_codes - 1}"
         )
     return blocks[positions // BLOCK, :, positions % BLOCK]
 
 
 def check_blocks(blocks: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """``blocks`` as a plain array, or an error that says what a blocked array is."""
+    """Return ``blocks`` as a plain array; raise ValueError if dtype or shape are wrong."""
     array = np.asarray(blocks)
     if array.dtype != np.uint8 or array.ndim != 3 or array.shape[1] == 0 or array.shape[2] != BLOCK:
         raise ValueError(
             f"blocks has shape {array.shape} and dtype {array.dtype}; "
-            f"uint8 of shape (blocks, bytes, {BLOCK}) is accepted (see cbid.search.blocks.to_blocks)"
+            f"expected uint8 of shape (blocks, bytes, {BLOCK}), as `to_blocks` returns"
         )
     return array
+
+
+def read_only(array: NDArray[Item]) -> NDArray[Item]:
+    """Return a read-only view: numba then has one type for arrays in memory and for memory maps."""
+    view = array.view()
+    view.flags.writeable = False
+    return view

@@ -1,7 +1,7 @@
-"""What an index holds, apart from how it is searched: codes with distinct ids and, if given, labels."""
+"""The codes of an index in memory (or mapped): distinct ids, optional labels, segments of geometric sizes."""
 
 import threading
-from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,45 +10,78 @@ from numpy.typing import ArrayLike, NDArray
 from cbid.codes import n_bytes
 from cbid.search.blocks import from_blocks
 from cbid.search.checks import LARGEST_ID, as_codes, as_ids, check_known, sorted_distinct
-from cbid.search.levels import Levels
+from cbid.search.ivf import Cells
 from cbid.search.segments import Rows, Segment
-from cbid.search.store import State
 from cbid.search.vocabulary import Vocabulary
 
-__all__ = ["Collection"]
+__all__ = ["CodeCollection", "IndexState"]
+
+TAIL = 4096  # rows; scanning this many takes less time than the call itself
+MOST_UNMERGED = 64  # sealed segments that may wait for a reader
+LARGEST_MERGE = 1 << 26  # codes; above this, copying costs more than searching one more segment
+
+_NO_IDS = np.empty(0, dtype=np.int64)
 
 
-class Collection:
-    """Codes by id: adding, removing and looking up. An error changes nothing."""
+@dataclass
+class IndexState:
+    """The parts of an index, in memory or on disk."""
 
-    def __init__(self, state: State) -> None:
-        self._mutex = threading.RLock()
-        self._take(state)
-        self._dirty = True  # differs from what the store holds, if there is a store
+    n_bits: int
+    weights: NDArray[np.float64] | None  # (t,) or (t, n_classes)
+    vocabulary: Vocabulary | None
+    next_id: int
+    n_cells: int | None
+    probes: int
+    cells: Cells | None
+    segments: list[Segment]
 
-    def _take(self, state: State) -> None:
-        self._state = state
+
+class CodeCollection:
+    """Codes by id: add, remove and look up. A call that raises changes nothing.
+
+    Calls from several threads are safe: each change, and each list of segments, is made under ``mutex``.
+    """
+
+    def __init__(self, state: IndexState) -> None:
+        self.mutex = threading.RLock()
+        self.load(state)
+        self.changed = True  # differs from the committed state, if there is one
+
+    def load(self, state: IndexState) -> None:
+        """Replace the content by a committed state."""
+        self.state = state
         by_class = state.weights is not None and state.weights.ndim == 2
         self._levels = Levels(state.segments, by_class=by_class, cells=state.cells)
-        self._dirty = False
+        self.changed = False
 
-    def _segments(self) -> list[Segment]:
-        """What there is to read."""
-        with self._mutex:
+    def snapshot(self) -> IndexState:
+        """Return the state with all codes in sealed, merged segments, ready to be committed."""
+        with self.mutex:
+            self._levels.seal()
+            self._levels.merge()
+            self.state.segments = list(self._levels.sealed)
+            return self.state
+
+    def segments(self) -> list[Segment]:
+        """Return the segments to search, the largest first."""
+        with self.mutex:
             return self._levels.readable()
 
-    @property
-    def n_bits(self) -> int:
-        return self._state.n_bits
+    def use_cells(self, cells: Cells) -> None:
+        """Order all codes by the cells of a trained quantiser."""
+        with self.mutex:
+            self._levels.use_cells(cells)
+            self.state.cells = cells
+            self.changed = True
 
-    @property
-    def weights(self) -> NDArray[np.float64] | None:
-        """The weights given at construction, not to be changed, or None."""
-        if self._state.weights is None:
-            return None
-        view = self._state.weights.view()
-        view.flags.writeable = False
-        return view
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "mutex": None, "changed": True}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, mutex=threading.RLock())
+
+    # Look up
 
     def __len__(self) -> int:
         return len(self._levels)
@@ -56,115 +89,221 @@ class Collection:
     def __contains__(self, id: object) -> bool:
         if isinstance(id, bool) or not isinstance(id, int | np.integer) or not 0 <= int(id) <= LARGEST_ID:
             return False
-        with self._mutex:
+        with self.mutex:
             return bool(self._levels.holding(np.array([id], dtype=np.int64))[0])
 
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.ids.tolist())
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of codes, ids, labels and bookkeeping, in memory or mapped."""
-        return sum(segment.nbytes for segment in self._segments())
-
-    @property
     def ids(self) -> NDArray[np.int64]:
-        """All ids, ascending."""
-        parts = [segment.ids[segment.live()] for segment in self._segments()]
-        return np.sort(np.concatenate([np.empty(0, dtype=np.int64), *parts]))
+        """Return all ids, ascending."""
+        return np.sort(np.concatenate([_NO_IDS, *(segment.ids[segment.live()] for segment in self.segments())]))
 
-    @property
     def labels(self) -> NDArray[Any] | None:
-        """The labels of all codes in the order of `ids`, or None when the index holds none."""
-        segments, vocabulary = self._segments(), self._state.vocabulary
+        """Return the labels in the order of `ids`, or None if there are none."""
+        with self.mutex:
+            segments, vocabulary = self._levels.readable(), self.state.vocabulary
         if vocabulary is None:
             return None
         live = [(segment, segment.live()) for segment in segments]
-        ids = np.concatenate([np.empty(0, dtype=np.int64), *(segment.ids[at] for segment, at in live)])
+        ids = np.concatenate([_NO_IDS, *(segment.ids[at] for segment, at in live)])
         codes = [segment.labels[at].astype(np.int64) for segment, at in live if segment.labels is not None]
-        joined = np.concatenate([np.empty(0, dtype=np.int64), *codes])
-        return vocabulary.decode(joined[np.argsort(ids)])
+        return vocabulary.decode(np.concatenate([_NO_IDS, *codes])[np.argsort(ids)])
 
     def reconstruct(self, ids: ArrayLike) -> NDArray[np.uint8]:
-        """The stored codes of ``ids``, in their order: (n, ceil(t/8))."""
+        """Return the stored codes of ``ids``, in their order: (n, ceil(t/8))."""
         wanted, inverse = np.unique(as_ids(ids), return_inverse=True)
-        codes = np.empty((len(wanted), n_bytes(self.n_bits)), dtype=np.uint8)
+        codes = np.empty((len(wanted), n_bytes(self.state.n_bits)), dtype=np.uint8)
         found = np.zeros(len(wanted), dtype=bool)
-        for segment in self._segments():
+        for segment in self.segments():
             places, positions = segment.positions_of(wanted)
             codes[places] = from_blocks(segment.blocks, positions)
             found[places] = True
         check_known(wanted, found)
         return codes[inverse.reshape(-1)]
 
-    def add(
-        self, codes: ArrayLike, ids: ArrayLike | None = None, labels: ArrayLike | None = None
-    ) -> NDArray[np.int64]:
-        """Add codes (n, ceil(t/8)); returns their ids.
+    def sample(self, n: int) -> NDArray[np.uint8]:
+        """Return up to ``n`` stored codes, drawn at random with a fixed seed."""
+        segments = self.segments()
+        sizes = np.array([segment.n_live for segment in segments], dtype=np.int64)
+        drawn = np.random.default_rng(0).choice(sizes.sum(), min(n, int(sizes.sum())), replace=False)
+        edges = np.concatenate([[0], np.cumsum(sizes)])
+        parts = [
+            segment.rows(segment.live()[np.sort(drawn[(drawn >= first) & (drawn < last)] - first)]).codes
+            for segment, first, last in zip(segments, edges[:-1], edges[1:])
+        ]
+        return np.concatenate(parts) if parts else as_codes([], self.state.n_bits)
 
-        ``ids``: distinct integers >= 0, not stored yet; by default they go on from the largest ever stored.
-        ``labels``: one a code, integers, strings or bools; either all codes of an index have one or none.
-        """
-        checked = as_codes(codes, self.n_bits)
+    # Change
+
+    def add(self, codes: ArrayLike, ids: ArrayLike | None, labels: ArrayLike | None) -> NDArray[np.int64]:
+        """Add codes and return their ids; see `CodeIndex.add`."""
+        checked = as_codes(codes, self.state.n_bits)
         n = len(checked)
-        with self._mutex:
+        with self.mutex:
             new_ids = self._new_ids(ids, n)
             vocabulary, label_codes = self._new_labels(labels, n)
-            if n == 0:
-                return new_ids
-            self._levels.add(Rows(checked, new_ids, label_codes))
-            self._state.vocabulary = vocabulary
-            self._state.next_id = max(self._state.next_id, int(new_ids.max()) + 1)
-            self._dirty = True
+            if n:
+                self._levels.add(Rows(checked, new_ids, label_codes))
+                self.state.vocabulary = vocabulary
+                self.state.next_id = max(self.state.next_id, int(new_ids.max()) + 1)
+                self.changed = True
         return new_ids
-
-    def _new_ids(self, ids: ArrayLike | None, n: int) -> NDArray[np.int64]:
-        first = self._state.next_id
-        if ids is None:
-            if first + n - 1 > LARGEST_ID:
-                raise ValueError(
-                    f"ids is None and the largest id is {first - 1}: {n} further ones do not fit 64 bits"
-                )
-            return np.arange(first, first + n, dtype=np.int64)
-        given = as_ids(ids)
-        if len(given) != n:
-            raise ValueError(f"ids has {len(given)} entries; {n} codes were given, and each takes one")
-        wanted = np.sort(given)
-        twice = wanted[1:][wanted[1:] == wanted[:-1]]
-        if len(twice):
-            raise ValueError(f"ids holds {twice[0]} more than once; ids are distinct")
-        if n:
-            # Nothing above the largest id ever stored can be a duplicate: appending in order needs no search.
-            below = wanted[: np.searchsorted(wanted, first)]
-            held = below[self._levels.holding(below)] if len(below) else below
-            if len(held):
-                more = f" and {len(held) - 1} more" if len(held) > 1 else ""
-                raise ValueError(f"ids holds {held[0]}{more}, which the index already stores; remove it first")
-        return given
-
-    def _new_labels(self, labels: ArrayLike | None, n: int) -> tuple[Vocabulary | None, NDArray[np.integer] | None]:
-        vocabulary = self._state.vocabulary
-        if len(self) == 0 and vocabulary is not None and not vocabulary.closed:
-            vocabulary = None  # all that had labels was removed
-        if labels is None:
-            if vocabulary is not None and vocabulary.closed:
-                raise ValueError("labels is None; weights were given per class, so every code needs its label")
-            if vocabulary is not None and n:
-                raise ValueError("labels is None; the codes already stored have labels, so these need them too")
-            return vocabulary, None
-        if vocabulary is None and len(self) and n:
-            raise ValueError("labels is given; the codes already stored have none, so these cannot either")
-        known = Vocabulary.for_labels(labels) if vocabulary is None else vocabulary
-        grown, codes = known.extended(labels)
-        if len(codes) != n:
-            raise ValueError(f"labels has {len(codes)} entries; {n} codes were given, and each takes one")
-        return grown, codes
 
     def remove(self, ids: ArrayLike) -> None:
         """Remove ids, all of which must be stored."""
         wanted = sorted_distinct(as_ids(ids))
-        with self._mutex:
+        with self.mutex:
             check_known(wanted, self._levels.holding(wanted))
             if len(wanted):
                 self._levels.remove(wanted)
-                self._dirty = True
+                self.changed = True
+
+    def _new_ids(self, ids: ArrayLike | None, n: int) -> NDArray[np.int64]:
+        first = self.state.next_id
+        if ids is None:
+            if first + n - 1 > LARGEST_ID:
+                raise ValueError(f"ids=None: the largest id is {first - 1}, and {n} more do not fit in 64 bits")
+            return np.arange(first, first + n, dtype=np.int64)
+        given = as_ids(ids)
+        if len(given) != n:
+            raise ValueError(f"ids has {len(given)} entries; expected one per code, {n}")
+        wanted = np.sort(given)
+        twice = wanted[1:][wanted[1:] == wanted[:-1]]
+        if len(twice):
+            raise ValueError(f"ids holds {twice[0]} more than once; expected distinct ids")
+        if n:
+            # Ids above the largest one ever stored are new: appending in order needs no search.
+            below = wanted[: np.searchsorted(wanted, first)]
+            held = below[self._levels.holding(below)] if len(below) else below
+            if len(held):
+                more = f" and {len(held) - 1} more" if len(held) > 1 else ""
+                raise ValueError(f"ids holds {held[0]}{more}, already stored in the index; remove it first")
+        return given
+
+    def _new_labels(self, labels: ArrayLike | None, n: int) -> tuple[Vocabulary | None, NDArray[np.integer] | None]:
+        vocabulary = self.state.vocabulary
+        if len(self) == 0 and vocabulary is not None and not vocabulary.closed:
+            vocabulary = None  # all labelled codes were removed
+        if labels is None:
+            if vocabulary is not None and vocabulary.closed:
+                raise ValueError("labels=None: weights are given per class, so every code needs a label")
+            if vocabulary is not None and n:
+                raise ValueError("labels=None: the stored codes have labels, so these codes need labels too")
+            return vocabulary, None
+        if vocabulary is None and len(self) and n:
+            raise ValueError("labels is given, but the stored codes have none; expected labels=None")
+        known = Vocabulary.for_labels(labels) if vocabulary is None else vocabulary
+        grown, codes = known.extended(labels)
+        if len(codes) != n:
+            raise ValueError(f"labels has {len(codes)} entries; expected one per code, {n}")
+        return grown, codes
+
+
+class Levels:
+    """A small tail that receives additions, and sealed segments of geometric sizes.
+
+    This is a log-structured merge tree: many small additions stay cheap, and a search visits O(log n) segments,
+    because each sealed segment is larger than all smaller ones together. Merging is delayed until something
+    reads, so loading in batches moves each code about once.
+    """
+
+    def __init__(self, segments: list[Segment], *, by_class: bool, cells: Cells | None) -> None:
+        self.by_class = by_class
+        self.cells = cells  # once trained, every sealed segment is ordered by cell
+        self.sealed = list(segments)
+        self._merged = False  # whether nothing has changed since the last merge
+        self._tail: list[Rows] = []
+        self._tail_ids: set[int] = set()  # bounded by TAIL
+        self._tail_segment: Segment | None = None  # the tail as a segment, until the next addition
+
+    def __len__(self) -> int:
+        return sum(segment.n_live for segment in self.sealed) + len(self._tail_ids)
+
+    def add(self, rows: Rows) -> None:
+        """Add rows (n > 0) whose ids are new."""
+        self._merged = False
+        if len(rows.ids) >= TAIL:
+            self.sealed.append(self._built([rows]))
+        else:
+            # Copies, because the caller may change its arrays later.
+            self._tail.append(rows._replace(codes=rows.codes.copy(), ids=rows.ids.copy()))
+            self._tail_ids.update(rows.ids.tolist())
+            self._tail_segment = None
+            if len(self._tail_ids) >= TAIL:
+                self.seal()
+        if len(self.sealed) > MOST_UNMERGED:
+            self.merge()
+
+    def seal(self) -> None:
+        """Turn the tail into a sealed segment."""
+        if self._tail:
+            self._merged = False
+            self.sealed.append(self._tail_view() if self.cells is None else self._built(self._tail))
+            self._tail, self._tail_ids, self._tail_segment = [], set(), None
+
+    def merge(self) -> None:
+        """Restore geometric sizes, and rewrite segments that lost more than half of their codes."""
+        if self._merged:
+            return
+        self.sealed = [segment for segment in self.sealed if segment.n_live]
+        while len(joined := self._to_join()) > 1:
+            whole = self._built([segment.rows() for segment in joined])
+            self.sealed = [segment for segment in self.sealed if segment not in joined] + [whole]
+        self.sealed = [
+            self._built([segment.rows()]) if 2 * segment.n_live < len(segment) else segment for segment in self.sealed
+        ]
+        self._merged = True
+
+    def _to_join(self) -> list[Segment]:
+        """The largest segment that is not larger than the smaller ones together, and these smaller ones."""
+        small = [segment for segment in self.sealed if segment.n_live <= LARGEST_MERGE]
+        small.sort(key=lambda segment: -segment.n_live)
+        sizes = np.array([segment.n_live for segment in small], dtype=np.int64)
+        smaller_together = sizes.sum() - np.cumsum(sizes)
+        joins = (sizes <= smaller_together) & (sizes + smaller_together <= LARGEST_MERGE)
+        return small[int(np.argmax(joins)) :] if joins.any() else []
+
+    def readable(self) -> list[Segment]:
+        """All segments, the largest first: its scan gives the tightest bound for the others."""
+        self.merge()
+        segments = [*self.sealed, self._tail_view()] if self._tail else list(self.sealed)
+        return sorted(segments, key=lambda segment: -segment.n_live)
+
+    def holding(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which of ``ids`` (sorted, distinct) are stored."""
+        held = np.zeros(len(ids), dtype=bool)
+        for segment in self.sealed:
+            held[segment.positions_of(ids)[0]] = True
+        if self._tail_ids:
+            if len(ids) < TAIL:
+                held |= np.fromiter((i in self._tail_ids for i in ids.tolist()), dtype=bool, count=len(ids))
+            else:
+                held |= np.isin(ids, np.fromiter(self._tail_ids, dtype=np.int64))
+        return held
+
+    def remove(self, ids: NDArray[np.int64]) -> None:
+        """Remove ids (sorted, distinct, all stored)."""
+        self._merged = False
+        self.seal()
+        for segment in self.sealed:
+            segment.remove(segment.positions_of(ids)[1])
+
+    def use_cells(self, cells: Cells) -> None:
+        """Rebuild all segments in the order of ``cells``."""
+        self.seal()
+        self.cells = cells
+        self.sealed = [
+            self._built([segment.rows()._replace(cells=None)]) for segment in self.sealed if segment.n_live
+        ]
+
+    def _tail_view(self) -> Segment:
+        if self._tail_segment is None:
+            rows = Rows.joined(self._tail)
+            self._tail = [rows]
+            self._tail_segment = Segment.build(rows, by_class=self.by_class)
+        return self._tail_segment
+
+    def _built(self, parts: list[Rows]) -> Segment:
+        if self.cells is not None:
+            parts = [
+                part if part.cells is not None else part._replace(cells=self.cells.of(part.codes)) for part in parts
+            ]
+        return Segment.build(Rows.joined(parts), by_class=self.by_class)

@@ -1,23 +1,23 @@
-"""What can be wrong with an index: each error says what was found and what to do."""
+"""Exceptions of the index."""
+
+from cbid.storage.lock import DirectoryLockedError
 
 __all__ = ["IndexConflictError", "IndexCorruptError", "IndexLockedError", "UnknownIdError"]
 
+IndexLockedError = DirectoryLockedError
+"""Another process, or another open index, holds the writer lock."""
+
 
 class UnknownIdError(KeyError, ValueError):
-    """An id that the index does not hold."""
+    """The index does not store this id."""
 
     def __str__(self) -> str:
-        # KeyError shows the repr of its argument; here the argument is a sentence.
-        return str(self.args[0])
+        return str(self.args[0])  # KeyError would show the repr of the message
 
 
 class IndexCorruptError(ValueError):
-    """A directory that is not an index, or one whose files are not those that were committed."""
-
-
-class IndexLockedError(OSError):
-    """Another process (or another open index) holds the writer lock."""
+    """The directory is not an index, or its files differ from what was committed."""
 
 
 class IndexConflictError(OSError):
-    """Another writer has committed since this index was opened."""
+    """Another writer committed after this index was opened."""

@@ -1,49 +1,57 @@
-"""CodeIndex: codes with ids and labels, and the exact nearest of them under weighted Hamming distance."""
+"""CodeIndex: codes with ids and labels, searched exactly under weighted Hamming distance."""
 
-from typing import Any
+import copy
+import dataclasses
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cbid.codes import check_n_bits
 from cbid.search.checks import as_codes, as_count, as_ids, as_radius, as_weights
-from cbid.search.collection import Collection
-from cbid.search.durable import Durable
-from cbid.search.filters import selected
+from cbid.search.collection import CodeCollection, IndexState
 from cbid.search.ivf import CODES_PER_CELL, SAMPLE_PER_CELL, Cells
 from cbid.search.matches import Matches, RangeMatches
-from cbid.search.nearest import Best, search_all, search_cells, search_within
-from cbid.search.query_side import QuerySide
+from cbid.search.queries import QueryBatch
+from cbid.search.segment_search import Best, Filtered, filtered, search_all, search_cells, search_within
 from cbid.search.segments import Segment
-from cbid.search.store import State
+from cbid.search.store import IndexStore
 from cbid.search.vocabulary import Vocabulary
 
 __all__ = ["CodeIndex"]
 
-# A search for more neighbours than there are codes pads its answer, up to so many places: any number would take the
-# memory of the machine for nothing.
-_MOST_PADDED = 1 << 16
+# A search for more neighbours than there are codes pads its result, up to this k: a larger k would only take memory.
+_LARGEST_PADDED_K = 1 << 16
 
 
-class CodeIndex(Durable):
-    """Packed codes of ``n_bits`` with 64-bit ids, searched exactly under d(q, h) = sum_s w_s [q_s != h_s].
+class CodeIndex:
+    """Exact search over packed codes with 64-bit ids.
+
+    The distance is d(q, h) = sum_s w_s [q_s != h_s]. Ids are distinct; adding one that is stored raises, and a
+    call that raises changes nothing. Searches from several threads are safe, also while another thread adds or
+    removes. Ties go to the smaller id.
 
     Parameters
     ----------
     n_bits : int
-    weights : None, (n_bits,) or (n_bits, n_classes), non-negative
-        None: plain Hamming. Two-dimensional: one vector per class of the stored item; labels are then needed.
-    classes : (n_classes,), default 0 to n_classes - 1
-        The label that each column of two-dimensional weights belongs to (``coder.classes_``).
-    n_threads : int, default all
-    cells : int, optional
-        IVF: codes are grouped into so many cells, and a search scans the ``probes`` cells nearest to its
-        query. What is found is then right but may be incomplete; see `measure_recall`. Cells are trained by
-        `train`, or at the first search or save that meets 40 codes a cell; until then, searches are exact.
-    probes : int, default a 32nd of the cells
-
-    Ids are distinct; adding one that is stored is an error, and an error changes nothing. Searches from
-    several threads are safe, also while one adds or removes. Results: `Matches`, ties by smaller id.
+        Length t of the codes.
+    weights : array-like of shape (n_bits,) or (n_bits, n_classes), default=None
+        Non-negative weights of the bits; None is plain Hamming distance. A column per class applies to stored
+        codes of that class, which then need labels.
+    classes : array-like of shape (n_classes,), default=None
+        The label of each column of two-dimensional weights (``coder.classes_``); by default 0 to n_classes - 1.
+    n_threads : int, default=None
+        Threads of a search; None uses all processors.
+    cells : int, default=None
+        IVF: group the codes into this many cells. A search scans only the ``probes`` cells nearest to its query:
+        distances are exact, but neighbours may be missing (see `measure_recall`). `train` trains the cells;
+        otherwise the first search or save with at least 40 codes per cell does. Until then searches are exact.
+    probes : int, default=None
+        Cells that a search scans; by default 1/32 of them.
 
     Examples
     --------
@@ -74,22 +82,19 @@ class CodeIndex(Durable):
             vocabulary = Vocabulary.of_classes(names)
             if len(vocabulary) != checked.shape[1]:
                 raise ValueError(
-                    f"classes has {len(vocabulary)} names; weights has {checked.shape[1]} columns, one each"
+                    f"classes has {len(vocabulary)} names; expected one per column of weights, {checked.shape[1]}"
                 )
         elif classes is not None:
-            raise ValueError(
-                "classes is given, but weights is not (n_bits, n_classes); it names the columns of these"
-            )
+            raise ValueError("classes is given, but weights is not; expected weights of shape (n_bits, n_classes)")
         n_cells = None if cells is None else as_count(cells, "cells", at_least=2)
         if n_cells is None and probes is not None:
-            raise ValueError(
-                f"probes is {probes}, but cells is None; probes belongs to IVF, CodeIndex(..., cells=4096)"
-            )
+            raise ValueError(f"probes={probes}: expected None without cells")
         n_probes = 0 if n_cells is None else max(n_cells // 32, 1)
         if n_cells is not None and probes is not None:
             n_probes = as_count(probes, "probes", at_most=n_cells)
-        super().__init__(State(n_bits, checked, vocabulary, 0, n_cells, n_probes, None, []))
         self.n_threads = None if n_threads is None else as_count(n_threads, "n_threads")
+        self._codes = CodeCollection(IndexState(n_bits, checked, vocabulary, 0, n_cells, n_probes, None, []))
+        self._store: IndexStore | None = None
 
     def __repr__(self) -> str:
         parts = [f"n_bits={self.n_bits}", f"{len(self)} codes"]
@@ -97,24 +102,71 @@ class CodeIndex(Durable):
             parts.append(f"cells={self.cells}, probes={self.probes}")
         return f"CodeIndex({', '.join(parts)})"
 
-    @property
-    def cells(self) -> int | None:
-        """The number of IVF cells, or None when every search scans everything."""
-        return self._state.n_cells
+    # Content
 
     @property
-    def probes(self) -> int:
-        """Cells that a search scans in IVF mode; may be set."""
-        return self._state.probes
+    def n_bits(self) -> int:
+        """Length of the codes."""
+        return self._codes.state.n_bits
 
-    @probes.setter
-    def probes(self, value: int) -> None:
-        if self.cells is None:
-            raise ValueError("probes belongs to IVF; this index has no cells")
-        self._state.probes = as_count(value, "probes", at_most=self.cells)
-        self._dirty = True
+    @property
+    def weights(self) -> NDArray[np.float64] | None:
+        """The weights given at construction (read-only), or None."""
+        weights = self._codes.state.weights
+        if weights is None:
+            return None
+        view = weights.view()
+        view.flags.writeable = False
+        return view
 
-    # Searching
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._codes
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.ids.tolist())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of codes, ids, labels and bookkeeping, in memory or mapped."""
+        return sum(segment.nbytes for segment in self._segments())
+
+    @property
+    def ids(self) -> NDArray[np.int64]:
+        """All ids, ascending."""
+        return self._codes.ids()
+
+    @property
+    def labels(self) -> NDArray[Any] | None:
+        """The labels of all codes in the order of `ids`, or None if the index has none."""
+        return self._codes.labels()
+
+    def reconstruct(self, ids: ArrayLike) -> NDArray[np.uint8]:
+        """Return the stored codes of ``ids``, in their order: (n, ceil(t/8))."""
+        return self._codes.reconstruct(ids)
+
+    def add(
+        self, codes: ArrayLike, ids: ArrayLike | None = None, labels: ArrayLike | None = None
+    ) -> NDArray[np.int64]:
+        """Add codes and return their ids.
+
+        Parameters
+        ----------
+        codes : array-like of shape (n, ceil(n_bits / 8)), uint8
+        ids : array-like of shape (n,), default=None
+            Distinct integers >= 0 that are not stored; by default they continue from the largest ever stored.
+        labels : array-like of shape (n,), default=None
+            Integers, strings or bools. Either all codes of an index have a label or none.
+        """
+        return self._codes.add(codes, ids, labels)
+
+    def remove(self, ids: ArrayLike) -> None:
+        """Remove ids, all of which must be stored."""
+        self._codes.remove(ids)
+
+    # Search
 
     def search(
         self,
@@ -128,31 +180,39 @@ class CodeIndex(Durable):
         projections: ArrayLike | None = None,
         probes: int | None = None,
     ) -> Matches:
-        """The ``k`` nearest stored codes of each query (q, ceil(t/8)), or of one query (ceil(t/8),). Where there are
-        fewer, ids are -1 and distances inf; so ``k`` may be as large as the index, or 65,536.
+        """Return the ``k`` nearest stored codes of each query.
 
-        ``weighted=False``: plain Hamming distance. ``weights``: others than the index's own, (t,) or one
-        vector per query (q, t). ``projections`` (q, t), instead of codes: the real-valued query side of an
-        asymmetric search (`Queries.from_projections`). ``labels``, ``among``: only codes with one of these
-        labels, or one of these ids; those that are not stored match nothing. ``probes``: IVF cells to scan,
-        instead of the index's own number.
+        Parameters
+        ----------
+        codes : array-like of shape (q, ceil(n_bits / 8)) or (ceil(n_bits / 8),), uint8
+            The queries.
+        k : int, default=10
+            At most the size of the index, or 65,536. Missing places have id -1 and distance inf.
+        weighted : bool, default=True
+            False: plain Hamming distance.
+        labels, among : array-like, default=None
+            Return only codes with one of these labels, or one of these ids; unknown ones match nothing.
+        weights : array-like of shape (n_bits,) or (q, n_bits), default=None
+            Weights for this search, shared or per query, instead of those of the index.
+        projections : array-like of shape (q, n_bits), default=None
+            Real-valued queries instead of ``codes``: an asymmetric search (`Queries.from_projections`).
+        probes : int, default=None
+            IVF cells to scan, instead of the default of the index.
         """
-        k = as_count(k, "k")
-        if k > max(len(self), _MOST_PADDED):
-            raise ValueError(f"k is {k}; the index has {len(self)} codes, and at most {_MOST_PADDED} is accepted")
-        asking = self._asking(codes, projections, weights, weighted)
-        segments = self._selected(labels, among, len(asking))
-        cells = self._levels.cells
+        k = as_count(k, "k", at_most=max(len(self), _LARGEST_PADDED_K))
+        batch = self._batch(codes, projections, weights, weighted)
+        segments = self._filtered(labels, among, len(batch))
+        cells = self._codes.state.cells
         n_probes = self._n_probes(probes)
-        best = Best(len(asking), k)
-        if len(asking) and segments:
+        best = Best(len(batch), k)
+        if len(batch) and segments:
             if cells is None:
-                search_all(best, segments, asking.queries_of, n_threads=self.n_threads)
+                search_all(best, segments, batch.for_class, n_threads=self.n_threads)
             else:
-                near = None  # all of them
+                near = None  # all cells
                 if n_probes < len(cells):
-                    near = cells.nearest(asking.values(), n_probes, asking.mean_weights())
-                search_cells(best, segments, asking.queries_of, near, n_threads=self.n_threads)
+                    near = cells.nearest(batch.values(), n_probes, batch.mean_weights())
+                search_cells(best, segments, batch.for_class, near, n_threads=self.n_threads)
         return Matches(best.ids, best.distances, self._decoded(best.labels))
 
     def range_search(
@@ -166,103 +226,223 @@ class CodeIndex(Durable):
         weights: ArrayLike | None = None,
         projections: ArrayLike | None = None,
     ) -> RangeMatches:
-        """All stored codes at distance <= ``radius`` of each query; exact also in IVF mode. See `search`."""
+        """Return all stored codes at distance <= ``radius`` of each query, exactly also with IVF; see `search`."""
         limit = as_radius(radius)
-        asking = self._asking(codes, projections, weights, weighted)
-        segments = self._selected(labels, among, len(asking))
+        batch = self._batch(codes, projections, weights, weighted)
+        segments = self._filtered(labels, among, len(batch))
         offsets, ids, distances, label_codes = search_within(
-            segments, asking.queries_of, len(asking), limit, n_threads=self.n_threads
+            segments, batch.for_class, len(batch), limit, n_threads=self.n_threads
         )
         return RangeMatches(offsets, ids, distances, self._decoded(label_codes))
 
-    def _asking(
-        self,
-        codes: ArrayLike | None,
-        projections: ArrayLike | None,
-        weights: ArrayLike | None,
-        weighted: bool,
-    ) -> QuerySide:
+    def _batch(
+        self, codes: ArrayLike | None, projections: ArrayLike | None, weights: ArrayLike | None, weighted: bool
+    ) -> QueryBatch:
         if (codes is None) == (projections is None):
-            raise ValueError("codes and projections: exactly one of them is given to a search")
+            raise ValueError("codes and projections: expected exactly one of them")
         if weights is not None and not weighted:
-            raise ValueError("weights is given and weighted is False; a search takes one or the other")
-        own = self._state.weights if weighted and weights is None else None
+            raise ValueError("weights is given and weighted=False; expected only one of them")
+        own = self._codes.state.weights if weighted and weights is None else None
         if projections is not None:
-            return QuerySide.soft(projections, self.n_bits, own, weights)
+            return QueryBatch.from_projections(projections, self.n_bits, own, weights)
         assert codes is not None
-        return QuerySide.hard(as_codes(codes, self.n_bits), self.n_bits, own, weights)
+        return QueryBatch.from_codes(as_codes(codes, self.n_bits), self.n_bits, own, weights)
 
-    def _selected(
-        self, labels: ArrayLike | None, among: ArrayLike | None, n_queries: int
-    ) -> list[tuple[Segment, NDArray[np.uint8] | None]]:
+    def _filtered(self, labels: ArrayLike | None, among: ArrayLike | None, n_queries: int) -> Filtered:
         label_codes = None
         if labels is not None:
-            if self._state.vocabulary is None:
-                raise ValueError("labels is given, but this index holds no labels to filter by")
-            label_codes = self._state.vocabulary.codes_of(labels)
+            vocabulary = self._codes.state.vocabulary
+            if vocabulary is None:
+                raise ValueError("labels is given, but this index has no labels; expected None")
+            label_codes = vocabulary.codes_of(labels)
         ids = None if among is None else as_ids(among, "among")
-        return selected(self._segments(), label_codes, ids, n_queries)
+        return filtered(self._segments(), label_codes, ids, n_queries)
 
     def _decoded(self, label_codes: NDArray[np.int64]) -> NDArray[Any] | None:
-        vocabulary = self._state.vocabulary
+        vocabulary = self._codes.state.vocabulary
         return None if vocabulary is None else vocabulary.decode(label_codes)
+
+    def _segments(self) -> list[Segment]:
+        """The segments to search; trains the cells when there are enough codes."""
+        with self._codes.mutex:
+            cells, trained = self.cells, self._codes.state.cells
+            if cells is not None and trained is None and len(self) >= CODES_PER_CELL * cells:
+                self.train()
+            return self._codes.segments()
 
     # IVF
 
-    def train(self, codes: ArrayLike | None = None) -> None:
-        """Train the IVF cells on packed codes (default: those stored), and put what is stored into them."""
-        if self.cells is None:
-            raise ValueError("train belongs to IVF; this index has no cells: CodeIndex(..., cells=4096)")
-        with self._mutex:
-            sample = self._sample(SAMPLE_PER_CELL * self.cells) if codes is None else as_codes(codes, self.n_bits)
-            weights = self._state.weights
-            per_bit = weights.mean(axis=1) if weights is not None and weights.ndim == 2 else weights
-            cells = Cells.train(sample, self.n_bits, self.cells, per_bit)
-            self._levels.use_cells(cells)
-            self._state.cells = cells
-            self._dirty = True
+    @property
+    def cells(self) -> int | None:
+        """Number of IVF cells, or None when every search scans all codes."""
+        return self._codes.state.n_cells
 
-    def _segments(self) -> list[Segment]:
-        with self._mutex:
-            untrained = self.cells is not None and self._levels.cells is None
-            if untrained and self.cells is not None and len(self) >= CODES_PER_CELL * self.cells:
-                self.train()
-            return super()._segments()
+    @property
+    def probes(self) -> int:
+        """IVF cells that a search scans; can be set."""
+        return self._codes.state.probes
+
+    @probes.setter
+    def probes(self, value: int) -> None:
+        self._codes.state.probes = self._n_probes(value)
+        self._codes.changed = True
+
+    def _n_probes(self, probes: int | None) -> int:
+        if probes is None:
+            return self.probes
+        if self.cells is None:
+            raise ValueError(f"probes={probes}: this index has no cells; expected None")
+        return as_count(probes, "probes", at_most=self.cells)
+
+    def train(self, codes: ArrayLike | None = None) -> None:
+        """Train the IVF cells on packed codes (default: the stored ones), and sort the stored codes into them."""
+        if self.cells is None:
+            raise ValueError("train: this index has no cells; create it with CodeIndex(..., cells=4096)")
+        with self._codes.mutex:
+            n_sampled = SAMPLE_PER_CELL * self.cells
+            sample = self._codes.sample(n_sampled) if codes is None else as_codes(codes, self.n_bits)
+            weights = self._codes.state.weights
+            per_bit = weights.mean(axis=1) if weights is not None and weights.ndim == 2 else weights
+            self._codes.use_cells(Cells.train(sample, self.n_bits, self.cells, per_bit))
 
     def measure_recall(self, sample: ArrayLike | int = 100, k: int = 10, *, probes: int | None = None) -> float:
-        """The share of the exact ``k`` nearest that a search with ``probes`` cells finds; 1 without cells.
+        """Return the share of the exact ``k`` nearest that a search with ``probes`` cells finds; 1 without cells.
 
-        ``sample``: packed queries, or how many stored codes to take as such (each then finds itself, so with
-        real queries the recall is a little lower). A code as near as the k-th exact one counts as found.
+        ``sample`` holds packed queries, or says how many stored codes to use as queries. Each of these finds
+        itself, so the recall of real queries is slightly lower. A code as near as the k-th exact one counts as found.
         """
         if isinstance(sample, int | np.integer):
-            queries = self._sample(as_count(sample, "sample"))
+            queries = self._codes.sample(as_count(sample, "sample"))
         else:
             queries = as_codes(sample, self.n_bits)
         if len(queries) == 0 or len(self) == 0:
-            raise ValueError(f"sample has {len(queries)} queries for {len(self)} codes; recall takes some of both")
+            raise ValueError(
+                f"sample has {len(queries)} queries for {len(self)} codes; expected at least one of each"
+            )
         found = self.search(queries, k, probes=probes)
         exact = self.search(queries, k, probes=self.cells)
         wanted = np.count_nonzero(exact.ids >= 0)
         furthest = np.where(exact.ids >= 0, exact.distances, -1).max(axis=1, keepdims=True)
         return float(np.count_nonzero((found.ids >= 0) & (found.distances <= furthest)) / wanted)
 
-    def _sample(self, n: int) -> NDArray[np.uint8]:
-        """Up to ``n`` stored codes, drawn at random, the same ones every time."""
-        with self._mutex:
-            segments = Collection._segments(self)
-        sizes = np.array([segment.n_live for segment in segments], dtype=np.int64)
-        drawn = np.random.default_rng(0).choice(sizes.sum(), min(n, int(sizes.sum())), replace=False)
-        edges = np.concatenate([[0], np.cumsum(sizes)])
-        parts = [
-            segment.rows(segment.live()[np.sort(drawn[(drawn >= first) & (drawn < last)] - first)]).codes
-            for segment, first, last in zip(segments, edges[:-1], edges[1:])
-        ]
-        return np.concatenate(parts) if parts else as_codes([], self.n_bits)
+    # On disk
 
-    def _n_probes(self, probes: int | None) -> int:
-        if probes is None:
-            return self.probes
-        if self.cells is None:
-            raise ValueError(f"probes is {probes}, but this index has no cells; every search is exact")
-        return as_count(probes, "probes", at_most=self.cells)
+    @property
+    def path(self) -> Path | None:
+        """The directory that `save` commits to, or None."""
+        return None if self._store is None else self._store.directory
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        writable: bool = False,
+        verify: bool = False,
+        n_threads: int | None = None,
+    ) -> Self:
+        """Map a saved index; codes are read only when needed.
+
+        Parameters
+        ----------
+        path : path-like
+            The directory of the index.
+        writable : bool, default=False
+            Take the writer lock and hold it until `close`. Otherwise `save` takes it only during the commit, and
+            raises `IndexConflictError` if another writer has committed in between.
+        verify : bool, default=False
+            Read all files and compare their checksums. Sizes and the manifest are always checked.
+        n_threads : int, default=None
+            Threads of a search; None uses all processors.
+        """
+        threads = None if n_threads is None else as_count(n_threads, "n_threads")
+        store = IndexStore(Path(path))
+        if writable:
+            store.acquire()
+        try:
+            state = store.read()
+            if verify:
+                store.verify()
+        except BaseException:
+            store.close()
+            raise
+        index = cls.__new__(cls)
+        index.n_threads = threads
+        index._codes, index._store = CodeCollection(state), store
+        index._codes.changed = False
+        return index
+
+    def save(self, path: str | os.PathLike[str] | None = None) -> None:
+        """Commit to a directory atomically: a process killed at any moment leaves the old state or the new one.
+
+        Parameters
+        ----------
+        path : path-like, default=None
+            By default the directory that the index was opened from or first saved to; only changes are written.
+            Another path gets a complete copy. An index that exists there is replaced; any other content raises.
+
+        Readers in other processes keep the state they have open until they `refresh`.
+        """
+        with self._codes.mutex:
+            if path is None and self._store is None:
+                raise ValueError("path=None: this index was never opened or saved; expected a directory")
+            self._segments()  # trains the cells when there are enough codes
+            state = self._codes.snapshot()
+            if self._store is None or (path is not None and not _same(path, self._store.directory)):
+                assert path is not None
+                store = IndexStore(Path(path))
+                if self._store is not None:
+                    # Copies, so that our segments keep the names they have in our own directory.
+                    segments = [dataclasses.replace(segment, stored_as=None) for segment in state.segments]
+                    store.commit(dataclasses.replace(state, segments=segments))
+                    return
+                store.commit(state)
+                self._store = store
+            else:
+                self._store.commit(state, changed=self._codes.changed)
+            self._codes.changed = False
+
+    def refresh(self) -> bool:
+        """Load what other processes have committed; return whether anything changed."""
+        with self._codes.mutex:
+            store = self._stored("refresh")
+            if not store.changed():
+                return False
+            if self._codes.changed:
+                raise ValueError("refresh: this index has unsaved changes; open the directory again to see both")
+            self._codes.load(store.read())
+            return True
+
+    def verify(self) -> None:
+        """Read every committed file and compare its checksum; raise `IndexCorruptError` if one differs."""
+        self._stored("verify").verify()
+
+    def close(self) -> None:
+        """Release the writer lock; unsaved changes stay in memory."""
+        if self._store is not None:
+            self._store.close()
+
+    def _stored(self, action: str) -> IndexStore:
+        if self._store is None:
+            raise ValueError(f"{action}: this index was never opened or saved")
+        return self._store
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __copy__(self) -> Self:
+        with self._codes.mutex:
+            return copy.deepcopy(self)  # removals change segments, so two indexes cannot share them
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Copies within a program (joblib, deepcopy) hold the codes, but no directory.
+        return {**self.__dict__, "_store": None}
+
+
+def _same(a: str | os.PathLike[str], b: Path) -> bool:
+    return os.path.realpath(a) == os.path.realpath(b)

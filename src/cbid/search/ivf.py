@@ -1,8 +1,8 @@
-"""IVF: codes grouped into cells by k-means, so that a search scans only the cells near its query.
+"""IVF: codes grouped into cells by k-means; a search scans only the cells near its query.
 
-The cells are those of k-means over bits in -1/+1 under sum_s w_s (b_s - c_s)^2, which between two codes is 4
-times their weighted Hamming distance. A centre is the mean of the bits of its cell, whatever the weights; so
-a search with other weights than those of the training ranks the cells by its own.
+k-means runs over bits in -1/+1 under sum_s w_s (b_s - c_s)^2; between two codes this is 4 times their weighted
+Hamming distance. A centre is the mean of the bits of its cell and does not depend on the weights, so a search
+with its own weights ranks the cells by them.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
 from cbid.codes import unpack
-from cbid.search.scan import _thread_count
+from cbid.search.scan import thread_count
 
 __all__ = ["CODES_PER_CELL", "SAMPLE_PER_CELL", "Cells"]
 
-CODES_PER_CELL = 40  # k-means with fewer is noise
-SAMPLE_PER_CELL = 40  # more hardly moves the recall, and takes longer
+CODES_PER_CELL = 40  # with fewer, k-means fits noise
+SAMPLE_PER_CELL = 40  # more takes longer and hardly changes the recall
 _ROUNDS = 10
-_CHUNK = 1024  # codes whose scores against all cells are held at once: they stay in the cache
+_CHUNK = 1024  # codes scored against all cells at once: the scores stay in the cache
 
 
 class Cells:
@@ -27,7 +27,7 @@ class Cells:
 
     def __init__(self, centres: NDArray[np.float32], weights: NDArray[np.floating] | None) -> None:
         self.centres = centres
-        self.weights = weights  # (t,) or None: those under which codes are assigned to cells
+        self.weights = weights  # (t,) or None: weights for assigning codes to cells
         self._twice = 2 * centres.T
         self._squares = np.ascontiguousarray((centres**2).T)
 
@@ -41,9 +41,9 @@ class Cells:
         *,
         seed: int = 0,
     ) -> "Cells":
-        """k-means over a sample of ``codes``: rounds of assignment and means, from codes drawn at random."""
+        """Run k-means over a sample of ``codes``, from randomly drawn codes."""
         if len(codes) < n_cells:
-            raise ValueError(f"codes has {len(codes)} rows; training {n_cells} cells takes at least as many")
+            raise ValueError(f"codes has {len(codes)} rows; expected at least {n_cells}, one per cell")
         rng = np.random.default_rng(seed)
         if len(codes) > SAMPLE_PER_CELL * n_cells:
             codes = codes[rng.choice(len(codes), SAMPLE_PER_CELL * n_cells, replace=False)]
@@ -54,7 +54,7 @@ class Cells:
             sizes = np.bincount(own, minlength=n_cells)
             held = sizes > 0
             first = (np.cumsum(sizes) - sizes)[held]
-            centres = bits[rng.integers(0, len(bits), n_cells)].astype(np.float32)  # where a cell is empty
+            centres = bits[rng.integers(0, len(bits), n_cells)].astype(np.float32)  # for empty cells
             sums = np.add.reduceat(bits[np.argsort(own, kind="stable")], first, axis=0, dtype=np.float32)
             centres[held] = sums / sizes[held, None]
             cells = cls(centres, weights)
@@ -64,10 +64,10 @@ class Cells:
         return len(self.centres)
 
     def of(self, codes: NDArray[np.uint8]) -> NDArray[np.int64]:
-        """The cell of each code."""
+        """Return the cell of each code."""
         n_bits = self.centres.shape[1]
         w = _relative(self.weights, n_bits)
-        # `_closeness` as one product, with a column of ones for its second term: this is most of the work.
+        # `_closeness` as one product, with a column of ones for its second term: most of the time is spent here.
         factors = np.concatenate([self._twice * w[:, None], -(w @ self._squares)[None]])
         cells = np.empty(len(codes), dtype=np.int64)
 
@@ -80,9 +80,9 @@ class Cells:
                 np.matmul(values, factors, out=close)
                 cells[first : first + len(chunk)] = close[: len(chunk)].argmax(axis=1)
 
-        # Threads over codes, each with its own products: the threads of a BLAS meet after every chunk, and on
-        # a machine that is busy with other things then wait for each other most of the time.
-        n_jobs = max(min(_thread_count(None), len(codes) // (4 * _CHUNK)), 1)
+        # Threads over codes, each with its own products. The threads of a BLAS synchronise after every chunk and,
+        # on a busy machine, spend most of the time waiting for each other.
+        n_jobs = max(min(thread_count(None), len(codes) // (4 * _CHUNK)), 1)
         if n_jobs == 1:
             assign(0, len(codes))
             return cells
@@ -97,8 +97,10 @@ class Cells:
         n_probes: int,
         weights: NDArray[np.floating] | None,
     ) -> NDArray[np.int64]:
-        """The ``n_probes`` cells nearest to each query (q, t) of bits in -1/+1 or soft bits between, nearest
-        first, under ``weights`` None, (t,) or (q, t)."""
+        """Return the ``n_probes`` nearest cells of each query (q, t) of bits or soft bits in [-1, 1], nearest first.
+
+        ``weights`` is None, (t,) or (q, t).
+        """
         found = np.empty((len(values), n_probes), dtype=np.int64)
         for first in range(0, len(values), _CHUNK):
             rows = slice(first, first + _CHUNK)
@@ -118,7 +120,7 @@ class Cells:
 
 
 def _relative(weights: NDArray[np.floating] | None, n_bits: int) -> NDArray[np.float32]:
-    """Weights with largest value 1: the order of the cells does not depend on their scale, float32 would."""
+    """Weights scaled to a maximum of 1: the order of the cells stays the same, and float32 cannot overflow."""
     if weights is None:
         return np.ones(n_bits, dtype=np.float32)
     largest = weights.max(axis=-1, keepdims=True)

@@ -1,35 +1,112 @@
-"""The manifest: one small JSON file that says which files make up the committed state of an index."""
+"""The files of an index directory: arrays with checksums, and the manifest that names the committed ones."""
 
+import io
 import json
+import os
 import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
 
 from cbid.search.errors import IndexCorruptError
-from cbid.search.files import FileRecord, replace_text
-from cbid.storage.digests import digest_text
+from cbid.storage.atomic import flush
+from cbid.storage.digests import digest_file, digest_text, new_digest
 from cbid.storage.lock import LOCK_NAME
+from cbid.storage.npy import DAMAGED_NPY, header_bytes, map_npy
 
-__all__ = ["MANIFEST_NAME", "Manifest", "SegmentRecord", "is_ours"]
+__all__ = [
+    "MANIFEST_NAME",
+    "FileRecord",
+    "IndexManifest",
+    "SegmentRecord",
+    "check_content",
+    "is_index_file",
+    "map_array",
+    "write_array",
+]
 
 MANIFEST_NAME = "manifest.json"
 FORMAT = "cbid-index"
 VERSION = 1
 
-_OUR_FILES = re.compile(
+_CHUNK = 1 << 24
+_INDEX_FILES = re.compile(
     r"(segment|weights|centres)-[0-9a-f]{16}(\.[a-z]+(-[0-9a-f]{16})?)?\.npy|manifest\.json(\.tmp)?"
 )
 
 
-def is_ours(name: str) -> bool:
-    """Whether a file of this name can be part of an index (or the litter of a killed writer)."""
-    return name == LOCK_NAME or _OUR_FILES.fullmatch(name) is not None
+def is_index_file(name: str) -> bool:
+    """Whether a file of this name can be part of an index, or be left over from a killed writer."""
+    return name == LOCK_NAME or _INDEX_FILES.fullmatch(name) is not None
+
+
+# Arrays
+
+
+class FileRecord(TypedDict):
+    """The entry of a file in the manifest."""
+
+    file: str
+    bytes: int
+    blake2b: str
+
+
+def write_array(path: Path, array: NDArray[Any]) -> FileRecord:
+    """Write a new ``.npy`` file and flush it to the device."""
+    array = np.ascontiguousarray(array)
+    header = header_bytes(array.dtype, array.shape)
+    digest = new_digest(header)
+    content = array.reshape(-1).view(np.uint8).data
+    with open(path, "xb", buffering=0) as file:
+        _write_fully(file, memoryview(header))
+        for first in range(0, len(content), _CHUNK):
+            chunk = content[first : first + _CHUNK]
+            digest.update(chunk)
+            _write_fully(file, chunk)
+        os.fsync(file.fileno())
+    return {"file": path.name, "bytes": len(header) + len(content), "blake2b": digest.hexdigest()}
+
+
+def _write_fully(file: io.FileIO, content: memoryview) -> None:
+    while len(content):
+        content = content[file.write(content) :]  # a nearly full disk accepts a part first, and then raises
+
+
+def map_array(
+    directory: Path, record: FileRecord, dtype: np.dtype[Any] | type, shape: tuple[int, ...]
+) -> NDArray[Any]:
+    """Map a ``.npy`` file without reading it; check size, dtype and shape against the manifest."""
+    path = directory / record["file"]
+    size = path.stat().st_size
+    if size != record["bytes"]:
+        raise IndexCorruptError(f"{path} is damaged: it has {size} bytes; expected {record['bytes']}")
+    try:
+        array = map_npy(path)
+    except DAMAGED_NPY as error:
+        raise IndexCorruptError(f"{path} is damaged: it is not a .npy file ({error})") from error
+    if array.shape != shape or array.dtype != np.dtype(dtype) or not array.flags.c_contiguous:
+        raise IndexCorruptError(
+            f"{path} is damaged: it holds {array.dtype} {array.shape}; expected {np.dtype(dtype)} {shape}"
+        )
+    return array
+
+
+def check_content(directory: Path, record: FileRecord) -> None:
+    """Read a whole file and compare it with its checksum."""
+    path = directory / record["file"]
+    if digest_file(path) != record["blake2b"]:
+        raise IndexCorruptError(f"{path} is damaged: its checksum differs")
+
+
+# The manifest
 
 
 @dataclass
 class SegmentRecord:
-    """One immutable segment, and the file that says what was removed from it since."""
+    """The entry of one immutable segment, with the file that lists codes removed from it."""
 
     name: str
     n: int
@@ -43,20 +120,21 @@ class SegmentRecord:
     removed: FileRecord | None
 
     def files(self) -> list[FileRecord]:
+        """All files of the segment."""
         every = (self.codes, self.ids, self.runs, self.labels, self.removed)
         return [record for record in every if record is not None]
 
 
 @dataclass
-class Manifest:
-    """The committed state. ``generation`` grows by one with every commit."""
+class IndexManifest:
+    """The committed state of an index; ``generation`` increases by one with every commit."""
 
     n_bits: int
     generation: int = 0
     next_id: int = 0
     n_cells: int | None = None
     probes: int = 0
-    n_weights: int | None = None  # None: no weights; 0: one vector; otherwise one vector for each of so many classes
+    n_weights: int | None = None  # None: no weights; 0: one vector; n: one vector for each of n classes
     label_kind: str | None = None
     label_values: list[Any] = field(default_factory=list)
     weights: FileRecord | None = None
@@ -64,53 +142,63 @@ class Manifest:
     segments: list[SegmentRecord] = field(default_factory=list)
 
     def files(self) -> list[FileRecord]:
+        """All files that the manifest names."""
         own = [record for record in (self.weights, self.centres) if record is not None]
         return own + [record for segment in self.segments for record in segment.files()]
 
     def write(self, directory: Path) -> str:
-        """Commit: from here on this is the state. Returns the stamp that tells it from any other."""
+        """Commit this state by replacing the manifest; return its checksum, which identifies the state.
+
+        Readers see the old manifest or the new one, also after a power failure.
+        """
         content = {"format": FORMAT, "version": VERSION, **asdict(self)}
         stamp = _stamp(content)
-        replace_text(directory / MANIFEST_NAME, json.dumps({"blake2b": stamp, "manifest": content}, indent=1) + "\n")
+        text = json.dumps({"blake2b": stamp, "manifest": content}, indent=1) + "\n"
+        path = directory / MANIFEST_NAME
+        temporary = path.with_name(path.name + ".tmp")
+        with open(temporary, "wb", buffering=0) as file:
+            _write_fully(file, memoryview(text.encode()))
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        flush(directory)
         return stamp
 
     @classmethod
-    def read(cls, directory: Path) -> tuple["Manifest", str]:
-        """The committed state of a directory and its stamp."""
+    def read(cls, directory: Path) -> tuple["IndexManifest", str]:
+        """Return the committed state of a directory and its checksum."""
         path = directory / MANIFEST_NAME
         try:
             text = path.read_bytes()
         except FileNotFoundError:
             if not directory.exists():
-                raise FileNotFoundError(f"{directory} does not exist; an index directory is accepted") from None
-            raise IndexCorruptError(f"{directory} holds no index (there is no {MANIFEST_NAME} in it)") from None
+                raise FileNotFoundError(f"{directory} does not exist; expected an index directory") from None
+            raise IndexCorruptError(f"{directory} is not an index: it has no {MANIFEST_NAME}") from None
         except NotADirectoryError:
-            raise IndexCorruptError(f"{directory} is a file; an index is a directory") from None
+            raise IndexCorruptError(f"{directory} is not an index: expected a directory, found a file") from None
         try:
             outer = json.loads(text)
         except ValueError as error:
-            raise IndexCorruptError(f"{path} is not JSON ({error}); it is no manifest, or damaged") from error
+            raise IndexCorruptError(f"{path} is damaged or not a manifest: invalid JSON ({error})") from error
         content = outer.get("manifest") if isinstance(outer, dict) else None
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise IndexCorruptError(f"{path} is not the manifest of a cbid index")
         if outer.get("blake2b") != _stamp(content):
-            raise IndexCorruptError(f"{path} was altered or damaged (its checksum differs)")
+            raise IndexCorruptError(f"{path} is damaged: its checksum differs")
         if content.get("version") != VERSION:
             raise IndexCorruptError(
-                f"{path} is of format version {content.get('version')}; this release reads version {VERSION}"
+                f"{path} has format version {content.get('version')}; this release reads version {VERSION}"
             )
         fields = {name: value for name, value in content.items() if name not in ("format", "version")}
         try:
             fields["segments"] = [SegmentRecord(**record) for record in fields["segments"]]
             manifest = cls(**fields)
         except (KeyError, TypeError) as error:
-            raise IndexCorruptError(f"{path} lacks what a manifest holds ({error})") from error
+            raise IndexCorruptError(f"{path} has missing or unknown fields ({error})") from error
         for record in manifest.files():
-            if not is_ours(record["file"]):  # a name such as ../other must not lead out of the directory
-                raise IndexCorruptError(f"{path} names {record['file']!r}, which is no file of an index")
+            if not is_index_file(record["file"]):  # a name such as ../other would lead out of the directory
+                raise IndexCorruptError(f"{path} names {record['file']!r}, which is not an index file")
         return manifest, outer["blake2b"]
 
 
 def _stamp(content: dict[str, Any]) -> str:
-    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return digest_text(canonical)
+    return digest_text(json.dumps(content, sort_keys=True, separators=(",", ":")))

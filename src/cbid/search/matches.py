@@ -1,4 +1,4 @@
-"""What a search answers: objects that know their queries, not bare tuples."""
+"""The results of a search."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ __all__ = ["Match", "Matches", "QueryMatches", "RangeMatches"]
 
 
 class Match(NamedTuple):
-    """One stored item near a query."""
+    """One stored code near a query."""
 
     id: int
     distance: float
@@ -20,7 +20,7 @@ class Match(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class QueryMatches:
-    """What was found for one query, nearest first; ``len`` is the number found."""
+    """The matches of one query, nearest first; ``len`` is the number found."""
 
     ids: NDArray[np.int64]  # (found,)
     distances: NDArray[np.float32]  # (found,)
@@ -39,21 +39,21 @@ class QueryMatches:
 
 @dataclass(frozen=True, eq=False)
 class Matches:
-    """The k nearest stored items of each query: nearest first, ties by smaller id.
+    """The k nearest stored codes of each query, nearest first; ties go to the smaller id.
 
-    Where fewer than k were found the last places hold id -1 and distance inf (and label -1, "" or False by
-    the kind of the labels). ``matches[i]`` is what was found for query i, without missing places.
+    If fewer than k are found, the last places have id -1 and distance inf (and label -1, "" or False, by the kind
+    of the labels). ``matches[i]`` holds the matches of query i, without missing places.
     """
 
     ids: NDArray[np.int64]  # (q, k)
     distances: NDArray[np.float32]  # (q, k)
-    labels: NDArray[Any] | None = None  # (q, k), when the index holds labels
+    labels: NDArray[Any] | None = None  # (q, k), if the index has labels
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def __getitem__(self, query: int) -> QueryMatches:
-        found = int(np.count_nonzero(self.ids[query] >= 0))  # missing places are always the last
+        found = int(np.count_nonzero(self.ids[query] >= 0))  # missing places are last
         labels = None if self.labels is None else self.labels[query, :found]
         return QueryMatches(self.ids[query, :found], self.distances[query, :found], labels)
 
@@ -63,7 +63,7 @@ class Matches:
 
 @dataclass(frozen=True, eq=False)
 class RangeMatches:
-    """All stored items within a radius of each query; those of query i are ``offsets[i]:offsets[i + 1]``."""
+    """All stored codes within a radius of each query; those of query i are ``offsets[i]:offsets[i + 1]``."""
 
     offsets: NDArray[np.int64]  # (q + 1,)
     ids: NDArray[np.int64]  # (offsets[-1],), per query by (distance, id)
@@ -75,7 +75,7 @@ class RangeMatches:
 
     def __getitem__(self, query: int) -> QueryMatches:
         if not -len(self) <= query < len(self):
-            raise IndexError(f"query is {query}; there are {len(self)} queries")
+            raise IndexError(f"query={query}: expected an integer below {len(self)}")
         query %= len(self)
         span = slice(int(self.offsets[query]), int(self.offsets[query + 1]))
         labels = None if self.labels is None else self.labels[span]

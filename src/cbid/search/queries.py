@@ -1,62 +1,66 @@
-"""The query side of a scan: what each stored bit costs.
+"""The queries of a scan: what each stored bit costs.
 
-Every distance here has one form: d(q, h) = sum_s cost[q, s, h_s], with cost[q, s, b] >= 0 what it costs query
-q that bit s of the stored code is b. Weighted Hamming is cost = w_s [b differs from the query's bit]; the
-asymmetric distance, where the query stays real-valued, fits the same form, so the kernels know only costs.
+All distances have one form: d(q, h) = sum_s cost[q, s, h_s], where cost[q, s, b] >= 0 is the cost for query q
+of bit s being b in the stored code. Weighted Hamming distance is cost = w_s [b differs from the bit of the query].
+The asymmetric distance, with real-valued queries, has the same form. So the kernels only deal with costs.
 """
 
+import dataclasses
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cbid.codes import check_codes, check_n_bits, check_weights
+from cbid.codes import check_codes, check_n_bits, check_weights, unpack
+from cbid.search.segments import ANY
 
-__all__ = ["Queries"]
+__all__ = ["Queries", "QueryBatch"]
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Queries:
-    """A batch of queries against codes of ``n_bits``; made by `from_codes` or `from_projections`.
+    """Queries against codes of ``n_bits``, made by `from_codes` or `from_projections`.
 
-    It keeps the codes (or soft values) and the weights as given; the costs, 16 bytes per bit and query, are
-    made for the few queries that a kernel works on at a time.
+    It stores the codes (or soft bits) and the weights. The costs take 16 bytes per bit and query, so `costs`
+    computes them for the few queries that a kernel scans at a time.
     """
 
     n_bits: int
-    codes: NDArray[np.uint8] | None  # (q, ceil(t/8)), or None when `values` holds the query side
+    codes: NDArray[np.uint8] | None  # (q, ceil(t/8)), or None if `values` holds the queries
     values: NDArray[np.float32] | None  # (q, t) in [-1, 1]
     weights: Floats | None  # None, (t,) or (q, t)
 
     @classmethod
     def from_codes(cls, codes: NDArray[np.uint8], n_bits: int, weights: ArrayLike | None = None) -> "Queries":
-        """Packed codes (q, ceil(t/8)) under plain Hamming (``weights=None``), one weight vector (t,) or one
-        per query (q, t)."""
+        """Make queries from packed codes (q, ceil(t/8)).
+
+        ``weights``: None for plain Hamming distance, one vector (t,) or one per query (q, t).
+        """
         n_bits = check_n_bits(n_bits)
         codes = check_codes(codes, n_bits)
-        return cls(n_bits, codes, None, _check(weights, n_bits, len(codes)))
+        return cls(n_bits, codes, None, _checked(weights, n_bits, len(codes)))
 
     @classmethod
     def from_projections(
         cls, projections: ArrayLike, weights: ArrayLike | None = None, *, scale: ArrayLike | None = None
     ) -> "Queries":
-        """Real-valued projections z (q, t), whose signs would be the bits: the asymmetric distance.
+        """Make queries from real-valued projections z (q, t), whose signs are the bits: the asymmetric distance.
 
-        The soft bit is v_s = tanh(2 z_s / scale) in [-1, 1]; a stored bit h_s in {-1, +1} costs w_s |v_s -
-        h_s| / 2. Far from the threshold (v = -1 or +1) this is weighted Hamming; a projection near it costs
-        about half a weight whichever bit is stored. ``scale`` is a number or (t,), by default the mean of |z|
-        over the bits of each query, which makes the distance independent of the units of z.
+        The soft bit is v_s = tanh(2 z_s / scale) in [-1, 1]; a stored bit h_s in {-1, +1} costs w_s |v_s - h_s| / 2.
+        Far from the threshold (v = -1 or +1) this is weighted Hamming distance; near it, both values of the stored
+        bit cost about half the weight. ``scale`` is a number or (t,). The default is the mean of |z| over the bits
+        of each query, which makes the distance independent of the units of z.
         """
         z = np.asarray(projections)
         if z.dtype.kind not in "fiu":
-            raise TypeError(f"projections has dtype {z.dtype}; real numbers are accepted")
+            raise TypeError(f"projections has dtype {z.dtype}; expected real numbers")
         if z.ndim not in (1, 2) or z.shape[-1] == 0:
-            raise ValueError(f"projections has shape {z.shape}; (q, t) or one query (t,) is accepted")
+            raise ValueError(f"projections has shape {z.shape}; expected (q, t) or (t,)")
         z = np.atleast_2d(z)
         if not np.all(np.isfinite(z)):
-            raise ValueError("projections has NaN or infinite entries; finite numbers are accepted")
+            raise ValueError("projections has NaN or infinite entries; expected finite numbers")
         n_bits = z.shape[1]
         z = z.astype(np.float64, copy=False)
         if scale is None:
@@ -66,13 +70,13 @@ class Queries:
             divisor = np.asarray(scale, np.float64)
             if divisor.shape not in ((), (n_bits,)) or not np.all(np.isfinite(divisor) & (divisor > 0)):
                 raise ValueError(
-                    f"scale has shape {divisor.shape} and least value {divisor.min(initial=np.inf):g}; "
-                    f"a positive number or ({n_bits},) positive numbers are accepted"
+                    f"scale has shape {divisor.shape} and minimum {divisor.min(initial=np.inf):g}; "
+                    f"expected a positive number or ({n_bits},) positive numbers"
                 )
-        # A projection far above a tiny scale is simply far: it may overflow, tanh takes it to 1.
+        # A projection far above a tiny scale may overflow to inf; tanh maps it to 1.
         with np.errstate(over="ignore"):
             values = np.tanh(2 * (z / divisor)).astype(np.float32)
-        return cls(n_bits, None, values, _check(weights, n_bits, len(values)))
+        return cls(n_bits, None, values, _checked(weights, n_bits, len(values)))
 
     def __len__(self) -> int:
         held = self.codes if self.codes is not None else self.values
@@ -80,7 +84,7 @@ class Queries:
         return len(held)
 
     def costs(self, start: int, stop: int) -> tuple[Floats, Floats]:
-        """Costs of a stored 0 and of a stored 1 for queries start <= q < stop, each (stop - start, t)."""
+        """Return the costs of a stored 0 and of a stored 1 for queries start <= q < stop, each (stop - start, t)."""
         if self.codes is not None:
             bits = np.unpackbits(self.codes[start:stop], axis=1, count=self.n_bits)
             if_zero, if_one = bits.astype(np.float64), (1 - bits).astype(np.float64)
@@ -95,5 +99,64 @@ class Queries:
         return if_zero, if_one
 
 
-def _check(weights: ArrayLike | None, n_bits: int, n_queries: int) -> Floats | None:
+class QueryBatch:
+    """The queries of one search of an index, whose weights may depend on the class of the stored code.
+
+    The weights are one vector, one per query, or one per class (``by_class``, (t, n_classes)).
+    """
+
+    def __init__(self, queries: Queries, by_class: Floats | None) -> None:
+        self._queries = queries
+        self._by_class = by_class
+        self._of_class: dict[int, Queries] = {}
+
+    @classmethod
+    def from_codes(
+        cls, codes: NDArray[np.uint8], n_bits: int, own: Floats | None, given: ArrayLike | None
+    ) -> "QueryBatch":
+        """Use checked packed codes, with ``own`` weights of the index or those ``given`` for this search."""
+        shared, by_class = _shared_or_by_class(own)
+        if given is None:
+            return cls(Queries(n_bits, codes, None, shared), by_class)  # all checked before
+        return cls(Queries.from_codes(codes, n_bits, given), by_class)
+
+    @classmethod
+    def from_projections(
+        cls, projections: ArrayLike, n_bits: int, own: Floats | None, given: ArrayLike | None
+    ) -> "QueryBatch":
+        """Use real-valued projections, one per bit."""
+        shape = np.shape(projections)
+        if len(shape) not in (1, 2) or shape[-1] != n_bits:
+            raise ValueError(f"projections has shape {shape}; expected (q, {n_bits}) or ({n_bits},)")
+        shared, by_class = _shared_or_by_class(own)
+        return cls(Queries.from_projections(projections, shared if given is None else given), by_class)
+
+    def __len__(self) -> int:
+        return len(self._queries)
+
+    def for_class(self, label: int) -> Queries:
+        """Return the queries against stored codes of class ``label`` (ANY: of all classes)."""
+        if self._by_class is None or label == ANY:
+            return self._queries
+        if label not in self._of_class:
+            self._of_class[label] = dataclasses.replace(self._queries, weights=np.array(self._by_class[:, label]))
+        return self._of_class[label]
+
+    def values(self) -> NDArray[np.floating] | NDArray[np.int8]:
+        """Return bits in -1/+1, or soft bits between: (q, t)."""
+        if self._queries.values is not None:
+            return self._queries.values
+        assert self._queries.codes is not None
+        return unpack(self._queries.codes, self._queries.n_bits)
+
+    def mean_weights(self) -> Floats | None:
+        """Return the weights: None, (t,) or (q, t); the mean over the classes if they are per class."""
+        return self._queries.weights if self._by_class is None else self._by_class.mean(axis=1)
+
+
+def _shared_or_by_class(own: Floats | None) -> tuple[Floats | None, Floats | None]:
+    return (None, own) if own is not None and own.ndim == 2 else (own, None)
+
+
+def _checked(weights: ArrayLike | None, n_bits: int, n_queries: int) -> Floats | None:
     return None if weights is None else check_weights(weights, n_bits, n_rows=n_queries)

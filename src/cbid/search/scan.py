@@ -1,8 +1,8 @@
 """Exact top-k and range scans over blocked codes: the interface of the kernels.
 
-``blocks`` is the layout of `cbid.search.blocks`, in memory or a read-only memory map; ``queries`` is a
+``blocks`` has the layout of `cbid.search.blocks`, in memory or a read-only memory map; ``queries`` is a
 `cbid.search.queries.Queries`. A distance is summed in float64 in a fixed order and rounded once to float32;
-plain Hamming is a whole number. Order and ties go by that float32 distance, then by the smaller position.
+plain Hamming distances are whole numbers. Results are ordered by this float32 distance, then by position.
 """
 
 import itertools
@@ -15,17 +15,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cbid.codes import n_bytes
-from cbid.search.blocks import BLOCK, check_blocks, from_blocks, to_blocks
+from cbid.search.blocks import BLOCK, check_blocks, read_only
+from cbid.search.checks import as_count
 from cbid.search.kernels.compile import HAS_AVX2, simd_wanted
 from cbid.search.queries import Queries
 
-__all__ = ["Queries", "from_blocks", "to_blocks", "topk", "within"]
+__all__ = ["even_edges", "run_in_threads", "thread_count", "topk", "topk_in_spans", "within"]
 
 Answers = tuple[NDArray[np.int64], NDArray[np.float32]]  # positions, distances
 Hits = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]  # queries, positions, distances
 
 _TABLE_BYTES = 1 << 19  # tables of the queries scanned together: they share the cache with the codes
-_FEW_BYTES = 1 << 18  # code bytes times queries below which a second thread costs more than it saves
+_FEW_BYTES = 1 << 18  # code bytes times queries; below this a second thread costs more than it saves
+_QUERIES_PER_THREAD = 4  # a thread for fewer queries is not worth its start
 
 
 def topk(
@@ -40,24 +42,31 @@ def topk(
     n_threads: int | None = None,
     simd: bool | None = None,
 ) -> Answers:
-    """The k nearest codes of each query among positions start <= p < n: positions and distances, (q, k).
+    """Return the k nearest codes of each query among positions start <= p < n: positions and distances, (q, k).
 
-    ``keep`` (n,) is zero for codes to pass over (deleted, or filtered out). ``bound`` (q,) or a number: codes
-    farther than it are not wanted, which saves time when segments are scanned one after the other. Places
-    that stay empty have position -1 and distance inf. ``n_threads=None`` takes all processors; ``simd=None``
-    takes AVX2 where there is it (see `CBID_SIMD`), False the portable filter.
+    Parameters
+    ----------
+    blocks : uint8 array of shape (ceil(n / 32), bytes, 32)
+    n, start : int
+        The range of positions.
+    queries : Queries
+    k : int
+        Missing places have position -1 and distance inf.
+    keep : uint8 array of shape (n,), default=None
+        Zero for codes to skip (removed or filtered out).
+    bound : float or array-like of shape (q,), default=None
+        Skip codes farther than this. It saves time when segments are scanned one after the other.
+    n_threads : int, default=None
+        None uses all processors.
+    simd : bool, default=None
+        None uses AVX2 if available (see ``CBID_SIMD``), False the portable filter.
     """
+    from cbid.search.kernels.scan import scan_topk  # at the first scan: importing the kernels takes time
+
     blocks, keep, simd = _check(blocks, n, queries, start, keep, simd)
-    if isinstance(k, bool) or not isinstance(k, (int, np.integer)):
-        raise TypeError(f"k is {k!r} ({type(k).__name__}); an int of at least 1 is accepted")
-    if k < 1:
-        raise ValueError(f"k is {k}; an int of at least 1 is accepted")
-    if bound is None:
-        thresholds = np.full(len(queries), np.inf, np.float32)
-    else:
-        thresholds = _just_above(bound, len(queries), "bound")
-    kernel = _kernels().scan_topk
-    held = min(int(k), max(n - start, 1))  # a heap never holds more than there is
+    k = as_count(k, "k")
+    thresholds = _just_above(np.inf if bound is None else bound, len(queries), "bound")
+    held = min(k, max(n - start, 1))  # a heap never holds more codes than there are
 
     def scan(begin: int, end: int, first: int, last: int) -> Answers:
         positions = np.empty((last - first, held), np.int64)
@@ -65,14 +74,14 @@ def topk(
         for q in _query_blocks(first, last, blocks.shape[1]):
             rows = slice(q.start - first, q.stop - first)
             costs = queries.costs(q.start, q.stop)
-            too_low = kernel(
+            too_low = scan_topk(
                 blocks, begin, end, keep, *costs, not simd or None, True, thresholds[q].copy(), distances[rows],
                 positions[rows],
             )  # fmt: skip
-            again = np.flatnonzero(too_low)  # few if any: where a sample of the codes was not like the rest
+            again = np.flatnonzero(too_low)  # rare: the sample was not like the other codes
             if len(again):
                 near, at = np.empty((len(again), held), np.float32), np.empty((len(again), held), np.int64)
-                kernel(
+                scan_topk(
                     blocks, begin, end, keep, *(cost[again] for cost in costs), not simd or None, False,
                     thresholds[q][again], near, at,
                 )  # fmt: skip
@@ -83,13 +92,52 @@ def topk(
     positions = np.concatenate([p for p, _ in parts], axis=1 if over_codes else 0)
     distances = np.concatenate([d for _, d in parts], axis=1 if over_codes else 0)
     if over_codes and len(parts) > 1:
-        # Parts follow each other in position, so a stable sort by distance keeps the tie rule.
+        # The parts are in the order of positions, so a stable sort by distance keeps the tie rule.
         nearest = np.argsort(distances, axis=1, kind="stable")[:, :held]
         positions = np.take_along_axis(positions, nearest, axis=1)
         distances = np.take_along_axis(distances, nearest, axis=1)
     if held < k:
         positions = np.pad(positions, ((0, 0), (0, k - held)), constant_values=-1)
         distances = np.pad(distances, ((0, 0), (0, k - held)), constant_values=np.inf)
+    return positions, distances
+
+
+def topk_in_spans(
+    blocks: NDArray[np.uint8],
+    ids: NDArray[np.int64],
+    queries: Queries,
+    k: int,
+    spans: NDArray[np.int64],
+    edges: NDArray[np.int64],
+    *,
+    keep: NDArray[np.uint8] | None = None,
+    bound: NDArray[np.float32] | None = None,
+    n_threads: int | None = None,
+) -> Answers:
+    """Return the k nearest codes of each query by (distance, id) in spans of positions: the cells it probes.
+
+    ``spans`` (s, 2) holds first positions and ends; query i scans spans edges[i] to edges[i + 1]. The other
+    arguments and the result are those of `topk`.
+    """
+    from cbid.search.kernels.scan import scan_spans
+
+    thresholds = _just_above(np.inf if bound is None else bound, len(queries), "bound")
+    positions = np.empty((len(queries), k), np.int64)
+    distances = np.empty((len(queries), k), np.float32)
+    kept = read_only(np.empty(0, np.uint8) if keep is None else keep)
+    codes, id_of = read_only(blocks), read_only(ids)
+    simd = simd_wanted()
+
+    def scan(begin: int, end: int, first: int, last: int) -> None:
+        for q in _query_blocks(first, last, blocks.shape[1]):
+            scan_spans(
+                codes, id_of, kept, spans, edges[q.start : q.stop + 1],
+                *queries.costs(q.start, q.stop), not simd or None, thresholds[q], distances[q], positions[q],
+            )  # fmt: skip
+
+    n_jobs = max(min(thread_count(n_threads), len(queries) // _QUERIES_PER_THREAD), 1)
+    shares = even_edges(0, len(queries), n_jobs, 1)
+    run_in_threads(scan, [(0, len(ids), first, last) for first, last in itertools.pairwise(shares)])
     return positions, distances
 
 
@@ -104,39 +152,32 @@ def within(
     n_threads: int | None = None,
     simd: bool | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
-    """All codes among positions start <= p < n with distance <= radius, a number or one per query (q,).
+    """Return all codes among positions start <= p < n at distance <= radius, a number or one per query (q,).
 
-    Returns offsets (q + 1,), positions and distances: those of query i stand at offsets[i]:offsets[i + 1],
+    The result is offsets (q + 1,), positions and distances: those of query i are at offsets[i]:offsets[i + 1],
     ordered by (distance, position). The other arguments are those of `topk`.
     """
+    from cbid.search.kernels.scan import scan_within
+
     blocks, keep, simd = _check(blocks, n, queries, start, keep, simd)
     thresholds = _just_above(radius, len(queries), "radius")
-    kernel = _kernels().scan_within
 
     def scan(begin: int, end: int, first: int, last: int) -> list[Hits]:
         found = []
         for q in _query_blocks(first, last, blocks.shape[1]):
-            of, positions, distances = kernel(
+            of, positions, distances = scan_within(
                 blocks, begin, end, keep, *queries.costs(q.start, q.stop), not simd or None, thresholds[q].copy()
             )
             found.append((of + q.start, positions, distances))
         return found
 
     parts, _ = _run(scan, blocks, n, len(queries), start, n_threads)
-    found = [hits for part in parts for hits in part]
-    of = np.concatenate([h[0] for h in found]) if found else np.empty(0, np.int64)
-    positions = np.concatenate([h[1] for h in found]) if found else np.empty(0, np.int64)
-    distances = np.concatenate([h[2] for h in found]) if found else np.empty(0, np.float32)
+    found = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32))]
+    found += [hits for part in parts for hits in part]
+    of, positions, distances = (np.concatenate(arrays) for arrays in zip(*found))
     nearest = np.lexsort((positions, distances, of))
     offsets = np.searchsorted(of[nearest], np.arange(len(queries) + 1)).astype(np.int64)
     return offsets, positions[nearest], distances[nearest]
-
-
-def _kernels() -> Any:
-    # Imported at the first scan: what only packs codes does not pay for loading numba's compiled code.
-    from cbid.search.kernels import scan as _scan
-
-    return _scan
 
 
 def _check(
@@ -150,40 +191,33 @@ def _check(
     blocks = np.ascontiguousarray(check_blocks(blocks))
     if n_bytes(queries.n_bits) != blocks.shape[1]:
         raise ValueError(
-            f"queries have {queries.n_bits} bits, {n_bytes(queries.n_bits)} bytes; "
-            f"the codes in blocks are {blocks.shape[1]} bytes wide"
+            f"queries have {queries.n_bits} bits ({n_bytes(queries.n_bits)} bytes); "
+            f"the codes in blocks have {blocks.shape[1]} bytes"
         )
     if not 0 <= n <= BLOCK * len(blocks):
-        raise ValueError(f"n is {n}; 0 to {BLOCK * len(blocks)}, what blocks hold, is accepted")
+        raise ValueError(f"n={n}: expected an integer from 0 to {BLOCK * len(blocks)}, the codes in blocks")
     if not 0 <= start <= n:
-        raise ValueError(f"start is {start}; 0 to n = {n} is accepted")
+        raise ValueError(f"start={start}: expected an integer from 0 to n={n}")
     if keep is None:
         keep = np.empty(0, np.uint8)
     elif keep.shape != (n,) or keep.dtype not in (np.uint8, np.bool_):
-        raise ValueError(f"keep has shape {keep.shape} and dtype {keep.dtype}; uint8 of shape ({n},) is accepted")
+        raise ValueError(f"keep has shape {keep.shape} and dtype {keep.dtype}; expected uint8 of shape ({n},)")
     if simd is None:
         simd = simd_wanted()
     elif simd and not HAS_AVX2:
-        raise ValueError("simd is True, but this processor has no AVX2; None or False is accepted")
-    # Read-only views of one type, so that a memory map does not compile the kernels a second time.
-    return _read_only(blocks), _read_only(np.ascontiguousarray(keep).view(np.uint8)), simd
-
-
-def _read_only(array: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    view = array.view()
-    view.flags.writeable = False
-    return view
+        raise ValueError("simd=True: this processor has no AVX2; expected None or False")
+    return read_only(blocks), read_only(np.ascontiguousarray(keep).view(np.uint8)), simd
 
 
 def _just_above(distance: ArrayLike, n_queries: int, name: str) -> NDArray[np.float32]:
-    """The least float32 above ``distance``, one per query: "at most" becomes "below"."""
+    """The smallest float32 above ``distance``, one per query: "at most" becomes "below"."""
     given = np.asarray(distance, np.float64)
     if given.shape not in ((), (n_queries,)) or np.any(np.isnan(given)):
         raise ValueError(
             f"{name} has shape {given.shape}{' and NaN entries' if np.any(np.isnan(given)) else ''}; "
-            f"a number or ({n_queries},) numbers are accepted"
+            f"expected a number or ({n_queries},) numbers"
         )
-    # Rounding down first: a float32 distance is at most `given` when it is at most the float32 below it.
+    # Round down first: a float32 distance is at most `given` if it is at most the float32 below it.
     with np.errstate(over="ignore"):
         rounded = given.astype(np.float32)
     rounded = np.where(rounded > given, np.nextafter(rounded, np.float32(-np.inf)), rounded)
@@ -192,7 +226,7 @@ def _just_above(distance: ArrayLike, n_queries: int, name: str) -> NDArray[np.fl
 
 
 def _query_blocks(first: int, last: int, width: int) -> list[slice]:
-    """Queries in runs whose tables fit the cache beside the codes."""
+    """Slices of queries whose tables fit in the cache beside the codes."""
     size = max(min(_TABLE_BYTES // (64 * width), 256), 8)
     return [slice(q, min(q + size, last)) for q in range(first, last, size)]
 
@@ -205,33 +239,34 @@ def _run(
     start: int,
     n_threads: int | None,
 ) -> tuple[list[Any], bool]:
-    """``scan(begin, end, first query, last query)`` in threads; the parts, and whether they divide the codes.
+    """Run ``scan(begin, end, first query, last query)`` in threads; return the parts, and whether codes are split.
 
-    Many queries are divided among the threads; few queries would leave some idle, so the codes are divided.
+    Many queries are split among the threads. Few queries would leave threads idle, so the codes are split.
     """
-    n_threads = _thread_count(n_threads)
+    n_threads = thread_count(n_threads)
     if (n - start) * blocks.shape[1] * n_queries < _FEW_BYTES:
         n_threads = 1
     over_codes = n_queries < 8 * n_threads
     if over_codes:
-        edges = _edges(start, n, n_threads, BLOCK)
+        edges = even_edges(start, n, n_threads, BLOCK)
         jobs = [(a, b, 0, n_queries) for a, b in itertools.pairwise(edges) if a < b]
     else:
-        # Multiples of eight: the kernels take up to eight queries at a time.
-        jobs = [(start, n, a, b) for a, b in itertools.pairwise(_edges(0, n_queries, n_threads, 8))]
-    return _in_threads(scan, jobs or [(start, n, 0, n_queries)]), over_codes
+        # Multiples of eight: the kernels scan up to eight queries at a time.
+        jobs = [(start, n, a, b) for a, b in itertools.pairwise(even_edges(0, n_queries, n_threads, 8))]
+    return run_in_threads(scan, jobs or [(start, n, 0, n_queries)]), over_codes
 
 
-def _edges(begin: int, end: int, parts: int, multiple: int) -> list[int]:
-    """begin = e_0 <= e_1 ... <= e_parts = end, about evenly spaced, the inner ones multiples of
-    ``multiple``."""
+def even_edges(begin: int, end: int, parts: int, multiple: int) -> list[int]:
+    """Return begin = e_0 <= e_1 ... <= e_parts = end, evenly spaced; inner edges are multiples of ``multiple``."""
     inner = (begin + (end - begin) * i // parts for i in range(1, parts))
     return [begin, *(max(edge // multiple * multiple, begin) for edge in inner), end]
 
 
-def _in_threads(scan: Callable[[int, int, int, int], Any], jobs: list[tuple[int, int, int, int]]) -> list[Any]:
-    """Results of ``scan(*job)``: the first job in this thread, each other in its own (the kernels drop the
-    interpreter lock; threads are started anew, so nothing outlives the call or breaks on fork)."""
+def run_in_threads(scan: Callable[[int, int, int, int], Any], jobs: list[tuple[int, int, int, int]]) -> list[Any]:
+    """Return the results of ``scan(*job)``: the first job runs in this thread, each other one in a new thread.
+
+    The kernels release the interpreter lock. No thread outlives the call, so a fork is safe.
+    """
     results: list[Any] = [None] * len(jobs)
     errors: list[BaseException] = []
 
@@ -252,9 +287,8 @@ def _in_threads(scan: Callable[[int, int, int, int], Any], jobs: list[tuple[int,
     return results
 
 
-def _thread_count(n_threads: int | None) -> int:
+def thread_count(n_threads: int | None) -> int:
+    """Return ``n_threads``, or the number of processors if None."""
     if n_threads is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if isinstance(n_threads, bool) or not isinstance(n_threads, (int, np.integer)) or n_threads < 1:
-        raise ValueError(f"n_threads is {n_threads!r}; None or an int of at least 1 is accepted")
-    return int(n_threads)
+    return as_count(n_threads, "n_threads")

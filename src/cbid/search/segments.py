@@ -1,8 +1,8 @@
-"""A segment: codes that never change, in blocks for the kernels, with their ids, labels and deletions.
+"""A segment: immutable codes in blocks for the kernels, with their ids, labels and removals.
 
-Kernels break ties by position, the index by id. So a segment is one or more *runs*, each scanned on its own
-and each sorted by id: one run for all when a single weight vector is in use, one per class of the stored item
-when each class has its own weights, one per cell (and class) in IVF mode.
+Kernels break ties by position, the index by id. So a segment consists of *runs*, each scanned separately and
+sorted by id: one run for all codes under a single weight vector, one per class of the stored code if each class
+has its own weights, one per cell (and class) with IVF.
 """
 
 from dataclasses import dataclass, field
@@ -16,13 +16,13 @@ from cbid.search.vocabulary import narrow
 
 __all__ = ["ANY", "LabelFilter", "Rows", "Segment"]
 
-ANY = -1  # the cell of codes not assigned to one; the class of a run that mixes classes
+ANY = -1  # the cell of codes that have none; the class of a run of mixed classes
 
 _NO_ROWS = np.empty(0, dtype=np.int64)
 
 
 class Rows(NamedTuple):
-    """Codes as rows, before they go into a segment or after they come out of one.
+    """Codes as rows, before or after they are in a segment.
 
     Either all codes of an index have labels or none; either all rows of one ``Rows`` have cells or none.
     """
@@ -34,6 +34,8 @@ class Rows(NamedTuple):
 
     @classmethod
     def joined(cls, parts: "list[Rows]") -> "Rows":
+        """Concatenate rows."""
+
         def join(arrays: list[NDArray[np.integer] | None]) -> NDArray[np.integer] | None:
             present = [array for array in arrays if array is not None]
             return np.concatenate(present) if present else None
@@ -47,27 +49,27 @@ class Rows(NamedTuple):
 
 
 class LabelFilter(NamedTuple):
-    """The mask of the last filter by label: searches with the same filter come one after the other."""
+    """The mask of the last filter by label, kept because consecutive searches often have the same filter."""
 
     labels: bytes
-    n_live: int  # falls with every removal, so it tells whether the mask still holds
+    n_live: int  # decreases with every removal, so it shows whether the mask is still valid
     keep: NDArray[np.uint8]
     n_kept: int
 
 
 @dataclass(eq=False)
 class Segment:
-    """Codes in blocks of 32, sorted by id within each run; ``keep`` alone ever changes (0 = removed)."""
+    """Codes in blocks of 32, sorted by id within each run; only ``keep`` changes (0 = removed)."""
 
     blocks: NDArray[np.uint8]  # (ceil(n/32), n_bytes, 32)
     ids: NDArray[np.int64]  # (n,)
     labels: NDArray[np.unsignedinteger] | None  # (n,)
-    runs: NDArray[np.int64]  # (r, 3): first position, cell, class; in that order of cells and classes
-    keep: NDArray[np.uint8] | None = None  # (n,) once something was removed
+    runs: NDArray[np.int64]  # (r, 3): first position, cell, class; sorted by cell, then class
+    keep: NDArray[np.uint8] | None = None  # (n,), None until the first removal
     n_live: int = field(default=-1)
-    stored_as: str | None = None  # name in the store, once written there
-    keep_stored: bool = True  # whether the store knows of every removal
-    last_filter: "LabelFilter | None" = field(default=None, repr=False)  # one byte a code once filtered
+    stored_as: str | None = None  # name in the store, None until it is written
+    keep_stored: bool = True  # whether the store has every removal
+    last_filter: "LabelFilter | None" = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.n_live < 0:
@@ -75,7 +77,7 @@ class Segment:
 
     @classmethod
     def build(cls, rows: Rows, *, by_class: bool) -> "Segment":
-        """Order rows by (cell, class, id) and lay them out in blocks."""
+        """Sort rows by (cell, class, id) and store them in blocks."""
         codes, ids, labels, cells = rows
         classes = labels if by_class else None
         keys = [key for key in (ids, classes, cells) if key is not None]
@@ -92,7 +94,7 @@ class Segment:
         run_cells, run_classes = (unsplit if key is None else key[starts] for key in (cells, classes))
         return cls(
             to_blocks(codes),
-            ids.copy() if ids is rows.ids else ids,  # the caller's array may change later
+            ids.copy() if ids is rows.ids else ids,  # the caller may change its array later
             None if labels is None else narrow(labels),
             np.stack([starts, run_cells, run_classes], axis=1).astype(np.int64),
         )
@@ -102,26 +104,27 @@ class Segment:
 
     @property
     def nbytes(self) -> int:
+        """Bytes of all arrays."""
         filtered = None if self.last_filter is None else self.last_filter.keep
         arrays = (self.blocks, self.ids, self.labels, self.runs, self.keep, filtered)
         return sum(array.nbytes for array in arrays if array is not None)
 
     def spans(self) -> list[tuple[int, int, int, int]]:
-        """Runs as (first position, end, cell, class)."""
+        """Return the runs as (first position, end, cell, class)."""
         ends = [*self.runs[1:, 0].tolist(), len(self)]
         return [(start, end, cell, label) for (start, cell, label), end in zip(self.runs.tolist(), ends)]
 
     def spans_across_cells(self) -> list[tuple[int, int, int]]:
-        """(first position, end, class) of what lies together and has one class: not sorted by id."""
+        """Return (first position, end, class) of adjacent runs of one class, which together are not sorted by id."""
         first = np.concatenate([[True], self.runs[1:, 2] != self.runs[:-1, 2]])
         starts, classes = self.runs[first, 0].tolist(), self.runs[first, 2].tolist()
         return list(zip(starts, [*starts[1:], len(self)], classes))
 
     def positions_of(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Where ``ids`` (sorted, distinct) live here: (their places in ``ids``, their positions here).
+        """Find ``ids`` (sorted, distinct) that are not removed: (places in ``ids``, positions in this segment).
 
-        No table of all ids is kept. Each run is sorted: what of it and of ``ids`` overlaps is found by
-        bisecting the shorter of the two into the longer.
+        There is no table of all ids. Each run is sorted, so the overlap of a run with ``ids`` is found by bisecting
+        the shorter into the longer.
         """
         places, positions = [_NO_ROWS], [_NO_ROWS]
         for start, end, _, _ in self.spans():
@@ -130,7 +133,7 @@ class Segment:
             if first >= last:
                 continue
             run, wanted = self.ids[start:end], ids[first:last]
-            if run[-1] - run[0] == len(run) - 1:  # no gaps, as when the index gave the ids itself
+            if run[-1] - run[0] == len(run) - 1:  # no gaps, as when the index assigned the ids
                 place, position = np.arange(len(wanted)), wanted - run[0]
             elif len(wanted) <= len(run):
                 at = np.searchsorted(run, wanted)
@@ -159,11 +162,11 @@ class Segment:
         self.keep_stored = False
 
     def live(self) -> NDArray[np.int64]:
-        """Positions not removed."""
+        """Return the positions that are not removed."""
         return np.arange(len(self)) if self.keep is None else np.flatnonzero(self.keep)
 
     def rows(self, positions: NDArray[np.int64] | None = None) -> Rows:
-        """The codes at ``positions`` (all live ones when None) as rows, with their cells."""
+        """Return the codes at ``positions`` (by default all that are not removed) as rows, with their cells."""
         if positions is None:
             positions = self.live()
         codes = from_blocks(self.blocks, len(self) if len(positions) == len(self) else positions)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from cbid.project import ImageRecord, Project
 from cbid.search import UnknownIdError
-from cbid.search.milvus import MilvusStore
+from cbid.search.stores import MilvusStore
 from cbid.web.errors import http_error
 from cbid.web.metrics import Metrics
 from cbid.web.settings import ServiceSettings

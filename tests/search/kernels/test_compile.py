@@ -27,7 +27,9 @@ def run(script: str, **environment: str) -> str:
 FIRST_SEARCH = """
     import time
     import numpy as np
-    from cbid.search.scan import Queries, to_blocks, topk
+    from cbid.search.blocks import to_blocks
+    from cbid.search.queries import Queries
+    from cbid.search.scan import topk
     codes = np.random.default_rng(0).integers(0, 256, (1000, 8), dtype=np.uint8)
     positions, _ = topk(to_blocks(codes), 1000, Queries.from_codes(codes[:9], 64), 3)
     assert (positions[:, 0] == np.arange(9)).all()
@@ -44,7 +46,9 @@ def test_the_first_search_of_a_process_takes_the_kernels_from_the_cache():
 BOTH_FILTERS = """
     import numpy as np
     from cbid.search.kernels import registers as _registers
-    from cbid.search.scan import Queries, to_blocks, topk, within
+    from cbid.search.blocks import to_blocks
+    from cbid.search.queries import Queries
+    from cbid.search.scan import topk, within
     assert not _registers.SIX_BIT
     rng = np.random.default_rng(0)
     for n_bits in (1, 13, 64, 256, 1000, 4096):
@@ -64,8 +68,8 @@ BOTH_FILTERS = """
 """
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(not _compile.HAS_VBMI, reason="where there is no VBMI the other tests run what AVX2 runs")
+@pytest.mark.long
+@pytest.mark.skipif(not _compile.HAS_VBMI, reason="the processor has no VBMI: the other tests cover these filters")
 def test_filters_for_avx2_on_a_processor_that_has_more():
     features = binding.get_host_cpu_features()
     wanted = [f"{'+' if on and not name.startswith('avx512') else '-'}{name}" for name, on in features.items()]

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from cbid.search.kernels.compile import HAS_AVX2
-from cbid.search.kernels.filters import make_shelf, parts_all, parts_one, whole_all, whole_one
+from cbid.search.kernels.filters import FilterPass, make_scratch, parts_all, parts_one, whole_all, whole_one
 from cbid.search.kernels.registers import BLOCKS, COLUMNS, ENTRIES, FIELDS, GROUP, SIX_BIT
 from cbid.search.kernels.tables import LEVELS
 
@@ -14,15 +14,18 @@ pytestmark = pytest.mark.skipif(not HAS_AVX2, reason="there is no SIMD filter wi
 
 @numba.njit
 def run(source, n_blocks, width, tables, offsets, check, ends, level, limits, found, counts):
-    size, shelf = len(counts), make_shelf()
-    if size == 1 and level == 0:
-        whole_one(source, n_blocks, 32 * width, tables, offsets, check, ends, level, limits, shelf, found, counts)
-    elif size == 1:
-        parts_one(source, n_blocks, 32 * width, tables, offsets, check, ends, level, limits, shelf, found, counts)
+    scratch = make_scratch()
+    at, steps = np.int64(offsets.ctypes.data), len(offsets) // COLUMNS
+    given = FilterPass(source, n_blocks, 32 * width, at, steps, level, check, np.int64(scratch.ctypes.data))
+    if len(counts) == 1 and level == 0:
+        whole_one(given, ends, tables, limits, found, counts)
+    elif len(counts) == 1:
+        parts_one(given, ends, tables, limits, found, counts)
     elif level == 0:
-        whole_all(source, n_blocks, 32 * width, tables, offsets, check, ends, level, limits, shelf, found, counts)
+        whole_all(given, ends, tables, limits, found, counts)
     else:
-        parts_all(source, n_blocks, 32 * width, tables, offsets, check, ends, level, limits, shelf, found, counts)
+        parts_all(given, ends, tables, limits, found, counts)
+    scratch[0] = 0  # keeps the memory alive until here
 
 
 def fields(columns):

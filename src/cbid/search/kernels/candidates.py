@@ -1,6 +1,6 @@
-"""Candidates of a chunk of codes: what the filters leave for each query of a group.
+"""Chunks of codes, the candidates that the filters find in them, and the codes that are near enough: the hits.
 
-``portable`` is True for the portable filter, None for SIMD: by that type numba leaves the other one out.
+``portable`` is True for the portable filter and None for SIMD: numba compiles only the branch of this type.
 """
 
 from typing import NamedTuple
@@ -8,152 +8,259 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.search.kernels.chunks import copy_codes, wanted_places
+from cbid.search.kernels.bounds import Plans, judge_level, plan_level, sum_limit
 from cbid.search.kernels.compile import helper
-from cbid.search.kernels.filters import make_shelf, parts_all, parts_one, whole_all, whole_one
-from cbid.search.kernels.portable import filter_portable
+from cbid.search.kernels.filters import (
+    FilterPass,
+    filter_portable,
+    make_scratch,
+    parts_all,
+    parts_one,
+    whole_all,
+    whole_one,
+)
 from cbid.search.kernels.registers import AT_ONCE, BLOCKS, COLUMNS, ENTRIES, FIELDS, GROUP
-from cbid.search.kernels.sums import sum_limit
-from cbid.search.kernels.tables import Tables, room_below, steps_until
+from cbid.search.kernels.tables import Tables, budget_below, exact_distance, steps_until
 
-__all__ = ["Chunk", "Desk", "find_candidates", "make_desk", "open_chunk"]
+__all__ = [
+    "Chunk",
+    "Codes",
+    "Workspace",
+    "chunk_blocks",
+    "chunk_end",
+    "find_candidates",
+    "find_hits",
+    "keep_hits",
+    "make_workspace",
+    "open_chunk",
+    "position_of",
+]
 
-Blocks = NDArray[np.uint8]
+Bytes = NDArray[np.uint8]
+Places = NDArray[np.int32]
+Singles = NDArray[np.float32]
 
-FEW = GROUP // 2  # so many queries are scanned faster one by one than in a group that is not full
-# From so many queries on it pays to bring the kept codes of a chunk together before they are scanned.
-MANY_QUERIES = 8
+CHUNK_BYTES = 1 << 18  # leaves space for the tables of the queries in a second-level cache
+CHUNK_CODES = 1 << 15  # limits the candidates of short codes
+FEW = GROUP // 2  # up to this many queries are scanned faster one by one than as a group
+MANY_QUERIES = 8  # from this many on, the kept codes of a chunk are copied together before they are scanned
 
 
-class Desk(NamedTuple):
-    """Memory that a scan works on, for chunks of so many codes."""
+class Codes(NamedTuple):
+    """The codes at positions start <= p < stop of ``blocks``; ``keep`` is empty, or zero for codes to skip."""
 
-    candidates: NDArray[np.int32]  # (GROUP, codes) offsets in the chunk, for each query of a group
-    counts: NDArray[np.int64]  # (GROUP,) how many
-    limits: NDArray[np.int64]  # (GROUP,)
-    shelf: Blocks
-    places: NDArray[np.int32]  # (codes + 1,) of codes that were copied
-    scratch: Blocks  # (blocks, width, 32) the copies
+    blocks: Bytes
+    start: int
+    stop: int
+    keep: Bytes
 
 
 class Chunk(NamedTuple):
-    """Blocks first <= b < last, and where the SIMD filters read them: address, number of blocks, and how many codes
-    were copied there, -1 where they are read in place."""
+    """Blocks first <= b < last, and where the SIMD filters read them."""
 
     first: int
     last: int
-    source: int
+    source: int  # address
     n_blocks: int
-    copied: int
+    copied: int  # number of codes copied there, -1 if they are read in place
+
+
+class Workspace(NamedTuple):
+    """The memory of a scan, for chunks of a given number of codes."""
+
+    candidates: Places  # (GROUP, codes) offsets of candidates, then of hits, for each query of a group
+    distances: Singles  # (GROUP, codes) of the hits
+    counts: NDArray[np.int64]  # (GROUP,)
+    limits: NDArray[np.int64]  # (GROUP,)
+    scratch: Bytes
+    places: Places  # (codes + 1,) offsets of copied codes
+    copies: Bytes  # (blocks, width, 32)
 
 
 @helper
-def make_desk(width: int, largest: int) -> Desk:
-    return Desk(
+def make_workspace(width: int, largest: int) -> Workspace:
+    """Make a workspace for chunks of up to ``largest`` blocks."""
+    return Workspace(
         np.empty((GROUP, 32 * largest), np.int32),
+        np.empty((GROUP, 32 * largest), np.float32),
         np.zeros(GROUP, np.int64),
         np.zeros(GROUP, np.int64),
-        make_shelf(),
+        make_scratch(),
         np.empty(32 * largest + 1, np.int32),
         np.empty((largest, width, 32), np.uint8),
     )
 
 
+# ---- chunks ----
+
+
 @helper
-def open_chunk(
-    blocks: Blocks, first: int, last: int, start: int, stop: int, keep: NDArray[np.uint8], portable: bool | None,
-    n_queries: int, desk: Desk,
-) -> Chunk:  # fmt: skip
-    """Blocks first <= b < last, copied where they are no whole number of steps and, for many queries, where ``keep``
-    leaves a part of them."""
+def chunk_blocks(width: int, blocks_done: int, k: int) -> int:
+    """Blocks of the next chunk: half as many as are done, at least k codes, at most what fits in a cache."""
+    most = max(min(CHUNK_BYTES // (32 * width), CHUNK_CODES // 32), 2 * BLOCKS)
+    wanted = min(max(blocks_done // 2, (k + 31) // 32), most)
+    return -(-wanted // BLOCKS) * BLOCKS
+
+
+@helper
+def chunk_end(first: int, end: int, size: int) -> int:
+    """The end of the chunk from block ``first`` on; the remainder at the end is a chunk of its own."""
+    last = min(first + size, end)
+    return last - (last - first) % BLOCKS if last - first > BLOCKS else last
+
+
+@helper
+def open_chunk(codes: Codes, first: int, last: int, portable: bool | None, n_queries: int, work: Workspace) -> Chunk:
+    """Blocks first <= b < last, copied if they are not a whole number of steps or, for many queries, if ``keep``
+    skips many of them."""
+    blocks, start, stop, keep = codes
     ragged = (last - first) % BLOCKS != 0
     if portable is None and (ragged or (len(keep) > 0 and n_queries >= MANY_QUERIES)):
         begin, finish = max(start, 32 * first), min(stop, 32 * last)
-        copied = wanted_places(keep, begin, finish, 32 * first, desk.places)
+        copied = _kept_places(keep, begin, finish, 32 * first, work.places)
         if ragged or copied < 0.75 * (finish - begin):
-            copy_codes(blocks, first, desk.places[:copied], desk.scratch)
+            _copy_codes(blocks, first, work.places[:copied], work.copies)
             per_step = 32 * BLOCKS
-            source = int(np.int64(desk.scratch.ctypes.data))
+            source = int(np.int64(work.copies.ctypes.data))
             return Chunk(first, last, source, (copied + per_step - 1) // per_step * BLOCKS, copied)
     source = int(np.int64(blocks.ctypes.data)) + first * 32 * blocks.shape[1]
     return Chunk(first, last, source, last - first, -1)
 
 
 @helper
-def find_candidates(
-    blocks: Blocks, chunk: Chunk, tables: Tables, q: int, size: int, thresholds: NDArray[np.float32], level: int,
-    portable: bool | None, desk: Desk,
-) -> None:  # fmt: skip
-    """Candidates of queries q <= i < q + size in a chunk, to ``desk.candidates`` and ``desk.counts``."""
-    if portable is None:
-        _by_simd(chunk, 32 * blocks.shape[1], tables, q, size, thresholds, level, desk)
-    else:
-        _by_portable(blocks, chunk, tables, q, size, thresholds, desk)
+def _kept_places(keep: Bytes, begin: int, end: int, origin: int, places: Places) -> int:
+    """Write the offsets from ``origin`` of kept positions begin <= p < end; return how many."""
+    count = 0
+    for position in range(begin, end):
+        places[count] = position - origin
+        count += len(keep) == 0 or keep[position] != 0
+    return count
 
 
 @helper
-def _by_simd(
-    chunk: Chunk, per_block: int, tables: Tables, q: int, size: int, thresholds: NDArray[np.float32], level: int,
-    desk: Desk,
+def _copy_codes(blocks: Bytes, first: int, places: Places, out: Bytes) -> None:
+    """Copy the codes at ``places``, counted from block ``first``, one after the other to blocks ``out``."""
+    for j in range(blocks.shape[1]):
+        for i in range(len(places)):
+            out[i >> 5, j, i & 31] = blocks[first + (places[i] >> 5), j, places[i] & 31]
+
+
+@helper
+def position_of(candidate: int, origin: int, copied: int, places: Places, start: int, stop: int, keep: Bytes) -> int:
+    """The position of a candidate of the chunk from position ``origin`` on, or -1 if it is padding or skipped."""
+    if copied >= 0:
+        return origin + places[candidate] if candidate < copied else -1
+    position = origin + candidate
+    if position < start or position >= stop or (len(keep) > 0 and keep[position] == 0):
+        return -1
+    return position
+
+
+# ---- hits ----
+
+
+@helper
+def find_hits(
+    codes: Codes, chunk: Chunk, done: int, tables: Tables, q: int, size: int, thresholds: Singles, plans: Plans,
+    portable: bool | None, work: Workspace,
 ) -> None:  # fmt: skip
-    source, n_blocks = chunk.source, chunk.n_blocks
-    candidates, counts, limits, shelf = desk.candidates, desk.counts, desk.limits, desk.shelf
-    check = np.int64(0)  # not a literal, for which the filters would be compiled once more
+    """Find the codes of a chunk, after ``done`` blocks of the scan, nearer than the thresholds of queries q <= i <
+    q + size: offsets from the first block to ``work.candidates``, in order, distances to ``work.distances``."""
+    if plans.until[q] <= done:
+        plan_level(plans, q, tables, thresholds[q], done)
+    find_candidates(codes, chunk, tables, q, size, thresholds, plans.level[q], portable, work)
+    n_false = 0
+    for slot in range(size):
+        i = q + slot
+        if work.counts[slot] > 0:
+            n_false += keep_hits(
+                codes, chunk, work, slot, tables.base[i], tables.costs[i], tables.nearest_code[i], thresholds[i]
+            )
+    if n_false > 0:
+        judge_level(plans, q, tables, n_false / size, done, done + chunk.last - chunk.first)
+
+
+@helper
+def find_candidates(
+    codes: Codes, chunk: Chunk, tables: Tables, q: int, size: int, thresholds: Singles, level: int,
+    portable: bool | None, work: Workspace,
+) -> None:  # fmt: skip
+    """Find the candidates of queries q <= i < q + size in a chunk: to ``work.candidates`` and ``work.counts``."""
+    if portable is None:
+        _filter_simd(chunk, 32 * codes.blocks.shape[1], tables, q, size, thresholds, level, work)
+    else:
+        _filter_portable(codes.blocks, chunk, tables, q, size, thresholds, work)
+
+
+@helper
+def keep_hits(
+    codes: Codes, chunk: Chunk, work: Workspace, slot: int, base: float, costs: NDArray[np.float64],
+    nearest_code: Bytes, threshold: np.float32,
+) -> int:  # fmt: skip
+    """Keep the candidates of one query that are nearer than ``threshold``; return the number of the others."""
+    blocks, start, stop, keep = codes
+    candidates, distances, places = work.candidates[slot], work.distances[slot], work.places
+    origin, copied, hits, n_false = 32 * chunk.first, chunk.copied, 0, 0
+    for c in range(work.counts[slot]):
+        position = position_of(candidates[c], origin, copied, places, start, stop, keep)
+        if position >= 0:
+            distance = exact_distance(base, costs, nearest_code, blocks, position)
+            if distance < threshold:
+                candidates[hits], distances[hits] = position - origin, distance
+                hits += 1
+            else:
+                n_false += 1
+    work.counts[slot] = hits
+    return n_false
+
+
+@helper
+def _filter_simd(
+    chunk: Chunk, per_block: int, tables: Tables, q: int, size: int, thresholds: Singles, level: int, work: Workspace
+) -> None:
+    candidates, counts, limits = work.candidates, work.counts, work.limits
+    check = np.int64(0)  # not a literal: for a literal the filters would be compiled again
     limits[:] = 0
     counts[:] = 0
     for slot in range(size):
         i = q + slot
-        room = room_below(thresholds[i], tables.base[i])
-        if room > 0.0:
-            limits[slot] = sum_limit(tables, i, room, level, n_blocks)
-            # Until there few blocks can be left.
-            check = max(check, 1 + steps_until(tables.typical[i], thresholds[i]))
+        budget = budget_below(thresholds[i], tables.base[i])
+        if budget > 0.0:
+            limits[slot] = sum_limit(tables, i, budget, level, chunk.n_blocks)
+            check = max(check, 1 + steps_until(tables.typical[i], thresholds[i]))  # before, few blocks can be skipped
     if check == 0:
         return
-    if level > 0:  # parts end at such multiples too
-        check = -(-check // AT_ONCE) * AT_ONCE
-    offsets, ends = tables.offsets, tables.ends
-    steps = len(offsets) // COLUMNS
-    tables_at = np.int64(tables.quantised[q:].ctypes.data)
-    limits_at = np.int64(limits.ctypes.data)
+    if level > 0:
+        check = -(-check // AT_ONCE) * AT_ONCE  # like the ends of parts
+    steps, ends = len(tables.offsets) // COLUMNS, tables.ends
+    offsets, scratch = np.int64(tables.offsets.ctypes.data), np.int64(work.scratch.ctypes.data)
+    given = FilterPass(chunk.source, chunk.n_blocks, per_block, offsets, steps, level, check, scratch)
+    tables_at, limits_at = np.int64(tables.quantised[q:].ctypes.data), np.int64(limits.ctypes.data)
     if size > FEW:
         if level == 0:
-            whole_all(
-                source, n_blocks, per_block, tables_at, offsets, check, ends, level, limits_at, shelf,
-                candidates, counts,
-            )  # fmt: skip
+            whole_all(given, ends, tables_at, limits_at, candidates, counts)
         else:
-            parts_all(
-                source, n_blocks, per_block, tables_at, offsets, check, ends, level, limits_at, shelf,
-                candidates, counts,
-            )  # fmt: skip
+            parts_all(given, ends, tables_at, limits_at, candidates, counts)
         return
     for slot in range(size):
         if limits[slot] > 0:
-            found, count = candidates[slot:], counts[slot:]
             if level == 0:
-                whole_one(
-                    source, n_blocks, per_block, tables_at, offsets, check, ends, level, limits_at, shelf,
-                    found, count,
-                )  # fmt: skip
+                whole_one(given, ends, tables_at, limits_at, candidates[slot:], counts[slot:])
             else:
-                parts_one(
-                    source, n_blocks, per_block, tables_at, offsets, check, ends, level, limits_at, shelf,
-                    found, count,
-                )  # fmt: skip
+                parts_one(given, ends, tables_at, limits_at, candidates[slot:], counts[slot:])
         tables_at += FIELDS * ENTRIES * steps
         limits_at += 8
 
 
 @helper
-def _by_portable(
-    blocks: Blocks, chunk: Chunk, tables: Tables, q: int, size: int, thresholds: NDArray[np.float32], desk: Desk
+def _filter_portable(
+    blocks: Bytes, chunk: Chunk, tables: Tables, q: int, size: int, thresholds: Singles, work: Workspace
 ) -> None:
     for slot in range(size):
         i = q + slot
-        room = room_below(thresholds[i], tables.base[i])
-        desk.counts[slot] = 0
-        if room > 0.0:
-            desk.counts[slot] = filter_portable(
-                blocks, chunk.first, chunk.last, tables.excess[i], tables.preferred[i], room, desk.candidates[slot]
+        budget = budget_below(thresholds[i], tables.base[i])
+        work.counts[slot] = 0
+        if budget > 0.0:
+            work.counts[slot] = filter_portable(
+                blocks, chunk.first, chunk.last, tables.excess[i], tables.preferred[i], budget, work.candidates[slot]
             )

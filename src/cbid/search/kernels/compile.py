@@ -1,4 +1,4 @@
-"""How the kernels are compiled: numba, without the interpreter lock, kept on disk between processes."""
+"""Compilation of the kernels by numba: without the interpreter lock, and cached on disk."""
 
 import hashlib
 import os
@@ -15,13 +15,13 @@ __all__ = ["HAS_AVX2", "HAS_VBMI", "compiled", "helper", "simd_wanted"]
 
 
 def _has(feature: str) -> bool:
-    # numba compiles for this processor, unless NUMBA_CPU_FEATURES (part of its cache's key) names another.
+    # numba compiles for this processor, unless NUMBA_CPU_FEATURES (part of its cache key) names other features.
     given = getattr(numba.config, "CPU_FEATURES", None)
     if given is not None:
         return f"+{feature}" in given.split(",")
     try:
         return bool(binding.get_host_cpu_features().get(feature, False))
-    except RuntimeError:  # LLVM cannot tell on this platform; numba then compiles for the least it has
+    except RuntimeError:  # unknown to LLVM on this platform; numba then compiles for the basic instructions
         return False
 
 
@@ -30,15 +30,15 @@ HAS_VBMI = _has("avx512vbmi") and _has("avx512bw")
 
 
 def simd_wanted() -> bool:
-    """Whether the SIMD filters run: where the processor has AVX2, unless CBID_SIMD=off."""
+    """Return whether the SIMD filters run: the processor has AVX2, and not CBID_SIMD=off."""
     setting = os.environ.get("CBID_SIMD", "auto")
     if setting not in ("auto", "off"):
-        raise ValueError(f"the environment variable CBID_SIMD is {setting!r}; 'auto' or 'off' is accepted")
+        raise ValueError(f"environment variable CBID_SIMD={setting!r}: expected 'auto' or 'off'")
     return HAS_AVX2 and setting == "auto"
 
 
 def _digest_of_sources() -> str:
-    sources = sorted(Path(__file__).parent.glob("_*.py"))
+    sources = sorted(Path(__file__).parent.glob("*.py"))
     return hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
 
 
@@ -46,10 +46,10 @@ _SOURCES = _digest_of_sources()
 
 
 def _keyed_by_sources(function: Callable[..., Any]) -> FunctionType:
-    """The same function with a closure variable that tells all kernel sources apart.
+    """Return the same function with a closure variable that identifies the sources of all kernels.
 
-    numba's cache asks only whether the file of a function has changed, not those of the functions it calls
-    and has compiled in; but it does compare closure variables.
+    numba's cache only checks whether the file of a function has changed, not the files of the functions that are
+    compiled into it. But it compares closure variables.
     """
     assert isinstance(function, FunctionType)
     keyed = FunctionType(
@@ -64,29 +64,26 @@ def _keyed_by_sources(function: Callable[..., Any]) -> FunctionType:
 
 
 def helper(function: Callable[..., Any]) -> Any:
-    """`numba.njit` for what only compiled functions call.
+    """Apply `numba.njit` to a function that only compiled functions call.
 
-    It becomes part of theirs, so a place of its own in the cache, and ways to call it from Python and from C,
-    would only cost time.
+    It is compiled into its callers, so it needs no cache entry and no wrappers for Python and C.
     """
     options: dict[str, Any] = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     return numba.njit(**options)(function)
 
 
 def compiled(function: Callable[..., Any]) -> Any:
-    """`numba.njit` for what Python calls: it lets other threads run, and is cached on disk where a place for
-    it can be written."""
+    """Apply `numba.njit` to a function that Python calls; it releases the interpreter lock and is cached on disk."""
     keyed = _keyed_by_sources(function)
     try:
         return numba.njit(keyed, cache=True, nogil=True)
     except RuntimeError as error:
-        # numba's way to say that neither the package's directory nor the user's cache can be written.
-        if "cannot cache function" not in str(error):
-            raise
+        # Neither the directory of the package nor the cache of the user is writable. Other errors are raised again.
+        uncached = numba.njit(keyed, nogil=True)
         warnings.warn(
-            f"search kernels are compiled anew in every process (several seconds): {error}; "
-            "set NUMBA_CACHE_DIR to a directory that can be written",
+            f"search kernels are compiled in every process, which takes several seconds: {error}; "
+            "set NUMBA_CACHE_DIR to a writable directory",
             RuntimeWarning,
             stacklevel=2,
         )
-        return numba.njit(keyed, nogil=True)
+        return uncached

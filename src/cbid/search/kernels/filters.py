@@ -1,12 +1,12 @@
-"""The SIMD filters: fields looked up for the codes of a few blocks at once, sums compared with a limit.
+"""The filters: they find the codes whose lower bound is below a limit, the candidates.
 
-Each filter goes over ``n_blocks``, a multiple of BLOCKS, of ``per_block`` bytes from the address ``source``
-on, with the quantised tables of one query (``.._one``) or of a group of GROUP (``.._all``), whose sums stay in
-registers while the bytes of the codes are split into fields only once. From ``check`` steps on, blocks are
-left as soon as no code in them can pass. Candidates are written as offsets from the first code, in order.
+A SIMD filter looks up fields for the codes of a few blocks at once and compares the sums with a limit. It has the
+quantised tables of one query (``.._one``) or of a group of GROUP queries (``.._all``). The sums of a group stay in
+registers, and the bytes of the codes are split into fields only once. The portable filter is for processors without
+AVX2. Candidates are written as offsets from the first code, in order.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,26 +31,39 @@ from cbid.search.kernels.vectors import (
     zeros,
 )
 
-__all__ = ["make_shelf", "parts_all", "parts_one", "whole_all", "whole_one"]
+__all__ = ["FilterPass", "filter_portable", "make_scratch", "parts_all", "parts_one", "whole_all", "whole_one"]
 
 Columns = NDArray[np.int64]
 Lanes = NDArray[np.uint64]  # two masks for each query
 Found = NDArray[np.int32]
-Shelf = NDArray[np.uint8]
+Scratch = NDArray[np.uint8]
 
-LOOK = 12 // COLUMNS  # steps between two looks at whether the blocks can be left
+CHECK_EVERY = 12 // COLUMNS  # steps between two checks whether a code in the blocks can still pass
 STEP_TABLES = FIELDS * ENTRIES
 STEP_BYTES = 32 * COLUMNS * BLOCKS
-# A filter for one query waits for memory, which a core draws on half as fast again from several places as from one.
-# So while it scans a window of addresses it fetches the next window, a piece from each of its eighths in turn. What
-# is shorter than two windows is fetched in order, so many bytes ahead.
+# A filter for one query waits for memory. A core reads memory 1.5 times as fast from several places at once as from
+# one. So while a filter scans a window of addresses it prefetches the next window, a piece from each eighth in turn.
+# Stretches shorter than two windows are prefetched in order, AHEAD bytes ahead.
 WINDOW = 1 << 16
 AHEAD = 4096
 
 
+class FilterPass(NamedTuple):
+    """The arguments of a SIMD filter that do not depend on the query; numbers only, so that passing them is cheap."""
+
+    source: int  # address of the first block
+    n_blocks: int  # a multiple of BLOCKS
+    per_block: int  # bytes
+    offsets: int | np.int64  # address of the offsets of the byte columns in a block, in scan order
+    steps: int
+    level: int | np.int64  # 2**level parts
+    check: int | np.int64  # steps after which blocks are skipped as soon as no code in them can pass
+    scratch: int | np.int64  # address of the memory of `make_scratch`
+
+
 @helper
 def _write(lanes: Lanes, offset: int, found: Found, counts: Columns) -> None:
-    """Append the codes whose bit is set in ``lanes`` to those ``found`` for each query."""
+    """Append the codes whose bit is set in ``lanes`` to the codes ``found`` for each query."""
     for i in range(len(lanes)):
         left, slot = lanes[i], i // 2
         count = counts[slot]
@@ -62,22 +75,22 @@ def _write(lanes: Lanes, offset: int, found: Found, counts: Columns) -> None:
 
 
 @helper
-def make_shelf() -> Shelf:
-    """Memory that a filter needs: a register of 15's, from `_first_place` on, and LEVELS groups."""
-    shelf = np.empty((2 * GROUP * LEVELS + 2) * LANES, np.uint8)
-    shelf[: 2 * LANES] = 15
-    return shelf
+def make_scratch() -> Scratch:
+    """Make the memory of a filter: from `_first_register` on, a register of 15s and LEVELS groups."""
+    scratch = np.empty((2 * GROUP * LEVELS + 2) * LANES, np.uint8)
+    scratch[: 2 * LANES] = 15
+    return scratch
 
 
 @helper
-def _first_place(shelf: Shelf) -> int:
-    return int(np.int64(shelf.ctypes.data) + LANES - 1) // LANES * LANES
+def _first_register(scratch: int) -> int:
+    return int(scratch + LANES - 1) // LANES * LANES
 
 
 @helper
 def _fetch_ahead(fetched: int, end: int, lead: int) -> int:
-    """For each piece from the address ``fetched`` on that begins before ``end``, fetch the one ``lead`` bytes ahead
-    or, if that is 0, one of the next window."""
+    """For each piece from the address ``fetched`` to ``end``, prefetch the piece ``lead`` bytes ahead or, if that is
+    0, a piece of the next window; return the new address."""
     while fetched < end:
         number = fetched % WINDOW // PIECE
         far = WINDOW + number % 8 * (WINDOW // 8) + number // 8 * PIECE - fetched % WINDOW
@@ -91,20 +104,18 @@ def _filter(size: int, load_limits: Any, in_parts: bool) -> Any:
     group_bytes = 2 * size * LANES
 
     @helper
-    def scan(
-        source: int, n_blocks: int, per_block: int, tables: int, offsets: Columns, check: int, ends: Columns,
-        level: int, limits_at: int, shelf: Shelf, found: Found, counts: Columns,
-    ) -> None:  # fmt: skip
-        """8-bit sums. ``tables`` is the address of (size, steps, FIELDS, ENTRIES), ``limits_at`` that of
-        (size,) int64 up to 255. If ``in_parts``, one sum for each of the 2**level parts that a code has by ``ends``
-        (see `_sums`), and their average: of those of two parts, then of two such averages, and so on."""
-        steps = len(offsets) // COLUMNS
-        offsets_at, per_query = np.int64(offsets.ctypes.data), STEP_TABLES * steps
+    def scan(given: FilterPass, ends: Columns, tables: int, limits_at: int, found: Found, counts: Columns) -> None:
+        """Form 8-bit sums by the tables (size, steps, FIELDS, ENTRIES) at the address ``tables``, and append the
+        codes below the limits, (size,) int64 up to 255 at ``limits_at``, to ``found`` and ``counts``. If
+        ``in_parts``, there is one sum for each of 2**level parts, which end at ``ends`` (see `bounds`). The limit
+        applies to their average: of the sums of two parts, then of two such averages, and so on."""
+        source, n_blocks, per_block, offsets_at, steps, level, check, scratch = given
+        per_query = STEP_TABLES * steps
         limits = load_limits(limits_at)
         lanes = np.empty(2 * size, np.uint64)
         fetched = source + -source % PIECE
         lead = 0 if n_blocks * per_block >= 2 * WINDOW else BLOCKS * per_block + AHEAD
-        low_bits = _first_place(shelf)
+        low_bits = _first_register(scratch)
         averages = low_bits + LANES
         stride = len(ends) >> level if in_parts else 0
         for b in range(0, n_blocks, BLOCKS):
@@ -129,7 +140,7 @@ def _filter(size: int, load_limits: Any, in_parts: bool) -> Any:
                 if stop >= check or stop == steps:
                     mean = sums
                     if in_parts:
-                        for i in range(level):  # what is still to come counts as zero
+                        for i in range(level):  # the remaining parts count as zero
                             before = zeros(limits)
                             if part >> i & 1:
                                 before = load_group(sums, averages + group_bytes * i)
@@ -139,7 +150,7 @@ def _filter(size: int, load_limits: Any, in_parts: bool) -> Any:
                     if stop == steps or not alive:
                         break
                 if in_parts and stop == turn:
-                    place, full = averages, part  # an average waits at each level where part has a bit
+                    place, full = averages, part  # an average is stored at each level where part has a bit
                     while full % 2 == 1:
                         sums = average(load_group(sums, place), sums)
                         place, full = place + group_bytes, full // 2
@@ -147,8 +158,8 @@ def _filter(size: int, load_limits: Any, in_parts: bool) -> Any:
                     sums = zeros(limits)
                     part += 1
                     turn = ends[stride * (part + 1) - 1]
-                stop = min(max(stop + LOOK, check), turn)
-            if alone:  # also for columns that were skipped, which the next blocks may need
+                stop = min(max(stop + CHECK_EVERY, check), turn)
+            if alone:  # also for skipped columns, which the next blocks may need
                 fetched = _fetch_ahead(fetched, block + BLOCKS * per_block, lead)
             if alive:
                 store_lanes(passing, np.int64(lanes.ctypes.data))
@@ -159,3 +170,43 @@ def _filter(size: int, load_limits: Any, in_parts: bool) -> Any:
 
 whole_one, whole_all = _filter(1, limits_one, False), _filter(GROUP, limits_all, False)
 parts_one, parts_all = _filter(1, limits_one, True), _filter(GROUP, limits_all, True)
+
+
+@helper
+def filter_portable(
+    blocks: NDArray[np.uint8],
+    first: int,
+    last: int,
+    excess: NDArray[np.float64],
+    preferred: NDArray[np.uint8],
+    budget: float,
+    candidates: NDArray[np.int32],
+) -> int:
+    """Find codes of blocks first <= b < last whose excess is at most ``budget``, by float32 tables over whole bytes.
+
+    Write their offsets from the first code of the first block to ``candidates``, in order; return how many. Sums
+    are rounded, so a few codes may cost slightly more.
+    """
+    width = blocks.shape[1]
+    tables = np.zeros((width, 256), np.float32)  # in units of budget
+    for j in range(width):
+        for s in range(8 * j, 8 * j + 8):
+            cost = np.float32(min(excess[s] / budget, 2.0))
+            for value in range(256):
+                if (value >> (7 - s % 8) & 1) != preferred[s]:
+                    tables[j, value] += cost
+    limit = np.float32(1.0 + 2e-7 * (8 * width + 8))
+    sums = np.empty(32, np.float32)
+    count = 0
+    for b in range(first, last):
+        sums[:] = 0
+        for j in range(width):
+            table = tables[j]
+            column = blocks[b, j]
+            for lane in range(32):
+                sums[lane] += table[column[lane]]
+        for lane in range(32):
+            if sums[lane] <= limit:
+                candidates[count] = (b - first) * 32 + lane
+                count += 1
+    return count

@@ -1,11 +1,11 @@
-"""SIMD registers in numba: a type for them, and what their operations are written with.
+"""SIMD registers in numba: their types, and the parts that operations are built from.
 
-numba has no vector type of its own; here a *group* becomes one that compiled functions hold in local
-variables, so that a filter reads as ordinary code: for each of a few queries, a pair of registers. A pair,
-because two lookups then share the load of a table. A register holds the same byte of the codes of one block
-(AVX2, 32 codes) or of two (AVX-512, 64 codes). How many queries a group has is part of its type.
+numba has no vector type. The type defined here is a *group*: a pair of registers for each of a few queries, which
+compiled functions hold in local variables. It is a pair because two lookups then share the load of a table. A
+register holds the same byte of the codes of one block (AVX2, 32 codes) or two (AVX-512, 64 codes). The number of
+queries in a group is part of its type.
 
-Operations are functions that write LLVM's instructions; `operation` makes numba functions of them.
+Operations are functions that emit LLVM instructions; `operation` turns them into numba functions.
 """
 
 from collections.abc import Callable
@@ -57,15 +57,15 @@ __all__ = [
 ]
 
 SIX_BIT = HAS_VBMI
-# A step takes as many columns as leave the sums of a group in registers: those that spill cost more than lookups.
+# A step has as many columns as leave the sums of a group in registers: spilled sums cost more than lookups.
 COLUMNS = 3 if SIX_BIT else 1  # bytes of a code per step
 FIELDS = 4 if SIX_BIT else 2  # per step
-# Steps without a branch in between: how long a loop takes is foretold well only if it is short.
+# Steps without a branch in between: only the length of short loops is predicted well.
 AT_ONCE = 1 if SIX_BIT else 4
-ENTRIES = 64 if SIX_BIT else 16  # of a field's table
+ENTRIES = 64 if SIX_BIT else 16  # in the table of a field
 LANES = 64 if SIX_BIT else 32  # codes per register
 BLOCKS = 2 * LANES // 32  # per pair of registers
-GROUP = 8 if SIX_BIT else 4  # queries whose sums fit the registers beside the fields of a step
+GROUP = 8 if SIX_BIT else 4  # queries whose sums fit in registers beside the fields of a step
 
 BIT, BYTE, WORD, INDEX, LONG = (ir.IntType(size) for size in (1, 8, 16, 32, 64))
 BYTES = ir.VectorType(BYTE, LANES)  # one register
@@ -85,14 +85,14 @@ class GroupType(types.Type):
 
 
 class CostsType(types.Type):
-    """Eight sums of costs, one for each bit of a byte, the lowest first."""
+    """Eight sums of costs, one per bit of a byte, the lowest first."""
 
     def __init__(self) -> None:
         super().__init__(name="CodeCosts")
 
 
 class LimitsType(types.Type):
-    """A register for each of ``size`` queries, with one number in all places."""
+    """A register for each of ``size`` queries, with one number in all lanes."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -121,8 +121,10 @@ Emit = Callable[..., ir.Value]
 
 
 def operation(emit: Emit, arity: int, result: types.Type | None = None) -> Any:
-    """A numba function of ``arity`` arguments that becomes, where it is called, what ``emit`` writes: a
-    group of the size of the first argument, or ``result``."""
+    """Return a numba function of ``arity`` arguments that is replaced by the instructions of ``emit``.
+
+    It returns ``result`` or, by default, a group of the size of the first argument.
+    """
 
     def generate(context: Any, builder: ir.IRBuilder, signature: Any, values: Any) -> ir.Value:
         return emit(builder, *values)
@@ -161,7 +163,7 @@ def items(builder: ir.IRBuilder, array: ir.Value) -> list[ir.Value]:
 
 
 def each(emit: Emit) -> Emit:
-    """An operation on groups and limits from one on registers."""
+    """Lift an operation on registers to groups and limits."""
 
     def on_groups(builder: ir.IRBuilder, *groups: ir.Value) -> ir.Value:
         queries = zip(*(items(builder, group) for group in groups))
@@ -171,7 +173,7 @@ def each(emit: Emit) -> Emit:
 
 
 def halves(emit: Emit) -> Emit:
-    """An operation on pairs from one on registers; what is given as a register is used for both halves."""
+    """Lift an operation on registers to pairs; an argument that is a register is used for both halves."""
 
     def on_pairs(builder: ir.IRBuilder, *values: ir.Value) -> ir.Value:
         results = []
@@ -184,7 +186,7 @@ def halves(emit: Emit) -> Emit:
 
 
 def words(emit: Emit) -> Emit:
-    """An operation on the bytes of a register from one on its 16-bit numbers."""
+    """Lift an operation on 16-bit numbers to the bytes of a register."""
 
     def on_bytes(builder: ir.IRBuilder, *values: ir.Value) -> ir.Value:
         return builder.bitcast(emit(builder, *(builder.bitcast(v, WORDS) for v in values)), BYTES)
@@ -212,11 +214,11 @@ def call(builder: ir.IRBuilder, name: str, result: ir.Type, *values: ir.Value) -
 
 
 def pick(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, places: list[int]) -> ir.Value:
-    """The elements of a and b (one after the other) at ``places``."""
+    """The elements of the concatenation of a and b at ``places``."""
     return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(INDEX, len(places)), places))
 
 
-# ---- loads; an address is an integer, as `array.ctypes.data` gives it ----
+# ---- loads; an address is an integer, such as `array.ctypes.data` ----
 
 
 def load(builder: ir.IRBuilder, address: ir.Value, of: ir.Type) -> ir.Value:
@@ -226,7 +228,7 @@ def load(builder: ir.IRBuilder, address: ir.Value, of: ir.Type) -> ir.Value:
 
 
 def keep_order(builder: ir.IRBuilder) -> None:
-    """No instruction, but LLVM moves no load or store past it."""
+    """Emit no instruction, but a barrier that LLVM moves no load or store across."""
     builder.asm(ir.FunctionType(ir.VoidType(), []), "", "~{memory}", [], side_effect=True)
 
 
@@ -235,11 +237,11 @@ def load_table(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
     return pick(builder, table, table, [i % ENTRIES for i in range(LANES)])
 
 
-# ---- what one register does ----
+# ---- operations on one register ----
 
 
 def shift_down(builder: ir.IRBuilder, a: ir.Value, by: int) -> ir.Value:
-    # There is no shift of bytes: what this one brings in from the neighbour has to be masked or ignored.
+    # There is no shift of bytes: bits shifted in from the neighbour must be masked or ignored.
     return words(lambda b, x: b.lshr(x, constant(WORDS, by)))(builder, a)
 
 
@@ -248,7 +250,7 @@ def lookup(builder: ir.IRBuilder, table: ir.Value, field: ir.Value) -> ir.Value:
         return call(builder, "llvm.x86.avx512.permvar.qi.512", BYTES, table, field)
     if HAS_AVX2:
         return call(builder, "llvm.x86.avx2.pshuf.b", BYTES, table, field)
-    # Never run (see `simd_wanted`), but the scans that name the filters must compile everywhere.
+    # Never executed (see `simd_wanted`), but the scans must compile on every processor.
     return constant(BYTES, 0)
 
 

@@ -1,163 +1,179 @@
-"""The scans: chunks of codes that stay in the cache, lower bounds, and exact distances of what passes them.
+"""The scans: chunks of codes that stay in the cache, filters by lower bounds, and exact distances of the rest.
 
-Both scans go over the chunks in order of position and, within a chunk, over groups of queries. The filter gives each
-query its candidates; these get the exact distance. As the k-th best distance falls, so does the limit that the filter
-works with. So that it is low from the start, `scan_topk` looks at a sample of the codes first and guesses a distance
-within which k codes will be found; and chunks grow from a few codes, should there be no guess, or many codes as near
-as that. Where many queries have one weight vector, it goes on with what they share (`_spread`) as soon as their
-limits are sharp enough for that.
+A scan visits the chunks in order of position and, within a chunk, the groups of queries. `find_hits` returns the
+codes nearer than the threshold of each query. As the k-th best distance falls, so does the threshold. To start with
+a low threshold, `scan_topk` first scans a sample of the codes and guesses a distance within which k codes will be
+found. Chunks grow from a few codes, in case there is no guess, or many codes are as near as the guess. If many
+queries have one weight vector, `scan_topk` switches to shared lookups (`shared`) once the thresholds are low enough.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.search.kernels.candidates import Chunk, Desk, find_candidates, make_desk, open_chunk
-from cbid.search.kernels.chunks import chunk_blocks, chunk_end, code_at
+from cbid.search.kernels.bounds import Plans, judge_level, make_plans, plan_level
+from cbid.search.kernels.candidates import (
+    Chunk,
+    Codes,
+    Workspace,
+    chunk_blocks,
+    chunk_end,
+    find_candidates,
+    find_hits,
+    keep_hits,
+    make_workspace,
+    open_chunk,
+    position_of,
+)
 from cbid.search.kernels.compile import compiled, helper
-from cbid.search.kernels.heap import push, sort_heap
-from cbid.search.kernels.plans import Plans, judge_level, make_plans, plan_level
 from cbid.search.kernels.registers import BLOCKS, GROUP
-from cbid.search.kernels.spread import (
+from cbid.search.kernels.shared import (
     AT_A_TIME,
     MANY_SHARING,
     MOST_COLUMNS,
-    SPREAD,
+    SHARED_LOOKUPS,
     Shared,
-    fit_scale,
     make_shared,
+    most_passing,
+    ready_to_share,
     set_limit,
+    share_weights,
     shared_candidates,
 )
-from cbid.search.kernels.sums import passing_share
-from cbid.search.kernels.tables import Tables, exact_distance, make_tables, room_below
+from cbid.search.kernels.tables import Tables, budget_below, exact_distance, make_tables
 
-__all__ = ["scan_topk", "scan_within"]
+__all__ = ["scan_spans", "scan_topk", "scan_within"]
 
-Blocks = NDArray[np.uint8]
+Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float64]
+Positions = NDArray[np.int64]
+Singles = NDArray[np.float32]
 
-# The share of codes, for each byte column, that may pass a limit that is shared: what sharing saves grows with the
-# columns, what a candidate costs hardly does.
-PASSING_MOST = 1 / 40_000
-# A sample is at most one code in so many, from so many places of the scan, since like codes may lie side by side. It
-# is believed where its nearest codes come from enough of them.
+# A sample has at most one code in SAMPLED, from PLACES places of the scan, because similar codes may be adjacent. It
+# is used if its nearest codes come from at least ENOUGH_PLACES of them.
 SAMPLED = 64
 PLACES = 16
 ENOUGH_PLACES = 3
 
 
-@helper
-def _share_weights(tables: Tables) -> bool:
-    """Whether all queries are codes under one weight vector."""
-    for q in range(len(tables.base)):
-        if tables.base[q] != 0.0:
-            return False
-        for s in range(tables.excess.shape[1]):
-            if tables.excess[q, s] != tables.excess[0, s]:
-                return False
-    return True
+# ---- the k nearest ----
 
 
-@helper
-def _most_passing(shared: Shared) -> float:
-    """The share of codes that may pass before each query is scanned faster by limits of its own."""
-    return PASSING_MOST * len(shared.tables.columns)
+@compiled
+def scan_topk(
+    blocks: Bytes, start: int, stop: int, keep: Bytes, if_zero: Floats, if_one: Floats, portable: bool | None,
+    guess: bool, thresholds: Singles, distances: Singles, positions: Positions,
+) -> NDArray[np.bool_]:  # fmt: skip
+    """Write the k nearest codes among start <= position < stop to ``distances`` and ``positions`` (q, k).
 
-
-@helper
-def _ready_to_share(shared: Shared, thresholds: NDArray[np.float32], n_blocks: int) -> bool:
-    """Set the limits by which all queries scan the next blocks; False while these would let too many codes pass."""
-    room = 0.0
-    for i in range(len(thresholds)):
-        room = max(room, room_below(thresholds[i], 0.0))
-    if not 0.0 < room < np.inf or passing_share(shared.tables, 0, room, shared.level) > _most_passing(shared):
-        return False
-    fit_scale(shared, room, n_blocks)
-    for i in range(len(thresholds)):
-        set_limit(shared, i, room_below(thresholds[i], 0.0))
-    return True
-
-
-@helper
-def _scan_shared(
-    shared: Shared, chunk: Chunk, tables: Tables, blocks: Blocks, start: int, stop: int, keep: NDArray[np.uint8],
-    places: NDArray[np.int32], passing: NDArray[np.int32], thresholds: NDArray[np.float32],
-    distances: NDArray[np.float32], positions: NDArray[np.int64], sizes: NDArray[np.int64],
-) -> int:  # fmt: skip
-    """Offer what a chunk holds to all queries at once; how many candidates were not wanted."""
-    wrong, per_block, n_blocks = 0, 32 * blocks.shape[1], chunk.n_blocks
-    asked_for = np.empty_like(thresholds)
-    for b in range(0, n_blocks, AT_A_TIME * BLOCKS):
-        left = min(AT_A_TIME * BLOCKS, n_blocks - b)
-        asked_for[:] = thresholds
-        for c in range(
-            shared_candidates(shared, chunk.source + per_block * b, left, per_block, passing[0], passing[1])
-        ):
-            i = passing[0, c]
-            position = code_at(32 * b + passing[1, c], 32 * chunk.first, chunk.copied, places, start, stop, keep)
-            if position >= 0:
-                distance = exact_distance(tables.base[i], tables.costs[i], tables.wanted[i], blocks, position)
-                wrong += distance >= asked_for[i]
-                if distance < thresholds[i]:  # positions rise here too
-                    sizes[i] = push(distances[i], positions[i], sizes[i], distance, position)
-                    if sizes[i] == distances.shape[1]:
-                        thresholds[i] = min(thresholds[i], distances[i, 0])
-                        set_limit(shared, i, room_below(thresholds[i], 0.0))
-    return wrong
+    ``keep`` is empty, or zero for codes to skip. Only distances below ``thresholds`` (q,) count; they are lowered as
+    better codes are found. ``guess``: a sample may lower them first. Returns, for each query, whether the guess was
+    too low: the result may be incomplete; rerun without the guess.
+    """
+    codes = Codes(blocks, start, stop, keep)
+    n_queries, k = distances.shape
+    tables = make_tables(if_zero, if_one)
+    plans = make_plans(n_queries)
+    width = blocks.shape[1]
+    first, end = start // 32, (stop + 31) // 32
+    work = make_workspace(width, chunk_blocks(width, end, k))
+    given = thresholds.copy()
+    if guess:
+        _guess_thresholds(codes, tables, portable, work, k, thresholds)
+    too_low = thresholds < given
+    sizes = np.zeros(n_queries, np.int64)
+    sharing = SHARED_LOOKUPS and portable is None and n_queries >= MANY_SHARING and width <= MOST_COLUMNS
+    sharing = sharing and share_weights(tables)
+    of_all, of_bits = (n_queries, if_zero.shape[1]) if sharing else (1, 1)
+    shared = make_shared(tables.excess[:1, :of_bits].copy(), tables.nearest_code[:of_all])
+    passing = np.empty((2, 64 * AT_A_TIME * of_all), np.int32)
+    while first < end:
+        done = first - start // 32
+        last = chunk_end(first, end, chunk_blocks(width, done, k))
+        chunk = open_chunk(codes, first, last, portable, n_queries, work)
+        if portable is None and sharing and ready_to_share(shared, thresholds, chunk.n_blocks):
+            n_false = _scan_shared(
+                shared, codes, chunk, tables, work.places, passing, thresholds, distances, positions, sizes
+            )
+            # Many false candidates: the codes are not like random ones, and each query needs a scale of its own.
+            if chunk.n_blocks >= AT_A_TIME * BLOCKS:
+                sharing = n_false <= 4.0 * most_passing(shared) * 32 * chunk.n_blocks * n_queries
+        else:
+            _scan_chunk(codes, chunk, done, tables, plans, portable, work, thresholds, distances, positions, sizes)
+        first = last
+    for i in range(n_queries):
+        too_low[i] = too_low[i] and sizes[i] < k
+        _sort_heap(distances[i], positions[i], sizes[i])
+    return too_low
 
 
 @helper
 def _scan_chunk(
-    chunk: Chunk, done: int, blocks: Blocks, start: int, stop: int, keep: NDArray[np.uint8], tables: Tables,
-    plans: Plans, portable: bool | None, desk: Desk, thresholds: NDArray[np.float32],
-    distances: NDArray[np.float32], positions: NDArray[np.int64], sizes: NDArray[np.int64],
+    codes: Codes, chunk: Chunk, done: int, tables: Tables, plans: Plans, portable: bool | None, work: Workspace,
+    thresholds: Singles, distances: Singles, positions: Positions, sizes: NDArray[np.int64],
 ) -> None:  # fmt: skip
-    """Offer what a chunk holds, after ``done`` blocks of the scan, to one group of queries after the other."""
+    """Push the hits of a chunk to the heaps of all queries, one group after the other."""
     n_queries, k = distances.shape
     for q in range(0, n_queries, GROUP):
         size = min(GROUP, n_queries - q)
-        if plans.until[q] <= done:
-            plan_level(plans, q, tables, thresholds[q], done)
-        find_candidates(blocks, chunk, tables, q, size, thresholds, plans.level[q], portable, desk)
-        wrong = 0
+        find_hits(codes, chunk, done, tables, q, size, thresholds, plans, portable, work)
         for slot in range(size):
             i = q + slot
-            threshold = thresholds[i]
-            for c in range(desk.counts[slot]):
-                position = code_at(
-                    desk.candidates[slot, c], 32 * chunk.first, chunk.copied, desk.places, start, stop, keep
-                )
-                if position >= 0:
-                    distance = exact_distance(tables.base[i], tables.costs[i], tables.wanted[i], blocks, position)
-                    wrong += distance >= threshold
-                    # Positions rise, so a code as far as the worst of k comes after it.
-                    if distance < thresholds[i]:
-                        sizes[i] = push(distances[i], positions[i], sizes[i], distance, position)
-                        if sizes[i] == k:
-                            thresholds[i] = min(thresholds[i], distances[i, 0])
-        if wrong > 0:
-            judge_level(plans, q, tables, wrong / size, done, done + chunk.last - chunk.first)
+            for c in range(work.counts[slot]):
+                distance, position = work.distances[slot, c], 32 * chunk.first + work.candidates[slot, c]
+                # Positions rise, so a code as far as the worst of k comes after it.
+                if distance < thresholds[i]:
+                    sizes[i] = _push(distances[i], positions[i], sizes[i], distance, position)
+                    if sizes[i] == k:
+                        thresholds[i] = min(thresholds[i], distances[i, 0])
 
 
 @helper
-def _sample_best(k: int) -> int:
-    """Which of the best of a sample is, but for one time in a thousand or less, no nearer than the k-th of all."""
+def _scan_shared(
+    shared: Shared, codes: Codes, chunk: Chunk, tables: Tables, places: NDArray[np.int32],
+    passing: NDArray[np.int32], thresholds: Singles, distances: Singles, positions: Positions,
+    sizes: NDArray[np.int64],
+) -> int:  # fmt: skip
+    """Push the hits of a chunk to the heaps of all queries at once; return the number of false candidates."""
+    blocks, start, stop, keep = codes
+    n_false, per_block, n_blocks = 0, 32 * blocks.shape[1], chunk.n_blocks
+    before = np.empty_like(thresholds)
+    for b in range(0, n_blocks, AT_A_TIME * BLOCKS):
+        left = min(AT_A_TIME * BLOCKS, n_blocks - b)
+        before[:] = thresholds
+        for c in range(
+            shared_candidates(shared, chunk.source + per_block * b, left, per_block, passing[0], passing[1])
+        ):
+            i = passing[0, c]
+            position = position_of(32 * b + passing[1, c], 32 * chunk.first, chunk.copied, places, start, stop, keep)
+            if position >= 0:
+                distance = exact_distance(tables.base[i], tables.costs[i], tables.nearest_code[i], blocks, position)
+                n_false += distance >= before[i]
+                if distance < thresholds[i]:  # positions rise here too
+                    sizes[i] = _push(distances[i], positions[i], sizes[i], distance, position)
+                    if sizes[i] == distances.shape[1]:
+                        thresholds[i] = min(thresholds[i], distances[i, 0])
+                        set_limit(shared, i, budget_below(thresholds[i], 0.0))
+    return n_false
+
+
+@helper
+def _sample_rank(k: int) -> int:
+    """The rank in a sample whose code is, except one time in a thousand, not nearer than the k-th of all codes."""
     expected = k / SAMPLED  # of the k nearest, in a sample
     return int(np.ceil(expected + 3.0 * np.sqrt(expected) + 3.0))
 
 
 @helper
 def _guess_thresholds(
-    blocks: Blocks, start: int, stop: int, keep: NDArray[np.uint8], tables: Tables, portable: bool | None, desk: Desk,
-    k: int, thresholds: NDArray[np.float32],
-) -> None:  # fmt: skip
-    """Lower ``thresholds`` to just above distances within which a sample lets k codes be expected.
+    codes: Codes, tables: Tables, portable: bool | None, work: Workspace, k: int, thresholds: Singles
+) -> None:
+    """Lower ``thresholds`` to just above the distances within which a sample predicts k codes.
 
-    Not where a sample is too small, or has to hold nearly as many codes as are asked for.
+    Does nothing if the sample would be too small, or would hold nearly k codes.
     """
-    n_queries, width, begin = len(thresholds), blocks.shape[1], start // 32
-    n_blocks = (stop + 31) // 32 - begin
-    n_best, size = _sample_best(k), n_blocks // (SAMPLED * PLACES * BLOCKS) * BLOCKS  # of blocks at one place
+    n_queries, width, begin = len(thresholds), codes.blocks.shape[1], codes.start // 32
+    n_blocks = (codes.stop + 31) // 32 - begin
+    n_best, size = _sample_rank(k), n_blocks // (SAMPLED * PLACES * BLOCKS) * BLOCKS  # blocks at one place
     if 2 * n_best > k or size == 0:
         return
     distances, positions = np.empty((n_queries, n_best), np.float32), np.empty((n_queries, n_best), np.int64)
@@ -168,11 +184,8 @@ def _guess_thresholds(
         end = first + size
         while first < end:
             last = chunk_end(first, end, chunk_blocks(width, done, n_best))
-            chunk = open_chunk(blocks, first, last, start, stop, keep, portable, n_queries, desk)
-            _scan_chunk(
-                chunk, done, blocks, start, stop, keep, tables, plans, portable, desk, best, distances, positions,
-                sizes,
-            )  # fmt: skip
+            chunk = open_chunk(codes, first, last, portable, n_queries, work)
+            _scan_chunk(codes, chunk, done, tables, plans, portable, work, best, distances, positions, sizes)
             done += last - first
             first = last
     for i in range(n_queries):
@@ -184,71 +197,80 @@ def _guess_thresholds(
                 thresholds[i] = min(thresholds[i], np.nextafter(distances[i, 0], np.float32(np.inf)))
 
 
-@compiled
-def scan_topk(
-    blocks: Blocks, start: int, stop: int, keep: NDArray[np.uint8], if_zero: Floats, if_one: Floats,
-    portable: bool | None, guess: bool, thresholds: NDArray[np.float32], distances: NDArray[np.float32],
-    positions: NDArray[np.int64],
-) -> NDArray[np.bool_]:  # fmt: skip
-    """The k nearest codes among start <= position < stop, written to ``distances`` and ``positions`` (q, k).
+@helper
+def _sift_down(distances: Singles, positions: Positions, size: int, distance: float, position: int) -> None:
+    """Replace the top of the heap by an entry and restore the order."""
+    hole = 0
+    while True:
+        child = 2 * hole + 1
+        if child >= size:
+            break
+        other = child + 1
+        if other < size and (
+            distances[other] > distances[child]
+            or (distances[other] == distances[child] and positions[other] > positions[child])
+        ):
+            child = other
+        if distances[child] < distance or (distances[child] == distance and positions[child] < position):
+            break
+        distances[hole] = distances[child]
+        positions[hole] = positions[child]
+        hole = child
+    distances[hole] = distance
+    positions[hole] = position
 
-    ``keep`` is empty or has a zero for each code to pass over; only distances below ``thresholds`` (q,)
-    count, which are lowered as better codes are found. ``guess``: whether a sample may lower them first. Returns, for
-    each query, whether that went too far: its answer is then not whole, and is to be asked for without.
+
+@helper
+def _push(distances: Singles, positions: Positions, size: int, distance: float, position: int) -> int:
+    """Add an entry to a heap with the worst (distance, position) on top, in place of the top if it is full.
+
+    Returns the new size.
     """
-    n_queries, k = distances.shape
-    tables = make_tables(if_zero, if_one)
-    plans = make_plans(n_queries)
-    width = blocks.shape[1]
-    first, end = start // 32, (stop + 31) // 32
-    desk = make_desk(width, chunk_blocks(width, end, k))
-    given = thresholds.copy()
-    if guess:
-        _guess_thresholds(blocks, start, stop, keep, tables, portable, desk, k, thresholds)
-    too_low = thresholds < given
-    sizes = np.zeros(n_queries, np.int64)
-    sharing = SPREAD and portable is None and n_queries >= MANY_SHARING and width <= MOST_COLUMNS
-    sharing = sharing and _share_weights(tables)
-    of_all, of_bits = (n_queries, if_zero.shape[1]) if sharing else (1, 1)
-    shared = make_shared(tables.excess[:1, :of_bits].copy(), tables.wanted[:of_all])
-    passing = np.empty((2, 64 * AT_A_TIME * of_all), np.int32)
-    while first < end:
-        done = first - start // 32
-        last = chunk_end(first, end, chunk_blocks(width, done, k))
-        chunk = open_chunk(blocks, first, last, start, stop, keep, portable, n_queries, desk)
-        if portable is None and sharing and _ready_to_share(shared, thresholds, chunk.n_blocks):
-            wrong = _scan_shared(
-                shared, chunk, tables, blocks, start, stop, keep, desk.places, passing, thresholds, distances,
-                positions, sizes,
-            )  # fmt: skip
-            # Codes that are not like random ones: each query better has a scale, and as many sums, as it needs.
-            if chunk.n_blocks >= AT_A_TIME * BLOCKS:
-                sharing = wrong <= 4.0 * _most_passing(shared) * 32 * chunk.n_blocks * n_queries
-        else:
-            _scan_chunk(
-                chunk, done, blocks, start, stop, keep, tables, plans, portable, desk, thresholds, distances,
-                positions, sizes,
-            )  # fmt: skip
-        first = last
-    for i in range(n_queries):
-        too_low[i] = too_low[i] and sizes[i] < k
-        sort_heap(distances[i], positions[i], sizes[i])
-    return too_low
+    if size == len(distances):
+        _sift_down(distances, positions, size, distance, position)
+        return size
+    hole = size
+    while hole > 0:
+        parent = (hole - 1) // 2
+        if distances[parent] > distance or (distances[parent] == distance and positions[parent] > position):
+            break
+        distances[hole] = distances[parent]
+        positions[hole] = positions[parent]
+        hole = parent
+    distances[hole] = distance
+    positions[hole] = position
+    return size + 1
+
+
+@helper
+def _sort_heap(distances: Singles, positions: Positions, size: int) -> None:
+    """Sort the entries by (distance, position) and mark the empty places."""
+    for end in range(size - 1, 0, -1):
+        distance, position = distances[end], positions[end]
+        top_distance, top_position = distances[0], positions[0]
+        _sift_down(distances, positions, end, distance, position)
+        distances[end] = top_distance
+        positions[end] = top_position
+    distances[size:] = np.inf
+    positions[size:] = -1
+
+
+# ---- within a distance ----
 
 
 @compiled
 def scan_within(
-    blocks: Blocks, start: int, stop: int, keep: NDArray[np.uint8], if_zero: Floats, if_one: Floats,
-    portable: bool | None, thresholds: NDArray[np.float32],
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:  # fmt: skip
-    """All codes among start <= position < stop nearer than ``thresholds``: query, position, distance of
-    each."""
+    blocks: Bytes, start: int, stop: int, keep: Bytes, if_zero: Floats, if_one: Floats, portable: bool | None,
+    thresholds: Singles,
+) -> tuple[NDArray[np.int64], Positions, Singles]:  # fmt: skip
+    """Return all codes among start <= position < stop nearer than ``thresholds``: their query, position, distance."""
+    codes = Codes(blocks, start, stop, keep)
     n_queries = len(thresholds)
     tables = make_tables(if_zero, if_one)
     plans = make_plans(n_queries)
     width = blocks.shape[1]
     first, end = start // 32, (stop + 31) // 32
-    desk = make_desk(width, chunk_blocks(width, end, 1))
+    work = make_workspace(width, chunk_blocks(width, end, 1))
     found = 0
     queries = np.empty(1024, np.int64)
     positions = np.empty(1024, np.int64)
@@ -256,33 +278,91 @@ def scan_within(
     while first < end:
         done = first - start // 32
         last = chunk_end(first, end, chunk_blocks(width, done, 1))
-        chunk = open_chunk(blocks, first, last, start, stop, keep, portable, n_queries, desk)
+        chunk = open_chunk(codes, first, last, portable, n_queries, work)
         for q in range(0, n_queries, GROUP):
             size = min(GROUP, n_queries - q)
-            if plans.until[q] <= done:
-                plan_level(plans, q, tables, thresholds[q], done)
-            find_candidates(blocks, chunk, tables, q, size, thresholds, plans.level[q], portable, desk)
-            wrong = 0
+            find_hits(codes, chunk, done, tables, q, size, thresholds, plans, portable, work)
             for slot in range(size):
-                i = q + slot
-                if found + desk.counts[slot] > len(queries):
-                    more = found + desk.counts[slot]
-                    queries = np.concatenate((queries, np.empty(more, np.int64)))
-                    positions = np.concatenate((positions, np.empty(more, np.int64)))
-                    distances = np.concatenate((distances, np.empty(more, np.float32)))
-                for c in range(desk.counts[slot]):
-                    position = code_at(
-                        desk.candidates[slot, c], 32 * first, chunk.copied, desk.places, start, stop, keep
-                    )
-                    if position < 0:
-                        continue
-                    distance = exact_distance(tables.base[i], tables.costs[i], tables.wanted[i], blocks, position)
-                    if distance < thresholds[i]:
-                        queries[found], positions[found], distances[found] = i, position, distance
-                        found += 1
-                    else:
-                        wrong += 1
-            if wrong > 0:
-                judge_level(plans, q, tables, wrong / size, done, done + last - first)
+                count = work.counts[slot]
+                if found + count > len(queries):
+                    queries = np.concatenate((queries, np.empty(found + count, np.int64)))
+                    positions = np.concatenate((positions, np.empty(found + count, np.int64)))
+                    distances = np.concatenate((distances, np.empty(found + count, np.float32)))
+                for c in range(count):
+                    queries[found], distances[found] = q + slot, work.distances[slot, c]
+                    positions[found] = 32 * chunk.first + work.candidates[slot, c]
+                    found += 1
         first = last
     return queries[:found], positions[:found], distances[:found]
+
+
+# ---- the k nearest in spans (IVF) ----
+
+
+@compiled
+def scan_spans(
+    blocks: Bytes, ids: NDArray[np.int64], keep: Bytes, spans: NDArray[np.int64], edges: NDArray[np.int64],
+    if_zero: Floats, if_one: Floats, portable: bool | None, thresholds: Singles, distances: Singles,
+    positions: Positions,
+) -> None:  # fmt: skip
+    """Write the k nearest codes of each query by (distance, id) to ``distances`` and ``positions`` (q, k).
+
+    ``spans`` (s, 2) are first positions and ends, nearest cell first; query i has those from edges[i] to
+    edges[i + 1].
+    Codes are sorted by id within a cell, but not across cells, so ties are broken by the id. The other arguments are
+    those of `scan_topk`.
+    """
+    n_queries, k = distances.shape
+    tables = make_tables(if_zero, if_one)
+    width = blocks.shape[1]
+    work, plans = make_workspace(width, chunk_blocks(width, len(blocks), k)), make_plans(n_queries)
+    distances[:] = np.inf
+    positions[:] = -1
+    for i in range(n_queries):
+        done = 0
+        for s in range(edges[i], edges[i + 1]):
+            codes = Codes(blocks, spans[s, 0], spans[s, 1], keep)
+            first, end = codes.start // 32, (codes.stop + 31) // 32
+            while first < end:
+                last = min(first + chunk_blocks(width, done, k), end)
+                # Whole steps of the filters, if necessary into the next cell: codes from `stop` on are skipped.
+                whole = first + -(-(last - first) // BLOCKS) * BLOCKS
+                last = whole if whole <= len(blocks) else last
+                chunk = open_chunk(codes, first, last, portable, 1, work)
+                # `find_hits` for one query: cells are so small that one more call would take a tenth of the time.
+                if plans.until[i] <= done:
+                    plan_level(plans, i, tables, thresholds[i], done)
+                find_candidates(codes, chunk, tables, i, 1, thresholds, plans.level[i], portable, work)
+                n_false = keep_hits(
+                    codes, chunk, work, 0, tables.base[i], tables.costs[i], tables.nearest_code[i], thresholds[i]
+                )
+                if n_false > 0:
+                    judge_level(plans, i, tables, n_false, done, done + last - first)
+                for c in range(work.counts[0]):
+                    if work.distances[0, c] < thresholds[i]:
+                        position = 32 * chunk.first + work.candidates[0, c]
+                        _insert(ids, distances[i], positions[i], work.distances[0, c], position)
+                        if positions[i, k - 1] >= 0:
+                            # Just above the k-th best: a code at this distance with a smaller id replaces it.
+                            above = np.nextafter(distances[i, k - 1], np.float32(np.inf))
+                            thresholds[i] = min(thresholds[i], above)
+                done += last - first
+                first = last
+
+
+@helper
+def _insert(
+    ids: NDArray[np.int64], distances: Singles, positions: Positions, distance: np.float32, position: int
+) -> None:
+    """Insert a code into the sorted k best, by (distance, id), if it is one of them."""
+    place = len(distances)
+    while place > 0 and (
+        positions[place - 1] < 0
+        or distance < distances[place - 1]
+        or (distance == distances[place - 1] and ids[position] < ids[positions[place - 1]])
+    ):
+        place -= 1
+    for i in range(len(distances) - 1, place, -1):
+        distances[i], positions[i] = distances[i - 1], positions[i - 1]
+    if place < len(distances):
+        distances[place], positions[place] = distance, position

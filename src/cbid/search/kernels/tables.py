@@ -1,12 +1,12 @@
 """Per-query tables: the exact costs of bits, and the 8-bit lower bounds that the SIMD filters add.
 
-A distance is written base + sum_s excess_s [bit s is not the preferred one]: base is what the cheaper value of
-every bit costs, excess how much the other one costs more. The exact distance is this sum in float64, rounded once
-to float32. For the filters the bits of some byte columns make
-*fields* (see `_vectors`), each with a table floor(scale * excess of the field's value). Floors never add
-up to more than scale times the excess of the code, so a code whose sum reaches a limit cannot be wanted.
+A distance is base + sum_s excess_s [bit s is not the preferred one]. ``base`` is the cost of the cheaper value of
+every bit, ``excess`` the additional cost of the other value. The exact distance is this sum in float64, rounded
+once to float32. For the filters, the bits of some byte columns form *fields* (see `vectors`), each with a table
+floor(scale * excess of the value of the field). The sum of floors is at most scale times the excess of the code. So
+a code whose sum reaches a limit cannot be nearer than the threshold.
 
-The scale, and so how sharp a bound is, depends on how sums are formed: see `_sums`.
+The scale, and so the sharpness of the bound, depends on how sums are formed: see `bounds`.
 """
 
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from cbid.search.kernels.compile import helper
 from cbid.search.kernels.registers import AT_ONCE, COLUMNS, ENTRIES, FIELDS, GROUP, SIX_BIT
 from cbid.search.kernels.vectors import add_costs, no_costs, total_cost
 
-__all__ = ["LEVELS", "Tables", "exact_distance", "make_tables", "quantise", "room_below", "steps_until"]
+__all__ = ["LEVELS", "Tables", "budget_below", "exact_distance", "make_tables", "quantise", "steps_until"]
 
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
@@ -31,33 +31,33 @@ LEVELS = 5  # a code is cut into up to 2**LEVELS parts
 
 
 class Tables(NamedTuple):
-    """Tables of q queries. A step takes COLUMNS byte columns, as `columns` orders them, for FIELDS fields."""
+    """Tables of q queries. A step reads COLUMNS byte columns, in the order of `columns`, as FIELDS fields."""
 
     base: Floats  # (q,)
-    costs: Floats  # (q, 8 bytes) excess with the bits of each byte in the order of their value, the lowest first
-    wanted: Bytes  # (q, bytes) the preferred bits, packed
+    costs: Floats  # (q, 8 bytes) excess, with the lowest bit of each byte first
+    nearest_code: Bytes  # (q, bytes) the preferred bits, packed
     excess: Floats  # (q, 8 bytes), zero for padding bits
     preferred: Bytes  # (q, 8 bytes)
-    unit: Floats  # (q,) the one value that every excess is, or 0: sums of multiples of it lose nothing
-    columns: Columns  # (COLUMNS steps,) byte columns in scan order; past the last one padding, `bytes`
-    offsets: Columns  # (COLUMNS steps,) where they lie in a block; padding lies on column 0
-    mean: Floats  # (q,) of what random codes cost above base
-    spread: Floats  # (q,) standard deviation of it
-    typical: Floats  # (q, steps) nearly every random code costs more than this in the steps up to here
-    quantised: Bytes  # (q + GROUP - 1, steps, FIELDS, ENTRIES), made anew as the threshold falls
+    unit: Floats  # (q,) the value of every excess if they are equal, else 0: whole multiples of it lose nothing
+    columns: Columns  # (COLUMNS steps,) byte columns in scan order, padded with `bytes`
+    offsets: Columns  # (COLUMNS steps,) their offsets in a block; padding has the offset of column 0
+    mean: Floats  # (q,) of the excess of random codes
+    deviation: Floats  # (q,) standard deviation of it
+    typical: Floats  # (q, steps) nearly every random code costs more than this in the steps so far
+    quantised: Bytes  # (q + GROUP - 1, steps, FIELDS, ENTRIES), rebuilt as the threshold falls
     scale: Floats  # (q,) of the quantised costs
     ends: Columns  # (2**LEVELS,) steps at which parts of about equal cost end
-    costliest: Floats  # (LEVELS + 1,) the share of the cost that the costliest of 2**level parts carries
+    costliest: Floats  # (LEVELS + 1,) the share of the cost in the costliest of 2**level parts
 
 
 @helper
 def make_tables(if_zero: Floats, if_one: Floats) -> Tables:
-    """Tables from the costs (q, t) of a stored 0 and a stored 1; the quantised ones are still blank."""
+    """Make tables from the costs (q, t) of a stored 0 and a stored 1; the quantised ones are still empty."""
     n_queries, n_bits = if_zero.shape
     width = (n_bits + 7) // 8
     base = np.zeros(n_queries)
     costs = np.zeros((n_queries, 8 * width))
-    wanted = np.zeros((n_queries, width), np.uint8)
+    nearest_code = np.zeros((n_queries, width), np.uint8)
     excess = np.zeros((n_queries, 8 * width))
     preferred = np.zeros((n_queries, 8 * width), np.uint8)
     unit = np.zeros(n_queries)
@@ -73,7 +73,7 @@ def make_tables(if_zero: Floats, if_one: Floats) -> Tables:
                     unit[q] = excess[q, s]
                 flat = flat and excess[q, s] == unit[q]
             costs[q, s // 8 * 8 + 7 - s % 8] = excess[q, s]
-            wanted[q, s // 8] |= (one < zero) << (7 - s % 8)
+            nearest_code[q, s // 8] |= (one < zero) << (7 - s % 8)
         if not flat:
             unit[q] = 0.0
 
@@ -84,7 +84,7 @@ def make_tables(if_zero: Floats, if_one: Floats) -> Tables:
     for c in range(len(columns)):
         if columns[c] < width:
             offsets[c] = 32 * columns[c]
-    expected, spread = np.zeros(n_queries), np.zeros(n_queries)
+    expected, deviation = np.zeros(n_queries), np.zeros(n_queries)
     typical = np.zeros((n_queries, steps))
     for q in range(n_queries):
         mean, variance = base[q], 0.0
@@ -94,19 +94,19 @@ def make_tables(if_zero: Floats, if_one: Floats) -> Tables:
                     mean += excess[q, s] / 2
                     variance += excess[q, s] ** 2 / 4
             typical[q, c // COLUMNS] = mean - 3.0 * np.sqrt(variance)
-        expected[q], spread[q] = mean - base[q], np.sqrt(variance)
+        expected[q], deviation[q] = mean - base[q], np.sqrt(variance)
     ends, costliest = _part_ends(columns, cost)
     quantised = np.zeros((n_queries + GROUP - 1, steps, FIELDS, ENTRIES), np.uint8)
     return Tables(
-        base, costs, wanted, excess, preferred, unit, columns, offsets, expected, spread, typical,
-        quantised, np.zeros(n_queries), ends, costliest,
+        base, costs, nearest_code, excess, preferred, unit, columns, offsets, expected, deviation,
+        typical, quantised, np.zeros(n_queries), ends, costliest,
     )  # fmt: skip
 
 
 @helper
 def _column_costs(excess: Floats) -> Floats:
-    """What all bits of each byte column cost, over all queries."""
-    # Plain loops: numba takes seconds to compile numpy's sorting, broadcasting and sums.
+    """The cost of all bits of each byte column, over all queries."""
+    # Plain loops: numba takes seconds to compile sorting, broadcasting and sums of numpy.
     cost = np.zeros(excess.shape[1] // 8)
     for q in range(len(excess)):
         for s in range(excess.shape[1]):
@@ -116,8 +116,11 @@ def _column_costs(excess: Floats) -> Floats:
 
 @helper
 def _column_order(cost: Floats) -> Columns:
-    """Costliest byte columns first where a quarter of them carries half of the cost or more; else as stored,
-    which the processor fetches faster. Padded to whole steps."""
+    """The order of the byte columns, padded to whole steps.
+
+    The costliest come first if a quarter of them has at least half of the cost. Otherwise it is the stored order,
+    which the processor fetches faster.
+    """
     width = len(cost)
     columns = np.zeros(-(-width // COLUMNS) * COLUMNS, np.int64)
     for c in range(len(columns)):
@@ -139,8 +142,8 @@ def _column_order(cost: Floats) -> Columns:
 
 @helper
 def _part_ends(columns: Columns, cost: Floats) -> tuple[Columns, Floats]:
-    """Ends of 2**LEVELS parts of about equal cost, at multiples of AT_ONCE steps, and the share of the costliest of
-    2**level parts."""
+    """The ends of 2**LEVELS parts of about equal cost, at multiples of AT_ONCE steps, and the share of the
+    costliest of 2**level parts."""
     steps = len(columns) // COLUMNS
     carried = np.zeros(steps + 1)  # by the steps before
     for c in range(len(columns)):
@@ -165,16 +168,16 @@ def _part_ends(columns: Columns, cost: Floats) -> tuple[Columns, Floats]:
 
 
 @helper
-def room_below(threshold: np.float32, base: float) -> float:
-    """What a code may cost above ``base`` and still be nearer than ``threshold``; not positive if nothing."""
-    # A float64 sum that rounds to a float32 below the threshold is at most threshold (1 - 2**-25); the last
-    # term covers the rounding of the sums themselves.
+def budget_below(threshold: np.float32, base: float) -> float:
+    """The largest excess of a code that is nearer than ``threshold``; not positive if there is none."""
+    # A float64 sum that rounds to a float32 below the threshold is at most threshold (1 - 2**-25); the 1e-10 covers
+    # the rounding of the sums themselves.
     return float(threshold) * (1.0 - 2.0**-25 + 1e-10) - base
 
 
 @helper
 def steps_until(typical: Floats, threshold: np.float32) -> int:
-    """How many steps it takes until nearly every random code costs more than ``threshold``."""
+    """The number of steps after which nearly every random code costs more than ``threshold``."""
     steps = 0
     while steps < len(typical) and typical[steps] < threshold:
         steps += 1
@@ -183,7 +186,7 @@ def steps_until(typical: Floats, threshold: np.float32) -> int:
 
 @helper
 def _field_bit(columns: Columns, step: int, field: int, i: int, width: int) -> int:
-    """The bit of the code that is bit i (lowest first) of a field, or -1 where there is none."""
+    """The bit of the code that is bit i (lowest first) of a field, or -1 for padding."""
     if SIX_BIT:  # the low six bits of each of three bytes; then their high bits, two of each
         column = columns[3 * step + (i // 2 if field == 3 else field)]
         bit = 8 * column + (1 - i % 2 if field == 3 else 7 - i)
@@ -198,7 +201,7 @@ def _half_field(
     columns: Columns, step: int, field: int, first: int, excess: Floats, preferred: Bytes, scale: float,
     out: Singles,
 ) -> float:  # fmt: skip
-    """scale * excess of the values of bits first, first + 1... of a field; returns that of the costliest."""
+    """Write scale * excess of each value of bits first, first + 1... of a field; return the largest."""
     most = 0.0
     out[0] = 0
     for i in range(HALF_BITS):
@@ -218,8 +221,8 @@ def _half_field(
 
 @helper
 def quantise(columns: Columns, excess: Floats, preferred: Bytes, whole: bool, scale: float, out: Bytes) -> None:
-    """Entries floor(scale * excess), capped so that fields 0 and 1, as 2 and 3, together fit 8 bits."""
-    # float32 is fast and errs by less than this; where ``scale`` makes whole numbers they have to stay whole.
+    """Write entries floor(scale * excess), capped so that fields 0 and 1, and 2 and 3, together fit in 8 bits."""
+    # float32 is fast, with a smaller error than this; entries that are whole numbers must stay whole.
     scale *= 1.0 + 1e-6 if whole else 1.0 - 1e-6
     low, high = np.empty((2, HALF_ENTRIES), np.float32), np.empty((2, HALF_ENTRIES), np.float32)
     entries = np.empty(ENTRIES, np.int32)
@@ -236,7 +239,7 @@ def quantise(columns: Columns, excess: Floats, preferred: Bytes, whole: bool, sc
             caps[1] = np.floor(min(most[1], 255.0 - caps[0]))
             for i in range(2):
                 cap = caps[i]
-                # Two simple loops, which become vector instructions.
+                # Two simple loops, which LLVM vectorises.
                 for value in range(ENTRIES):
                     entry = high[i, value // HALF_ENTRIES] + low[i, value % HALF_ENTRIES]
                     entries[value] = np.int32(entry if entry < cap else cap)
@@ -247,15 +250,15 @@ def quantise(columns: Columns, excess: Floats, preferred: Bytes, whole: bool, sc
 
 @helper
 def exact_distance(
-    base: float, costs: Floats, wanted: Bytes, blocks: NDArray[np.uint8], position: int
-) -> np.float32:  # fmt: skip
-    """Distance of the code at ``position``: float64 sums in the order of the bytes, rounded once.
+    base: float, costs: Floats, nearest_code: Bytes, blocks: NDArray[np.uint8], position: int
+) -> np.float32:
+    """The distance of the code at ``position``: float64 sums in the order of the bytes, rounded once.
 
-    Eight sums, which vector registers hold, over costs that lie one after the other.
+    There are eight sums, in vector registers, because the costs of the bits of a byte are contiguous.
     """
     block, lane = position // 32, position % 32
     costs_at = np.int64(costs.ctypes.data)
     sums = no_costs(base)
-    for j in range(len(wanted)):
-        sums = add_costs(sums, np.int64(blocks[block, j, lane] ^ wanted[j]), costs_at + 64 * j)
+    for j in range(len(nearest_code)):
+        sums = add_costs(sums, np.int64(blocks[block, j, lane] ^ nearest_code[j]), costs_at + 64 * j)
     return np.float32(total_cost(sums))

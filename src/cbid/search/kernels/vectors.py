@@ -1,9 +1,8 @@
-"""The SIMD operations that the filters are made of, for AVX2 and for AVX-512 with VBMI.
+"""The SIMD operations of the filters, for AVX2 and for AVX-512 with VBMI.
 
-A *step* takes a few byte columns, whose bits make *fields*, each the index into a table:
-- AVX2 looks four bits up (``vpshufb``): two fields, the nibbles of one column;
-- VBMI looks six bits up (``vpermb``): four fields, the low six bits of three columns, and their high bits, two
-  of each.
+A *step* reads a few byte columns and divides their bits into *fields*, each an index into a table:
+- AVX2 looks up four bits (``vpshufb``): two fields, the nibbles of one column;
+- VBMI looks up six bits (``vpermb``): four fields, the low six bits of three columns, and two high bits of each.
 """
 
 from llvmlite import ir
@@ -73,11 +72,10 @@ __all__ = [
 def _load_fields(
     builder: ir.IRBuilder, block: ir.Value, per_block: ir.Value, offsets: ir.Value, low_bits: ir.Value | None
 ) -> list[ir.Value]:
-    """The fields of a step, a pair of registers each, for the codes of BLOCKS blocks from ``block`` on, which are
-    ``per_block`` bytes apart.
+    """Load the fields of a step, a pair of registers each, for the codes of BLOCKS blocks from ``block`` on.
 
-    ``offsets`` is the address of where the step's columns lie in a block, ``low_bits`` that of a register of 15's,
-    which is then loaded for each step; without it one is kept.
+    The blocks are ``per_block`` bytes apart. ``offsets`` is the address of the offsets of the columns in a block.
+    ``low_bits`` is the address of a register of 15s, loaded in each step; None keeps the mask in a register.
     """
     columns = []
     for c in range(COLUMNS):
@@ -94,7 +92,7 @@ def _load_fields(
         return _six_bit_fields(builder, *columns)
     if low_bits is None:
         return _nibbles(builder, constant(BYTES, 15), *columns)
-    keep_order(builder)  # so that the mask is loaded anew, and its register free in between
+    keep_order(builder)  # the mask is loaded again, and its register is free in between
     return _nibbles(builder, load(builder, low_bits, BYTES), *columns)
 
 
@@ -110,15 +108,15 @@ def _six_bit_fields(builder: ir.IRBuilder, *columns: ir.Value) -> list[ir.Value]
         masked = [b.and_(x, constant(BYTES, mask)) for x, mask in zip(parts, (3, 12, 0xF0))]
         return b.or_(b.or_(masked[0], masked[1]), masked[2])
 
-    # vpermb looks at the low six bits of an index only, so these need no mask.
+    # vpermb only uses the low six bits of an index, so these need no mask.
     return [*columns, halves(high_bits)(builder, *columns)]
 
 
-PIECE = 256  # bytes fetched at a time, where memory is read from several places in turn
+PIECE = 256  # bytes prefetched at a time
 
 
 def _prefetch(n_bytes: int, locality: int) -> Emit:
-    """Fetch so many bytes from ``address`` on; ``locality`` 3: into the first level of the cache, 2: the second."""
+    """Prefetch ``n_bytes`` from ``address``, into the first-level cache (``locality`` 3) or the second (2)."""
 
     def emit(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
         flags = [ir.Constant(INDEX, value) for value in (0, locality, 1)]  # to read, data
@@ -131,7 +129,7 @@ def _prefetch(n_bytes: int, locality: int) -> Emit:
 
 
 def _load_limits(size: int) -> Emit:
-    """The numbers (int64) from ``address`` on, each in all places of a register."""
+    """Load ``size`` int64 numbers from ``address``, each into all lanes of a register."""
 
     def emit(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
         blank, limits = ir.Constant(BYTES, ir.Undefined), []
@@ -150,17 +148,17 @@ def _zeros(builder: ir.IRBuilder, like: ir.Value) -> ir.Value:
 
 
 def _store_group(builder: ir.IRBuilder, group: ir.Value, address: ir.Value) -> ir.Value:
-    """Put a group away until `load_group`, so that the sums of the steps between have all registers."""
+    """Store a group until `load_group`; in between, all registers are free for other sums."""
     registers = [half for query in items(builder, group) for half in halves_of(builder, query)]
     for i, register in enumerate(registers):
         place = builder.add(address, ir.Constant(LONG, LANES * i))
         builder.store(register, builder.inttoptr(place, BYTES.as_pointer()), align=LANES)
-    keep_order(builder)  # LLVM would see through this, and spill registers of its own choice inside of the loops
+    keep_order(builder)  # otherwise LLVM keeps the group and spills registers inside the loops
     return ir.Constant(BIT, 0)
 
 
 def _load_group(builder: ir.IRBuilder, like: ir.Value, address: ir.Value) -> ir.Value:
-    """A group of the size of ``like`` from where `store_group` put it."""
+    """Load a group of the size of ``like`` that `store_group` stored."""
     pairs = []
     for i in range(0, 2 * like.type.count, 2):
         places = [builder.add(address, ir.Constant(LONG, LANES * j)) for j in (i, i + 1)]
@@ -169,30 +167,28 @@ def _load_group(builder: ir.IRBuilder, like: ir.Value, address: ir.Value) -> ir.
 
 
 prefetch_step = operation(_prefetch(32 * COLUMNS * BLOCKS, locality=2), 1, types.boolean)
-prefetch_piece = operation(_prefetch(PIECE, locality=3), 1, types.boolean)  # 2 was slower, by a tenth
+prefetch_piece = operation(_prefetch(PIECE, locality=3), 1, types.boolean)  # locality 2 was slower by a tenth
 limits_one = operation(_load_limits(1), 1, LimitsType(1))
 limits_all = operation(_load_limits(GROUP), 1, LimitsType(GROUP))
-zeros = operation(_zeros, 1)  # as many as there are limits
+zeros = operation(_zeros, 1)  # as many as limits
 store_group = operation(_store_group, 2, types.boolean)
 load_group = operation(_load_group, 2)  # like, address
 
 
-# ---- looking up and adding bytes ----
+# ---- lookups and sums of bytes ----
 
 
 def _add_step(
     builder: ir.IRBuilder, sums: ir.Value, fields: list[ir.Value], tables: ir.Value, per_query: ir.Value
 ) -> ir.Value:
-    """Sums and what ``fields`` cost by the tables of a step, from the address ``tables`` on, ``per_query``
-    bytes apart."""
-    plus = halves(lambda b, x, y: b.add(x, y))  # fields 0 and 1, as 2 and 3, are known to fit a byte
-    plus_saturating = halves(add_saturating)  # runs in half as many places of the core
+    """Add the costs of ``fields`` to sums, by the tables of a step at the address ``tables``, ``per_query`` bytes
+    apart."""
+    plus = halves(lambda b, x, y: b.add(x, y))  # fields 0 and 1, and 2 and 3, fit in a byte
+    plus_saturating = halves(add_saturating)  # runs on half as many ports of the core
     out = []
     for total in items(builder, sums):
-        if (
-            not SIX_BIT and sums.type.count > 1
-        ):  # tables of the next query, loaded early, would push sums out of the 16 registers
-            keep_order(builder)
+        if not SIX_BIT and sums.type.count > 1:
+            keep_order(builder)  # tables of the next query, loaded early, would push sums out of the 16 registers
         costs = []
         for i, field in enumerate(fields):
             table = load_table(builder, builder.add(tables, ir.Constant(LONG, ENTRIES * i)))
@@ -208,12 +204,12 @@ def _average(builder: ir.IRBuilder, a: ir.Value, b: ir.Value) -> ir.Value:
     """(a + b + 1) // 2."""
     if SIX_BIT:
         return call(builder, "llvm.x86.avx512.pavg.b.512", BYTES, a, b)
-    # As in `lookup`, without AVX2 never run.
+    # As in `lookup`: never executed without AVX2.
     return call(builder, "llvm.x86.avx2.pavg.b", BYTES, a, b) if HAS_AVX2 else a
 
 
 def _add_steps(steps: int) -> Emit:
-    """Sums and what so many steps cost, the first of which has its offsets and tables at these addresses."""
+    """Add the costs of ``steps`` steps to sums; the offsets and tables of the first are at these addresses."""
 
     def emit(
         builder: ir.IRBuilder, sums: ir.Value, block: ir.Value, per_block: ir.Value, offsets: ir.Value,
@@ -234,7 +230,7 @@ add_steps = operation(_add_steps(AT_ONCE), 7)
 average = operation(each(_average), 2)
 
 
-# ---- comparing with a limit ----
+# ---- comparison with a limit ----
 
 
 def _subtract(builder: ir.IRBuilder, a: ir.Value, b: ir.Value) -> ir.Value:
@@ -245,7 +241,7 @@ def _any_set(builder: ir.IRBuilder, group: ir.Value) -> ir.Value:
     registers = [half for query in items(builder, group) for half in halves_of(builder, query)]
     while len(registers) > 1:
         registers = [builder.or_(a, b) for a, b in zip(registers[::2], registers[1::2])]
-    if HAS_AVX2 and not SIX_BIT:  # LLVM would take the register apart
+    if HAS_AVX2 and not SIX_BIT:  # LLVM would split the register
         longs = builder.bitcast(registers[0], ir.VectorType(LONG, LANES // 8))
         empty = call(builder, "llvm.x86.avx.ptestz.256", INDEX, longs, longs)
         return builder.icmp_unsigned("==", empty, ir.Constant(INDEX, 0))
@@ -254,7 +250,7 @@ def _any_set(builder: ir.IRBuilder, group: ir.Value) -> ir.Value:
 
 
 def _store_lanes(builder: ir.IRBuilder, group: ir.Value, address: ir.Value) -> ir.Value:
-    """At ``address``, for each query and half, 64 bits: bit i is set where byte i is not zero."""
+    """Store 64 bits for each query and half at ``address``: bit i is set if byte i is not zero."""
     registers = [half for query in items(builder, group) for half in halves_of(builder, query)]
     for i, register in enumerate(registers):
         mask = builder.bitcast(builder.icmp_unsigned("!=", register, constant(BYTES, 0)), ir.IntType(LANES))
@@ -268,13 +264,13 @@ def _lowest_lane(builder: ir.IRBuilder, lanes: ir.Value) -> ir.Value:
     return builder.cttz(lanes, ir.Constant(BIT, 0))
 
 
-under = operation(each(_subtract), 2)  # limits, sums: not zero where sum < limit
+under = operation(each(_subtract), 2)  # limits, sums: not zero if sum < limit
 any_set = operation(_any_set, 1, types.boolean)
 store_lanes = operation(_store_lanes, 2, types.boolean)
 lowest_lane = operation(_lowest_lane, 1, types.int64)
 
 
-# ---- exact costs: on any processor, for LLVM knows how to do without the registers ----
+# ---- exact costs: on any processor; LLVM replaces missing registers ----
 
 
 def _no_costs(builder: ir.IRBuilder, base: ir.Value) -> ir.Value:
@@ -282,7 +278,7 @@ def _no_costs(builder: ir.IRBuilder, base: ir.Value) -> ir.Value:
 
 
 def _add_costs(builder: ir.IRBuilder, sums: ir.Value, byte: ir.Value, address: ir.Value) -> ir.Value:
-    """Sums and, where bit i of ``byte`` is set, the i-th of eight float64 from ``address`` on."""
+    """Add to sums, for each bit i set in ``byte``, the i-th of eight float64 at ``address``."""
     chosen = builder.bitcast(builder.trunc(byte, BYTE), ir.VectorType(BIT, 8))
     return builder.fadd(sums, builder.select(chosen, load(builder, address, COSTS), constant(COSTS, 0)))
 
@@ -295,6 +291,6 @@ def _total_cost(builder: ir.IRBuilder, sums: ir.Value) -> ir.Value:
     return builder.extract_element(sums, ir.Constant(INDEX, 0))
 
 
-no_costs = operation(_no_costs, 1, CostsType())  # but for the one given
+no_costs = operation(_no_costs, 1, CostsType())  # zero, except for the first
 add_costs = operation(_add_costs, 3, CostsType())
 total_cost = operation(_total_cost, 1, types.float64)

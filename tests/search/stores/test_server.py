@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from benchmarks.milvus_server import VARIABLE, MilvusServer, NotInstalled
-from cbid.search.milvus import MilvusError, MilvusStore
-from tests.search.milvus.conftest import same
+from cbid.search.stores import MilvusError, MilvusStore
+from tests.search.stores.conftest import same
 
 pytestmark = [pytest.mark.scale, pytest.mark.slow]
 
@@ -106,5 +106,5 @@ def test_a_server_that_dies_is_told_in_time_and_has_lost_nothing(server, stored)
 
 def test_an_older_server(server, monkeypatch):
     monkeypatch.setattr("pymilvus.MilvusClient.get_server_version", lambda self, **_: "v2.2.16")
-    with pytest.raises(MilvusError, match=r"has version v2.2.16; 2.3 or newer is needed"):
+    with pytest.raises(MilvusError, match=r"version v2\.2\.16"):
         MilvusStore.open(server.address("filled"))

@@ -7,10 +7,10 @@ import pytest
 
 from cbid.cli import run
 from cbid.project import Project
-from cbid.search.milvus import MilvusError, MilvusStore, Sent, index_to
+from cbid.search.stores import MilvusError, MilvusStore, Sent, index_to
 from cbid.storage.models import model_digest
 from tests.project.made import write_images
-from tests.search.milvus.conftest import same
+from tests.search.stores.conftest import same
 from tests.web.conftest import client_of
 
 
@@ -32,8 +32,8 @@ def test_other_codes_are_not_mixed_in(lite, stored):
     address, index = lite + "not_mixed", stored.index()
     index_to(index, address, made_by="me")
     for how, message in [
-        ({"made_by": "you"}, "is there already with codes of another coder"),
-        ({"made_by": "me", "weights": np.ones(61)}, "other weights"),
+        ({"made_by": "you"}, "already exists with codes of a different coder"),
+        ({"made_by": "me", "weights": np.ones(61)}, "different weights"),
     ]:
         with pytest.raises(ValueError, match=message):
             index_to(index, address, **how)
@@ -57,14 +57,14 @@ def test_overwrite_leaves_what_is_the_same(lite, stored):
         client = store._collection.connection
         client.call("drop", lambda c, left: c.drop_collection("overwritten", timeout=left))
         client.call("make", lambda c, left: c.create_collection("overwritten", dimension=8, timeout=left))
-    with pytest.raises(ValueError, match="is no collection of cbid"):
+    with pytest.raises(ValueError, match="is not a collection of cbid"):
         index_to(index, address, made_by="me")
     assert index_to(index, address, made_by="me", overwrite=True) == Sent(600, 0, 0, 0)
 
 
 def test_one_that_was_stopped_goes_on(lite, stored, monkeypatch):
     """Stopped after the first batch of 250: of the three, one is not sent again."""
-    monkeypatch.setattr("cbid.search.milvus.sending._AT_A_TIME", 250)
+    monkeypatch.setattr("cbid.search.stores.sending._BATCH", 250)
     address, index, upsert = lite + "stopped", stored.index(), MilvusStore.upsert
     with monkeypatch.context() as patch:
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cbid.search.milvus import Address
+from cbid.search.stores import MilvusAddress
 
 
 @pytest.mark.parametrize(
@@ -20,10 +20,10 @@ from cbid.search.milvus import Address
     ],
 )
 def test_addresses(text, uri, file, collection):
-    address = Address.parse(text)
+    address = MilvusAddress.parse(text)
     assert (address.uri, address.file, address.collection) == (uri, file, collection)
     assert str(address) == text
-    assert Address.parse(address) is address
+    assert MilvusAddress.parse(address) is address
 
 
 @pytest.mark.parametrize(
@@ -47,18 +47,18 @@ def test_addresses(text, uri, file, collection):
 )
 def test_what_is_no_address(text):
     with pytest.raises(ValueError, match="milvus://host:port/collection"):
-        Address.parse(text)
+        MilvusAddress.parse(text)
 
 
 def test_a_password_is_refused_and_not_repeated():
     with pytest.raises(ValueError, match="CBID_MILVUS_TOKEN") as caught:
-        Address.parse("milvus://me:secret@host/photos")
+        MilvusAddress.parse("milvus://me:secret@host/photos")
     assert "secret" not in str(caught.value)
     with pytest.raises(ValueError, match="address=") as caught:
-        Address.parse("milvus://me:secret@host:port/photos")
+        MilvusAddress.parse("milvus://me:secret@host:port/photos")
     assert "secret" not in str(caught.value)
 
 
 def test_another_type():
-    with pytest.raises(TypeError, match="address is 3"):
-        Address.parse(3)
+    with pytest.raises(TypeError, match="address=3"):
+        MilvusAddress.parse(3)

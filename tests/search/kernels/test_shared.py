@@ -1,4 +1,4 @@
-"""Readings spread for many queries of one weight vector: the filter against sums in numpy, and whole scans."""
+"""Shared lookups of many queries under one weight vector: the filter against sums in numpy, and whole scans."""
 
 import itertools
 
@@ -6,28 +6,30 @@ import numba
 import numpy as np
 import pytest
 
+from cbid.search.blocks import to_blocks
 from cbid.search.kernels.registers import BLOCKS, GROUP
-from cbid.search.kernels.scan import _ready_to_share
-from cbid.search.kernels.spread import (
+from cbid.search.kernels.shared import (
     AT_A_TIME,
     MANY_SHARING,
-    SPREAD,
+    SHARED_LOOKUPS,
     fit_scale,
     make_shared,
+    ready_to_share,
     set_limit,
     shared_candidates,
 )
 from cbid.search.partition import Partition
-from cbid.search.scan import Queries, to_blocks, topk
+from cbid.search.queries import Queries
+from cbid.search.scan import topk
 from tests.search.reference import random_codes
 
-pytestmark = pytest.mark.skipif(not SPREAD, reason="readings are spread where AVX2 is all there is")
+pytestmark = pytest.mark.skipif(not SHARED_LOOKUPS, reason="lookups are shared with AVX2 only")
 
 
 @numba.njit
 def run(weights, asked, blocks, rooms, queries, codes):
     shared = make_shared(weights, asked)
-    fit_scale(shared, 3.0 * rooms.max(), len(blocks))  # tables that have to be made anew
+    fit_scale(shared, 3.0 * rooms.max(), len(blocks))  # tables that have to be rebuilt
     fit_scale(shared, rooms.max(), len(blocks))
     for q in range(len(rooms)):
         set_limit(shared, q, rooms[q])
@@ -39,7 +41,7 @@ def run(weights, asked, blocks, rooms, queries, codes):
 @numba.njit
 def shares(weights, asked, thresholds):
     """Whether queries with these thresholds are scanned together."""
-    return _ready_to_share(make_shared(weights, asked), thresholds, 64)
+    return ready_to_share(make_shared(weights, asked), thresholds, 64)
 
 
 def sums(quantised, columns, passes, asked, codes):
@@ -57,8 +59,8 @@ def sums(quantised, columns, passes, asked, codes):
     return parts[0]
 
 
-@pytest.mark.parametrize("n_queries", [1, GROUP + 1, 70])
-@pytest.mark.parametrize("width", [1, 4, 7, 16, 17, 23, 30, 32])
+@pytest.mark.parametrize("n_queries", [GROUP + 1, 70])
+@pytest.mark.parametrize("width", [1, 7, 16, 17, 32])
 @pytest.mark.parametrize("weights", ["even", "exponential", "skewed", "first bits", "last bits"])
 def test_candidates_are_the_codes_below_the_limit(weights, width, n_queries):
     rng = np.random.default_rng([len(weights), width, n_queries])
@@ -75,7 +77,7 @@ def test_candidates_are_the_codes_below_the_limit(weights, width, n_queries):
     asked = rng.integers(0, 256, (n_queries, width), dtype=np.uint8)
     distances = np.unpackbits(asked[:, None] ^ codes[None], axis=2) @ weights[0]
     rooms = np.quantile(distances, 0.002 + 0.2 * rng.random(n_queries))
-    rooms[: n_queries // 5] = 0.0  # nothing is wanted
+    rooms[: n_queries // 5] = 0.0  # no code is wanted
     queries, found = np.empty(32 * n_blocks * n_queries, np.int32), np.empty(32 * n_blocks * n_queries, np.int32)
     count, quantised, columns, passes, limits = run(weights, asked, blocks, rooms, queries, found)
 

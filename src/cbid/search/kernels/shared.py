@@ -1,11 +1,12 @@
-"""Many queries under one weight vector: half of the lookups are made once for all of them.
+"""Shared lookups: for many queries under one weight vector, half of the lookups are made once for all queries.
 
-Such queries read a stored nibble alike, but for the XOR with their own: there are only sixteen readings of it. For
-the high nibbles of a pair of blocks all sixteen are *spread* out in the first-level cache, and a query adds those of
-its own nibbles: a load where `_filters` shuffles. Low nibbles are looked up as there. Loads and shuffles go through
-different ports of a core, so half of each takes less time than all of one kind.
+The cost of a stored nibble only depends on its XOR with the nibble of the query, which has sixteen values. For the
+high nibbles of a pair of blocks, all sixteen results are written to the first-level cache, and a query adds the
+results of its own nibbles: a load where `filters` has a shuffle. Low nibbles are looked up as in `filters`. Loads and
+shuffles use different ports of a core, so half of each takes less time than all of one kind.
 
-One scale serves all queries: the largest room that one of them has sets it. For AVX2; six-bit lookups need no help.
+All queries have one scale, set by the largest budget among them. It is used with AVX2 only: six-bit lookups are
+faster without it.
 """
 
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from llvmlite import ir
 from numba import types
 from numpy.typing import NDArray
 
+from cbid.search.kernels.bounds import limit_within, passing_share, sum_limit
 from cbid.search.kernels.compile import HAS_AVX2, helper
 from cbid.search.kernels.registers import (
     AT_ONCE,
@@ -38,8 +40,7 @@ from cbid.search.kernels.registers import (
     pair,
     shift_down,
 )
-from cbid.search.kernels.sums import limit_within, sum_limit
-from cbid.search.kernels.tables import Tables, make_tables, steps_until
+from cbid.search.kernels.tables import Tables, budget_below, make_tables, steps_until
 from cbid.search.kernels.vectors import (
     any_set,
     average,
@@ -57,20 +58,26 @@ __all__ = [
     "AT_A_TIME",
     "MANY_SHARING",
     "MOST_COLUMNS",
-    "SPREAD",
+    "SHARED_LOOKUPS",
     "Shared",
     "fit_scale",
     "make_shared",
+    "most_passing",
+    "ready_to_share",
     "set_limit",
+    "share_weights",
     "shared_candidates",
 ]
 
-SPREAD = HAS_AVX2 and not SIX_BIT
-MOST_COLUMNS = 32  # what is spread of them, 32 KiB, is what a first-level cache holds; a pass takes about half of it
-MANY_SHARING = 64  # from so many queries on it pays to spread readings for all of them
-AT_A_TIME = 8  # pairs of blocks: as many as what they cost hides a call
+SHARED_LOOKUPS = HAS_AVX2 and not SIX_BIT
+MOST_COLUMNS = 32  # their results, 32 KiB, fill a first-level cache; a pass uses about half of it
+MANY_SHARING = 64  # from this many queries on, shared lookups are faster
+AT_A_TIME = 8  # pairs of blocks: enough to hide the cost of a call
 VALUES = 16  # of a nibble
-PAIR_BYTES = 2 * LANES  # of a reading: a register for each half of the pair
+PAIR_BYTES = 2 * LANES  # of a result: a register for each half of the pair
+# The share of codes, per byte column, that may pass a shared limit: sharing saves time in proportion to the columns,
+# while the cost of a candidate hardly depends on them.
+PASSING_MOST = 1 / 40_000
 
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float64]
@@ -84,16 +91,16 @@ def _place(builder: ir.IRBuilder, address: ir.Value, offset: int) -> ir.Value:
     return builder.add(address, ir.Constant(LONG, offset))
 
 
-def _spread_column(
+def _look_up_column(
     builder: ir.IRBuilder,
     column: ir.Value,
     per_block: ir.Value,
     table: ir.Value,
-    readings: ir.Value,
+    results: ir.Value,
     nibbles: ir.Value,
 ) -> ir.Value:
-    """The sixteen readings of the high nibbles of a byte column, by the ``table`` of a query of zeros, to
-    ``readings``; the low nibbles to ``nibbles``. ``column`` is its address in the first block of the pair."""
+    """Store the sixteen results of the high nibbles of a byte column at ``results``, by the ``table`` of a query of
+    zeros, and the low nibbles at ``nibbles``. ``column`` is its address in the first block of the pair."""
     costs = load_table(builder, table)
     mask = constant(BYTES, VALUES - 1)
     for half in range(2):
@@ -101,8 +108,8 @@ def _spread_column(
         high = builder.and_(shift_down(builder, stored, 4), mask)
         _store(builder, builder.and_(stored, mask), _place(builder, nibbles, LANES * half))
         for own in range(VALUES):
-            reading = lookup(builder, costs, builder.xor(high, constant(BYTES, own)))
-            _store(builder, reading, _place(builder, readings, PAIR_BYTES * own + LANES * half))
+            result = lookup(builder, costs, builder.xor(high, constant(BYTES, own)))
+            _store(builder, result, _place(builder, results, PAIR_BYTES * own + LANES * half))
         column = builder.add(column, per_block)
     return ir.Constant(BIT, 0)
 
@@ -111,14 +118,15 @@ def _store(builder: ir.IRBuilder, register: ir.Value, address: ir.Value) -> None
     builder.store(register, builder.inttoptr(address, BYTES.as_pointer()), align=LANES)
 
 
-def _add_spread(
+def _add_shared(
     builder: ir.IRBuilder, sums: ir.Value, tables: ir.Value, per_table: ir.Value, words: ir.Value,
-    per_word: ir.Value, readings: ir.Value, nibbles: ir.Value,
+    per_word: ir.Value, results: ir.Value, nibbles: ir.Value,
 ) -> ir.Value:  # fmt: skip
-    """Sums of a group and what AT_ONCE columns cost it.
+    """Add the costs of AT_ONCE columns to the sums of a group.
 
-    ``tables`` is the address of the first query's tables of low nibbles, ``words`` that of where, from ``readings``
-    on, those of its high nibbles lie (uint16); the next query's are ``per_table`` and ``per_word`` bytes on.
+    ``tables`` is the address of the tables of low nibbles of the first query, ``words`` the address of the offsets
+    (uint16), from ``results`` on, of the results of its high nibbles. Those of the next query are ``per_table`` and
+    ``per_word`` bytes further.
     """
     totals = [halves_of(builder, query) for query in items(builder, sums)]
     places, own_tables = [], []
@@ -131,45 +139,45 @@ def _add_spread(
         for query, total in enumerate(totals):
             table = load_table(builder, _place(builder, own_tables[query], VALUES * i))
             place = builder.lshr(places[query], ir.Constant(LONG, 16 * i))
-            place = builder.add(readings, builder.and_(place, ir.Constant(LONG, 0xFFFF)))
+            place = builder.add(results, builder.and_(place, ir.Constant(LONG, 0xFFFF)))
             for half in range(2):
-                reading = load(builder, _place(builder, place, LANES * half), BYTES)
-                cost = builder.add(lookup(builder, table, fields[half]), reading)  # known to fit a byte
+                result = load(builder, _place(builder, place, LANES * half), BYTES)
+                cost = builder.add(lookup(builder, table, fields[half]), result)  # fits in a byte
                 total[half] = add_saturating(builder, total[half], cost)
     return array_of(builder, [pair(builder, total) for total in totals])
 
 
 def _nothing(builder: ir.IRBuilder, first: ir.Value, *others: ir.Value) -> ir.Value:
-    # Never run (see SPREAD), but the scans that name these must compile everywhere.
+    # Never executed (see SHARED_LOOKUPS), but the scans must compile on every processor.
     return first if isinstance(first.type, ir.ArrayType) else ir.Constant(BIT, 0)
 
 
-# column, bytes per block, table, readings, nibbles
-_spread = operation(_spread_column if SPREAD else _nothing, 5, types.boolean)
-# sums, tables, bytes per query, words, bytes per query, readings, nibbles
-_add = operation(_add_spread if SPREAD else _nothing, 7)
+# column, bytes per block, table, results, nibbles
+_look_up = operation(_look_up_column if SHARED_LOOKUPS else _nothing, 5, types.boolean)
+# sums, tables, bytes per query, words, bytes per query, results, nibbles
+_add = operation(_add_shared if SHARED_LOOKUPS else _nothing, 7)
 
 
 # ---- the filter ----
 
 
 class Shared(NamedTuple):
-    """Queries under one weight vector. Columns stand in the order of ``tables``, filled up to steps of AT_ONCE.
+    """Queries under one weight vector. Columns are in the order of ``tables``, padded to steps of AT_ONCE.
 
-    Up to 16 columns are spread in one *pass*: a code has one sum (level 0 of `_sums`), and from the middle of the
-    columns on blocks are left when no code in them can pass. More take two passes, of about the same cost, with two
-    sums each (level 2).
+    Up to 16 columns are looked up in one *pass*: a code has one sum (level 0 of `bounds`), and from the middle of the
+    columns on, blocks are skipped when no code in them can pass. More columns need two passes, of about equal cost,
+    with two sums each (level 2).
     """
 
-    tables: Tables  # of a query whose bits are all zero: what it reads as a stored bit, others read as a difference
+    tables: Tables  # of a query of zeros: its stored bits are the differences of other queries
     level: int
-    passes: Numbers  # (passes, 3) where its columns begin, have their middle, and end
+    passes: Numbers  # (passes, 3) begin, middle and end of its columns
     codes: Bytes  # (q, bytes)
-    words: NDArray[np.uint16]  # (q + GROUP, columns) where the readings of the high nibbles lie
+    words: NDArray[np.uint16]  # (q + GROUP, columns) offsets of the results of the high nibbles
     lows: Bytes  # (q + GROUP, columns, VALUES) tables of the low nibbles
     highs: Bytes  # (columns, VALUES) tables of the high nibbles, of the query of zeros
-    limits: Numbers  # (q + GROUP,) zero where nothing is wanted
-    readings: Bytes  # of the columns of one pass, with room to begin at a line of the cache
+    limits: Numbers  # (q + GROUP,) zero if no code is wanted
+    results: Bytes  # of the columns of one pass, with space for alignment to a cache line
     nibbles: Bytes  # the low ones, likewise
     sums: Bytes  # a pair for each query, and for a group, likewise
     lanes: NDArray[np.uint64]  # (2 GROUP,) which codes pass
@@ -177,17 +185,17 @@ class Shared(NamedTuple):
 
 @helper
 def make_shared(weights: Floats, codes: Bytes) -> Shared:
-    """For packed ``codes`` (q, bytes) of queries under ``weights`` (1, t); scale and limits are still to be set."""
+    """Make shared tables for packed ``codes`` (q, bytes) under ``weights`` (1, t), without scale and limits."""
     n_queries = len(codes)
     tables = make_tables(np.zeros(weights.shape), weights)
-    used = min(len(tables.columns), codes.shape[1])  # what comes after are columns that fill up a step
+    used = min(len(tables.columns), codes.shape[1])  # the rest is padding
     columns = -(-used // AT_ONCE) * AT_ONCE
     level = 0 if 2 * columns <= MOST_COLUMNS else 2
     passes = np.full((1 if level == 0 else 2, 3), columns)
     passes[0, 0] = 0
     if level > 0:
         quarter = len(tables.ends) // 4
-        for part in range(3):  # parts end after whole steps of AT_ONCE, or with the last column
+        for part in range(3):  # parts end at whole steps of AT_ONCE, or at the last column
             end = min(-(-tables.ends[quarter * (part + 1) - 1] // AT_ONCE) * AT_ONCE, columns)
             passes[part // 2, 1 + part % 2] = end
         passes[1, 0] = passes[0, 2]
@@ -206,14 +214,46 @@ def make_shared(weights: Floats, codes: Bytes) -> Shared:
 
 
 @helper
-def fit_scale(shared: Shared, room: float, n_blocks: int) -> None:
-    """Make the tables anew where their scale wastes too much of the range of the sums, ``room`` being the largest."""
+def share_weights(tables: Tables) -> bool:
+    """Whether all queries are codes under one weight vector."""
+    for q in range(len(tables.base)):
+        if tables.base[q] != 0.0:
+            return False
+        for s in range(tables.excess.shape[1]):
+            if tables.excess[q, s] != tables.excess[0, s]:
+                return False
+    return True
+
+
+@helper
+def most_passing(shared: Shared) -> float:
+    """The share of codes that may pass; with more, separate limits for each query are faster."""
+    return PASSING_MOST * len(shared.tables.columns)
+
+
+@helper
+def ready_to_share(shared: Shared, thresholds: NDArray[np.float32], n_blocks: int) -> bool:
+    """Set the limits of all queries for the next blocks; False if too many codes would pass."""
+    budget = 0.0
+    for i in range(len(thresholds)):
+        budget = max(budget, budget_below(thresholds[i], 0.0))
+    if not 0.0 < budget < np.inf or passing_share(shared.tables, 0, budget, shared.level) > most_passing(shared):
+        return False
+    fit_scale(shared, budget, n_blocks)
+    for i in range(len(thresholds)):
+        set_limit(shared, i, budget_below(thresholds[i], 0.0))
+    return True
+
+
+@helper
+def fit_scale(shared: Shared, budget: float, n_blocks: int) -> None:
+    """Rebuild the tables if their scale wastes too much of the range of the sums for the largest ``budget``."""
     if shared.level == 0:
         columns = shared.words.shape[1]
-        steps = 1 + steps_until(shared.tables.typical[0], np.float32(room))  # until there few blocks can be left
+        steps = 1 + steps_until(shared.tables.typical[0], np.float32(budget))  # before, few blocks can be skipped
         shared.passes[0, 1] = min(-(-steps // AT_ONCE) * AT_ONCE, columns)
     before = shared.tables.scale[0]
-    sum_limit(shared.tables, 0, room, shared.level, n_blocks)
+    sum_limit(shared.tables, 0, budget, shared.level, n_blocks)
     if shared.tables.scale[0] == before:
         return
     quantised, order, codes, lows = shared.tables.quantised[0], shared.tables.columns, shared.codes, shared.lows
@@ -228,9 +268,9 @@ def fit_scale(shared: Shared, room: float, n_blocks: int) -> None:
 
 
 @helper
-def set_limit(shared: Shared, q: int, room: float) -> None:
-    """The limit of query q, whose room is finite and not above that of `fit_scale`."""
-    shared.limits[q] = limit_within(shared.tables.scale[0], room, shared.level) if room > 0.0 else 0
+def set_limit(shared: Shared, q: int, budget: float) -> None:
+    """Set the limit of query q, whose budget is finite and at most the one of `fit_scale`."""
+    shared.limits[q] = limit_within(shared.tables.scale[0], budget, shared.level) if budget > 0.0 else 0
 
 
 @helper
@@ -239,29 +279,30 @@ def _aligned(memory: Bytes) -> int:
 
 
 @helper
-def _spread_pass(
-    begin: int, end: int, source: int, per_block: int, offsets: Numbers, tables_at: int, readings: int, nibbles: int
+def _look_up_pass(
+    begin: int, end: int, source: int, per_block: int, offsets: Numbers, tables_at: int, results: int, nibbles: int
 ) -> None:
-    """What columns begin <= c < end of the pair of blocks at ``source`` read as, by their tables; where there are no
-    more columns, nothing: tables are zero there."""
+    """Store the results of columns begin <= c < end of the pair of blocks at ``source``; padding columns have tables
+    of zeros."""
     for column in range(begin, end):
-        prefetch_step(source + BLOCKS * (per_block + 32 * column))  # of the next pair, which memory sends late
+        prefetch_step(source + BLOCKS * (per_block + 32 * column))  # of the next pair
         offset = offsets[column] if column < len(offsets) else 0
-        _spread(source + offset, per_block, tables_at + VALUES * column, readings, nibbles)
-        readings, nibbles = readings + VALUES * PAIR_BYTES, nibbles + PAIR_BYTES
+        _look_up(source + offset, per_block, tables_at + VALUES * column, results, nibbles)
+        results, nibbles = results + VALUES * PAIR_BYTES, nibbles + PAIR_BYTES
 
 
 @helper
 def shared_candidates(
     shared: Shared, source: int, n_blocks: int, per_block: int, queries: NDArray[np.int32], codes: NDArray[np.int32]
 ) -> int:
-    """Which of ``n_blocks``, up to AT_A_TIME pairs, at the address ``source`` hold codes below the limit of which
-    query: query and code, counted from the first, of each, in order of the pairs, of the queries, and of the codes;
-    returns how many."""
-    # Arrays that are read inside of the loops by address: numba would count references to them each time.
+    """Find the codes below the limit of each query in ``n_blocks``, up to AT_A_TIME pairs, at the address ``source``.
+
+    Write the query and the code of each, by pair of blocks, query and code; return how many.
+    """
+    # The loops read arrays by address: otherwise numba counts references each time.
     columns, n_queries, level, passes = shared.words.shape[1], len(shared.codes), shared.level, shared.passes
-    readings, nibbles, sums_at = _aligned(shared.readings), _aligned(shared.nibbles), _aligned(shared.sums)
-    shelf = sums_at + PAIR_BYTES * (n_queries + GROUP)
+    results, nibbles, sums_at = _aligned(shared.results), _aligned(shared.nibbles), _aligned(shared.sums)
+    held = sums_at + PAIR_BYTES * (n_queries + GROUP)
     words_at, lows_at = np.int64(shared.words.ctypes.data), np.int64(shared.lows.ctypes.data)
     limits_at, highs_at = np.int64(shared.limits.ctypes.data), np.int64(shared.highs.ctypes.data)
     offsets, lanes = shared.tables.offsets, shared.lanes
@@ -271,26 +312,26 @@ def shared_candidates(
     for b in range(0, n_blocks, BLOCKS):
         for turn in range(len(passes)):
             begin, middle, end = passes[turn, 0], passes[turn, 1], passes[turn, 2]
-            _spread_pass(begin, end, source + per_block * b, per_block, offsets, highs_at, readings, nibbles)
+            _look_up_pass(begin, end, source + per_block * b, per_block, offsets, highs_at, results, nibbles)
             for q in range(0, n_queries, GROUP):
                 limits = limits_all(limits_at + 8 * q)
                 low, word = lows_at + per_table * q, words_at + per_word * q
                 sums = zeros(limits)
                 for c in range(begin, middle, AT_ONCE):
                     low_of, word_of, nibble = low + VALUES * c, word + 2 * c, nibbles + PAIR_BYTES * (c - begin)
-                    sums = _add(sums, low_of, per_table, word_of, per_word, readings, nibble)
-                if middle < end or level > 0:  # a part of no columns has a sum of zero
+                    sums = _add(sums, low_of, per_table, word_of, per_word, results, nibble)
+                if middle < end or level > 0:  # a part without columns has a sum of zero
                     if level == 0:
                         if not any_set(under(limits, sums)):
                             continue
                     else:
-                        store_group(sums, shelf)
+                        store_group(sums, held)
                         sums = zeros(limits)
                     for c in range(middle, end, AT_ONCE):
                         low_of, word_of, nibble = low + VALUES * c, word + 2 * c, nibbles + PAIR_BYTES * (c - begin)
-                        sums = _add(sums, low_of, per_table, word_of, per_word, readings, nibble)
+                        sums = _add(sums, low_of, per_table, word_of, per_word, results, nibble)
                     if level > 0:
-                        sums = average(load_group(sums, shelf), sums)
+                        sums = average(load_group(sums, held), sums)
                 place = sums_at + PAIR_BYTES * q
                 if turn + 1 < len(passes):
                     store_group(sums, place)

@@ -1,4 +1,4 @@
-"""From an index to a collection: what differs is written, what is gone is removed."""
+"""Send an index to a store: write what differs, and remove what the index no longer has."""
 
 from typing import NamedTuple
 
@@ -6,18 +6,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cbid.progress import image_progress
-from cbid.search import CodeIndex
-from cbid.search.milvus.address import Address
-from cbid.search.milvus.store import MilvusStore
+from cbid.search.index import CodeIndex
+from cbid.search.stores.milvus import MilvusStore
+from cbid.search.stores.milvus_connection import MilvusAddress
 
 __all__ = ["Sent", "index_to"]
 
-_AT_A_TIME = 10_000
+_BATCH = 10_000
 _KINDS = {"U": "str", "i": "int", "b": "bool"}
 
 
 class Sent(NamedTuple):
-    """How many codes were stored anew, stored in the place of others, removed, and there already as they are."""
+    """How many codes were added, replaced, removed, and unchanged."""
 
     added: int
     changed: int
@@ -27,7 +27,7 @@ class Sent(NamedTuple):
 
 def index_to(
     index: CodeIndex,
-    address: str | Address,
+    address: str | MilvusAddress,
     *,
     weights: ArrayLike | None = None,
     classes: ArrayLike | None = None,
@@ -37,14 +37,24 @@ def index_to(
     timeout: float = 30.0,
     verbose: int = 0,
 ) -> Sent:
-    """Have a Milvus collection hold what an index holds: codes, ids, labels and weights.
+    """Make a Milvus collection hold the codes, ids, labels and weights of an index.
 
-    The collection is created if there is none. One of another code length, other weights, other labels or another
-    ``made_by`` is an error, unless ``overwrite``: then such a one, and no other, is dropped first. Repeat a call that
-    was stopped: what is there already is not sent again.
+    A missing collection is created. Repeat an interrupted call: codes that are already there are not sent again.
 
-    weights, classes : in the place of the index's own weights; classes are needed where these are one for each class
-    made_by, token, timeout : as in `MilvusStore.create`
+    Parameters
+    ----------
+    index : CodeIndex
+    address : str or MilvusAddress
+        Such as ``milvus://host:port/collection``; see `MilvusStore`.
+    weights, classes : array-like, default=None
+        Used instead of the weights of the index; weights per class need classes.
+    overwrite : bool, default=False
+        Drop an existing collection of another code length, other weights, another kind of labels or another
+        ``made_by``; otherwise these raise ValueError.
+    made_by, token, timeout
+        As in `MilvusStore.create`.
+    verbose : int, default=0
+        Show progress.
     """
     ids, labels = index.ids, index.labels
     added = changed = 0
@@ -61,10 +71,10 @@ def index_to(
         timeout=timeout,
     ) as store:
         with image_progress(len(ids), "codes", shown=bool(verbose)) as progress:
-            for start in range(0, len(ids), _AT_A_TIME):
-                part = ids[start : start + _AT_A_TIME]
+            for start in range(0, len(ids), _BATCH):
+                part = ids[start : start + _BATCH]
                 codes = index.reconstruct(part)
-                names = None if labels is None else labels[start : start + _AT_A_TIME]
+                names = None if labels is None else labels[start : start + _BATCH]
                 stored = store.stored(part)
                 known = np.isin(part, stored.ids)
                 same = known.copy()

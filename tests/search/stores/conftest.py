@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cbid.search import CodeIndex
-from cbid.search.milvus import MilvusStore
+from cbid.search.stores import MilvusStore
 
 
 class Stored(NamedTuple):

@@ -1,73 +1,79 @@
-"""The nearest code in each part of a partition, with tables that all queries share.
+"""The nearest code of each part of a partition: by tables that all queries share, or by buckets for short codes.
 
 A weighted Hamming distance depends on a query and a stored code only through the bits in which they differ. So one
-set of tables, over differences, serves all queries; those of one query hold the same entries in another order, and
-cost next to nothing to make. `_scan.scan_topk`, whose queries may each have costs of their own, spends more time on
-its tables than on the codes where these are few.
+set of tables, over differences, serves all queries: the tables of one query hold the same entries in another order,
+and are cheap to make. `scan.scan_topk`, whose queries may have different costs, spends more time on its tables than
+on the codes if there are few codes. Queries should be in the order of their patches in an image: neighbours are
+similar, so the nearest code of one is a good first bound for the next.
 
-Queries are expected in the order in which they were taken from an image: neighbours are alike there, so what is
-nearest to one is a good first bound for the next.
+`nearest_in_buckets` is multi-index hashing (Norouzi, Punjani and Fleet, 2012) with weights. One or two tables hold
+the codes in the order of some of their bits, the key. Buckets are visited in the order of the cost of their
+difference from the query. A code in none of the visited buckets differs, in the bits of each table, by a difference
+not visited there; so the costs of the next bucket of each table add up to a bound, and a search ends as soon as a
+nearer code is known. One order of buckets serves all queries.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cbid.search.kernels.bounds import WHOLE_MOST, sum_limit
 from cbid.search.kernels.compile import compiled, helper
-from cbid.search.kernels.filters import make_shelf, whole_all
-from cbid.search.kernels.portable import filter_portable
+from cbid.search.kernels.filters import FilterPass, filter_portable, make_scratch, whole_all
 from cbid.search.kernels.registers import BLOCKS, COLUMNS, ENTRIES, FIELDS, GROUP, SIX_BIT
-from cbid.search.kernels.spread import (
+from cbid.search.kernels.shared import (
     AT_A_TIME,
     MANY_SHARING,
     MOST_COLUMNS,
-    SPREAD,
+    SHARED_LOOKUPS,
     fit_scale,
     make_shared,
     set_limit,
     shared_candidates,
 )
-from cbid.search.kernels.sums import WHOLE_MOST, sum_limit
-from cbid.search.kernels.tables import Tables, exact_distance, make_tables, room_below, steps_until
+from cbid.search.kernels.tables import Tables, budget_below, exact_distance, make_tables, steps_until
 
-__all__ = ["nearest_of_parts"]
+__all__ = ["nearest_in_buckets", "nearest_of_parts"]
 
 Bytes = NDArray[np.uint8]
 Columns = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
+Words = NDArray[np.uint32]
 
-RUN = 128  # most blocks between two looks at whether the bounds have fallen
-SHARING = 256  # queries that share what is spread for them, of the MANY_SHARING or more that it takes
+RUN = 128  # most blocks between two updates of the bounds
+SHARING = 256  # most queries that share lookups
 FIRST = 64  # blocks that are scanned for a first bound
-CACHED = 1 << 21  # bytes of codes that all queries go over before the next ones are read
+CACHED = 1 << 21  # bytes of codes that all queries scan before the next codes are read
 
 
 @compiled
 def nearest_of_parts(
     blocks: Bytes, edges: Columns, weights: Floats, queries: Bytes, portable: bool | None, out: Singles
 ) -> None:
-    """The least distance of each query to the codes of each part, written to ``out`` (q, parts); inf if it has none.
+    """Write the smallest distance of each query to each part to ``out`` (q, parts); inf for an empty part.
 
     Part p is all codes of the blocks edges[p] <= b < edges[p + 1], a multiple of BLOCKS. ``weights`` is (1, t) or
-    (parts, t), ``queries`` (q, bytes). ``portable`` is as in `_scan`.
+    (parts, t), ``queries`` (q, bytes). ``portable`` is as in `candidates`.
     """
     n_bits = weights.shape[1]
     best = np.empty(len(queries), np.float32)
     positions = np.empty(len(queries), np.int64)
     for part in range(len(edges) - 1):
         w = weights[part if len(weights) > 1 else 0].copy().reshape((1, n_bits))
-        # Those of the query whose bits are all zero: what it reads as a stored bit, others read as a difference.
+        # Tables of a query of zeros: its stored bits are the differences of other queries.
         tables = make_tables(np.zeros((1, n_bits)), w)
         half = 0.0
         for s in range(n_bits):
             half += w[0, s] / 2
-        if half > 1e-300:  # below it all distances are zero in float32, and a scale could overflow
-            # 8-bit sums up to half of all weights, which is the distance of random codes: the nearest is nearer.
+        if half > 1e-300:  # below this all distances are zero in float32, and a scale could overflow
+            # 8-bit sums up to half of all weights, the distance of random codes: the nearest code is nearer.
             sum_limit(tables, 0, half, 0, RUN)
         best[:] = np.inf
         positions[:] = 32 * edges[part]
         begin, end = edges[part], edges[part + 1]
-        sharing = SPREAD and portable is None and len(queries) >= MANY_SHARING and blocks.shape[1] <= MOST_COLUMNS
+        sharing = (
+            SHARED_LOOKUPS and portable is None and len(queries) >= MANY_SHARING and blocks.shape[1] <= MOST_COLUMNS
+        )
         seen = min(begin + FIRST, end) if sharing else end
         _scan_groups(blocks, begin, seen, tables, queries, portable, best, positions)
         if seen < end:
@@ -84,7 +90,7 @@ def _scan_sharing(
     blocks: Bytes, begin: int, end: int, weights: Floats, tables: Tables, queries: Bytes, best: Singles,
     positions: Columns,
 ) -> None:  # fmt: skip
-    """The same as `_scan_groups` for many queries, of which all have a first bound."""
+    """Like `_scan_groups`, for many queries that all have a first bound."""
     shared = make_shared(weights, queries)
     most = 64 * AT_A_TIME * len(queries)
     passing, codes = np.empty(most, np.int32), np.empty(most, np.int32)
@@ -92,22 +98,22 @@ def _scan_sharing(
     first = begin
     while first < end:
         last = min(first + max(first - begin, FIRST), end)
-        room = 0.0
+        budget = 0.0
         for i in range(len(queries)):
             for near in (max(i - 1, 0), min(i + 1, len(queries) - 1)):
                 _offer(tables.costs[0], blocks, queries[i], positions[near], i, best, positions)
-            room = max(room, room_below(best[i], 0.0))
-        if room <= 0.0:
+            budget = max(budget, budget_below(best[i], 0.0))
+        if budget <= 0.0:
             return
-        fit_scale(shared, room, last - first)
+        fit_scale(shared, budget, last - first)
         for i in range(len(queries)):
-            set_limit(shared, i, room_below(best[i], 0.0))
+            set_limit(shared, i, budget_below(best[i], 0.0))
         for b in range(first, last, AT_A_TIME * BLOCKS):
             source, n_blocks = int(np.int64(blocks.ctypes.data)) + b * per_block, min(AT_A_TIME * BLOCKS, last - b)
             for c in range(shared_candidates(shared, source, n_blocks, per_block, passing, codes)):
                 i = passing[c]
                 if _offer(tables.costs[0], blocks, queries[i], 32 * b + codes[c], i, best, positions):
-                    set_limit(shared, i, room_below(best[i], 0.0))
+                    set_limit(shared, i, budget_below(best[i], 0.0))
         first = last
 
 
@@ -116,11 +122,11 @@ def _scan_groups(
     blocks: Bytes, begin: int, end: int, tables: Tables, queries: Bytes, portable: bool | None, best: Singles,
     positions: Columns,
 ) -> None:  # fmt: skip
-    """The least distances ``best`` (q,) and where they were found, among blocks begin <= b < end."""
+    """Lower ``best`` (q,), and update its positions, to the nearest codes among blocks begin <= b < end."""
     lookups = np.zeros((GROUP, len(tables.offsets) // COLUMNS, FIELDS, ENTRIES), np.uint8)
     candidates = np.empty((GROUP, 32 * RUN), np.int32)
     limits, counts = np.zeros(GROUP, np.int64), np.zeros(GROUP, np.int64)
-    shelf = make_shelf()
+    scratch = make_scratch()
     cached = max(CACHED // (32 * blocks.shape[1] * RUN), 1) * RUN
     for first in range(begin, end, cached):
         last = min(first + cached, end)
@@ -133,11 +139,11 @@ def _scan_groups(
                     _offer(tables.costs[0], blocks, queries[i], positions[near], i, best, positions)
             run = first
             while run < last:
-                # Half as many as were seen: so the bounds fall early, and candidates stay few.
+                # Half as many as are done: so the bounds fall early, and candidates stay few.
                 run_end = min(run + min((run - begin) // (2 * BLOCKS) * BLOCKS + BLOCKS, RUN), last)
                 _candidates(
                     blocks, run, run_end, tables, lookups, queries[q : q + size], best[q : q + size], portable,
-                    shelf, limits, candidates, counts,
+                    scratch, limits, candidates, counts,
                 )  # fmt: skip
                 for slot in range(size):
                     for c in range(counts[slot]):
@@ -149,34 +155,35 @@ def _scan_groups(
 @helper
 def _candidates(
     blocks: Bytes, first: int, last: int, tables: Tables, lookups: Bytes, queries: Bytes, best: Singles,
-    portable: bool | None, shelf: Bytes, limits: Columns, candidates: NDArray[np.int32], counts: Columns,
+    portable: bool | None, scratch: Bytes, limits: Columns, candidates: NDArray[np.int32], counts: Columns,
 ) -> None:  # fmt: skip
-    """What of blocks first <= b < last may be nearer to a group of queries than ``best``, one row for each query."""
-    check = np.int64(0)  # not a literal, for which the filters would be compiled once more
+    """Find codes of blocks first <= b < last that may be nearer to a group of queries than ``best``."""
+    check = np.int64(0)  # not a literal: for a literal the filters would be compiled again
     counts[:] = 0
     limits[:] = 0
     for slot in range(len(best)):
-        room = room_below(best[slot], 0.0)
-        if room > 0.0 and (portable is not None or tables.scale[0] * room > WHOLE_MOST):
+        budget = budget_below(best[slot], 0.0)
+        if budget > 0.0 and (portable is not None or tables.scale[0] * budget > WHOLE_MOST):
             bits = _unpacked(queries[slot])
-            counts[slot] = filter_portable(blocks, first, last, tables.excess[0], bits, room, candidates[slot])
-        elif room > 0.0:
-            limits[slot] = int(tables.scale[0] * room) + 1
-            check = max(check, 1 + steps_until(tables.typical[0], best[slot]))  # until there few blocks can be left
+            counts[slot] = filter_portable(blocks, first, last, tables.excess[0], bits, budget, candidates[slot])
+        elif budget > 0.0:
+            limits[slot] = int(tables.scale[0] * budget) + 1
+            check = max(check, 1 + steps_until(tables.typical[0], best[slot]))
     if portable is None and check > 0:
         per_block = 32 * blocks.shape[1]
-        whole_all(
-            int(np.int64(blocks.ctypes.data)) + first * per_block, last - first, per_block,
-            np.int64(lookups.ctypes.data), tables.offsets, check, tables.ends, 0, np.int64(limits.ctypes.data), shelf,
-            candidates, counts,
-        )  # fmt: skip
+        source = int(np.int64(blocks.ctypes.data)) + first * per_block
+        offsets, steps = np.int64(tables.offsets.ctypes.data), len(tables.offsets) // COLUMNS
+        scratch_at, tables_at = np.int64(scratch.ctypes.data), np.int64(lookups.ctypes.data)
+        limits_at = np.int64(limits.ctypes.data)
+        given = FilterPass(source, last - first, per_block, offsets, steps, np.int64(0), check, scratch_at)
+        whole_all(given, tables.ends, tables_at, limits_at, candidates, counts)
 
 
 @helper
 def _offer(
     costs: Floats, blocks: Bytes, query: Bytes, position: int, i: int, best: Singles, positions: Columns
 ) -> bool:
-    """Note the code at ``position`` if it is nearer to query i than the nearest so far; whether it is."""
+    """Record the code at ``position`` if it is nearer to query i than the nearest so far; return whether it is."""
     distance = exact_distance(0.0, costs, query, blocks, position)
     if distance >= best[i]:
         return False
@@ -186,7 +193,7 @@ def _offer(
 
 @helper
 def _order_tables(shared: Bytes, columns: Columns, query: Bytes, out: Bytes) -> None:
-    """Tables over stored values from those over differences: that of a value is that of value XOR the query's."""
+    """Make tables over stored values from tables over differences: the entry of value XOR the value of the query."""
     for step in range(len(out)):
         for field in range(FIELDS):
             own = _field(query, columns, step, field)
@@ -197,7 +204,7 @@ def _order_tables(shared: Bytes, columns: Columns, query: Bytes, out: Bytes) -> 
 
 @helper
 def _field(code: Bytes, columns: Columns, step: int, field: int) -> np.int64:
-    """The value of a field of one code, as `_vectors` cuts it."""
+    """The value of a field of one code (see `vectors`)."""
     value = np.int64(0)
     if SIX_BIT:
         for i in range(3):
@@ -219,3 +226,44 @@ def _unpacked(code: Bytes) -> Bytes:
     for s in range(len(bits)):
         bits[s] = code[s // 8] >> (7 - s % 8) & 1
     return bits
+
+
+# ---- buckets ----
+
+
+@compiled
+def nearest_in_buckets(
+    stored: Words, starts: NDArray[np.int32], shifts: NDArray[np.int64], tables: NDArray[np.uint8], masks: Words,
+    bounds: Floats, costs: Floats, unit: float, queries: Words, out: Singles,
+) -> None:  # fmt: skip
+    """Write ``unit`` times the smallest distance of each query to the codes to ``out`` (q,).
+
+    stored: (tables, n) the codes as words, by the keys of each table, which are the bits from ``shifts`` on.
+    starts: (tables, keys + 1) the first code of each key.
+    tables, masks, bounds: the buckets in the order of visiting: their table, the difference of their key from that of
+    the query, and the smallest cost of a code not visited before.
+    costs: (4, 256) of the values of the bytes of a difference, the lowest byte first.
+    """
+    n, n_keys = stored.shape[1], starts.shape[1] - 1
+    for q in range(len(queries)):
+        query, best, seen, i = queries[q], np.inf, 0, 0
+        while i < len(tables) and bounds[i] < best and 2 * seen < n:
+            table = tables[i]
+            key = (np.int64(query) >> shifts[table] & (n_keys - 1)) ^ np.int64(masks[i])
+            begin, end = starts[table, key], starts[table, key + 1]
+            best = min(best, _nearest_word(stored[table], begin, end, query, costs))
+            seen += end - begin
+            i += 1
+        if i == len(tables) or bounds[i] < best:  # far from everything: one pass over all codes is faster
+            best = min(best, _nearest_word(stored[0], 0, n, query, costs))
+        out[q] = unit * best
+
+
+@helper
+def _nearest_word(codes: Words, begin: int, end: int, query: np.uint32, costs: Floats) -> float:
+    best = np.inf
+    for i in range(begin, end):
+        difference = codes[i] ^ query
+        high = costs[3, difference >> 24] + costs[2, difference >> 16 & 255]
+        best = min(best, high + (costs[1, difference >> 8 & 255] + costs[0, difference & 255]))
+    return best
