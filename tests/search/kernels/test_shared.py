@@ -45,7 +45,7 @@ def shares(weights, asked, thresholds):
 
 
 def sums(quantised, columns, passes, asked, codes):
-    """(q, n): saturating sums of the costs of differences; where there are two passes, the average of four."""
+    """(q, n): saturating sums of the costs of differences; with two passes, the average of four."""
     parts = []
     edges = [0, len(columns)] if len(passes) == 1 else [*passes[0], *passes[1, 1:]]
     for begin, end in itertools.pairwise(edges):

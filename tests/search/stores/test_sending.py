@@ -99,8 +99,8 @@ def sent(lite, images):
 def test_the_program_sends_a_project(sent, images, capsys):
     path = str(images / "images.cbid")
     assert run(["index", "-p", path, "--to", sent, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)["sent"]
-    assert told == {
+    answer = json.loads(capsys.readouterr().out)["sent"]
+    assert answer == {
         "address": sent, "added": 0, "changed": 0, "removed": 0, "same": 30, "candidates": 10, "recall": 1.0,
     }  # fmt: skip
     assert run(["index", "-p", path, "--to", sent]) == 0
@@ -122,8 +122,8 @@ def test_images_are_added_and_sent(lite, images, tmp_path, capsys):
     assert run(["index", *arguments]) == 0
     capsys.readouterr()
     assert run(["index", str(tmp_path / "more"), *arguments]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["added"], told["images"], told["sent"]["added"], told["sent"]["same"]) == (6, 36, 6, 30)
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["added"], answer["images"], answer["sent"]["added"], answer["sent"]["same"]) == (6, 36, 6, 30)
 
 
 def test_wrong_calls(sent, images, capsys):
@@ -131,11 +131,11 @@ def test_wrong_calls(sent, images, capsys):
     assert run(["index", "-p", path]) == 2
     assert run(["index", "-p", path, "--to", "milvus://127.0.0.1:9/images", "--timeout", "0.5"]) == 1
     assert run(["index", "-p", path, "--to", sent, "--recall", "2"]) == 1
-    told = capsys.readouterr().err.splitlines()
-    assert "--to" in told[0]
-    assert told[1].startswith("cbid: milvus://127.0.0.1:9/images: Milvus did not answer within 0.5 s")
-    assert "recall=2.0" in told[2]
-    assert len(told) == 3
+    answer = capsys.readouterr().err.splitlines()
+    assert "--to" in answer[0]
+    assert answer[1].startswith("cbid: milvus://127.0.0.1:9/images: Milvus did not answer within 0.5 s")
+    assert "recall=2.0" in answer[2]
+    assert len(answer) == 3
 
 
 def test_the_service_searches_the_collection(sent, images, monkeypatch):
@@ -157,8 +157,8 @@ def test_the_service_searches_the_collection(sent, images, monkeypatch):
         votes = [c.post("/api/classify", json={"query": {"id": 3}}).json() for c in (here, there)]
         assert votes[0] == votes[1]
         assert len(asked) == before + len(questions) + 1
-        told = there.get("/api/project").json()
-        assert (told["lengths"], told["writable"]) == ([16], False)
+        answer = there.get("/api/project").json()
+        assert (answer["lengths"], answer["writable"]) == ([16], False)
         shorter = there.post("/api/search", json={"query": {"id": 3}, "n_bits": 8})
         assert shorter.status_code == 422
         assert "n_bits=8" in shorter.json()["error"]
