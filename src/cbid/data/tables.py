@@ -53,6 +53,7 @@ class VectorTable:
 
     @property
     def shape(self) -> tuple[int, int]:
+        """Number of rows and of values in each."""
         return self._vectors.shape
 
     def __len__(self) -> int:
@@ -112,6 +113,7 @@ class ParquetTable(VectorTable):
 
     @property
     def shape(self) -> tuple[int, int]:
+        """Number of rows and of values in each."""
         return self._rows, self._width
 
     @property

@@ -75,6 +75,7 @@ class ONNXEmbedding(Descriptor):
         self._open()
 
     def settings(self) -> dict[str, Any]:
+        """Return the settings, with the network and its preprocessing."""
         _, preprocessing = self._open()
         return {
             **super().settings(),

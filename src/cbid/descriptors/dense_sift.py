@@ -103,6 +103,7 @@ class DenseSIFT(LocalDescriptor):
         check_real("contrast", self.contrast, 0)
 
     def settings(self) -> dict[str, Any]:
+        """Return the settings, with the sides of the patches in pixels."""
         return {**super().settings(), "sides": [float(side) for side in self.sides]}
 
     def describe(self, image: Image) -> tuple[NDArray[np.float32], NDArray[np.float32], tuple[int, int]]:

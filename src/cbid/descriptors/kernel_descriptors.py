@@ -102,6 +102,7 @@ class KernelDescriptors(LocalDescriptor):
         check_real("epsilon", self.epsilon, 0, open_below=True)
 
     def settings(self) -> dict[str, Any]:
+        """Return the settings, with the sides of the patches in pixels."""
         return {**super().settings(), "sides": [float(side) for side in self.sides]}
 
     def describe(self, image: Image) -> tuple[NDArray[np.float32], NDArray[np.float32], tuple[int, int]]:

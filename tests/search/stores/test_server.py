@@ -11,7 +11,7 @@ from benchmarks.milvus_server import VARIABLE, MilvusServer, NotInstalled
 from cbid.search.stores import MilvusError, MilvusStore
 from tests.search.stores.conftest import same
 
-pytestmark = [pytest.mark.scale, pytest.mark.slow]
+pytestmark = pytest.mark.scale
 
 
 @pytest.fixture(scope="module")
