@@ -1,6 +1,8 @@
 """Fitting: what is read, what is kept, and what remains after a failure or a kill."""
 
+import contextlib
 import importlib
+import json
 import os
 import signal
 import sqlite3
@@ -16,6 +18,7 @@ from PIL.PngImagePlugin import PngImageFile
 from cbid.coders import CBID, ITQ
 from cbid.data import VectorTable
 from cbid.project import Project, ProjectError, ProjectWarning, intake, learning
+from cbid.project.descriptors import descriptor_to_json
 from cbid.project.table import ImageTable
 from tests.data.pictures import encoded
 from tests.data.toys import Means
@@ -308,7 +311,7 @@ def test_a_kill_at_any_step_leaves_the_old_project_or_the_new_one(copied, made, 
 
     with monkeypatch.context() as patch:
         patch.setattr(place, name, last_step)
-        patch.setattr("cbid.project.fitting._delete", lambda path: None)
+        patch.setattr("cbid.project.fitting.remove_unused", lambda directory: None)
         with pytest.raises(Killed):
             fitted(copied, made[0], n_bits=12)
     with Project.open(copied) as opened:
@@ -449,6 +452,7 @@ def test_a_checkpoint_of_other_images_is_ignored(tmp_path, made, project):
     """A checkpoint of another problem does no harm."""
     path = tmp_path / "p.cbid"
     path.mkdir()
+    (path / "started.json").write_text(json.dumps({"descriptor": descriptor_to_json(TINY)}))
     other = CBID(n_bits=24, random_state=0).fit(np.random.default_rng(0).normal(size=(30, 75)), np.arange(30) % 2)
     other.save(path / "learning.safetensors")
     with fitted(path, made[0]) as fresh:
@@ -496,3 +500,53 @@ def test_images_in_memory(tmp_path):
         assert (project.record(2).name, project.record(2).path, project.record(2).label) == ("image 2", "", "red")
         assert project.settings["source"] == ""
         np.testing.assert_array_equal(project.vector(1), TINY.describe(picture("blue", 1)))
+
+
+# Files of others in the directory
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "coder-thesis.tex", "evaluation-notes.txt", "index-cards/card.txt", "images.sqlite", "vectors.f32",
+        "images.sqlite-notes", ".notes.tmp", "coder-0123456789ab.safetensors", "learning.safetensors",
+    ],
+)  # fmt: skip
+def test_files_of_others_are_never_removed_from_a_directory_that_is_no_project(tmp_path, made, name):
+    file = tmp_path / "p.cbid" / name
+    file.parent.mkdir(parents=True)
+    file.write_text("precious")
+    with pytest.raises(ProjectError, match=name.split("/")[0]):
+        fitted(tmp_path / "p.cbid", made[0])
+    assert file.read_text() == "precious"
+
+
+@pytest.mark.parametrize(
+    "name", ["coder-thesis.tex", "index-cards/card.txt", "evaluation-notes.txt", "coder-0123456789ab.safetensors"]
+)
+def test_files_of_others_are_never_removed_from_a_project(copied, made, name):
+    """A project with other files may be refused or updated; the files stay either way."""
+    file = copied / name
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("precious")
+    with contextlib.suppress(ProjectError):
+        fitted(copied, made[0], n_bits=8)
+    assert file.read_text() == "precious"
+
+
+def test_files_of_others_in_a_replaced_index_stay(copied, made):
+    file = next(copied.glob("index-*")) / "notes.txt"
+    file.write_text("precious")
+    fitted(copied, made[0], n_bits=8).close()
+    assert file.read_text() == "precious"
+    assert len(list(file.parent.iterdir())) == 1
+    fitted(copied, made[0], n_bits=9).close()
+
+
+def test_a_manifest_that_names_a_foreign_file_does_not_get_it_removed(copied, made):
+    (copied / "thesis.tex").write_text("precious")
+    manifest = json.loads((copied / "project.json").read_bytes())
+    (copied / "project.json").write_text(json.dumps({**manifest, "evaluation": "thesis.tex"}))
+    with pytest.raises(ProjectError):
+        fitted(copied, made[0], n_bits=8)
+    assert (copied / "thesis.tex").read_text() == "precious"

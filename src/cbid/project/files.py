@@ -1,9 +1,12 @@
 """The files of a project directory: their names, the manifest that commits a fit, and the file of raw vectors."""
 
+import contextlib
 import json
 import mmap
 import os
+import re
 import secrets
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -12,11 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.data.names import printable
+from cbid.search.manifest import is_index_file
 from cbid.storage.atomic import whole_file
 
 __all__ = [
     "CHECKPOINT",
     "IMAGES",
+    "JOURNAL",
     "LOCK",
     "MANIFEST",
     "STARTED",
@@ -28,6 +33,8 @@ __all__ = [
     "is_project_file",
     "map_vectors",
     "new_name",
+    "note_files",
+    "remove_unused",
     "write_vectors",
 ]
 
@@ -36,8 +43,16 @@ IMAGES = "images.sqlite"
 VECTORS = "vectors.f32"
 CHECKPOINT = "learning.safetensors"  # a coder whose learning is not finished
 STARTED = "started.json"  # the descriptor of a project whose first fit is not finished
+JOURNAL = "unfinished.json"  # the files of a fit that is not committed or not cleaned up, and those it replaces
 LOCK = "lock"
 _FORMAT, _VERSION = "cbid-project", 1
+_MAX_MANIFEST = 16 * 2**20
+_NAMES = {
+    "coder": re.compile(r"coder-[0-9a-f]{12}\.safetensors"),
+    "index": re.compile(r"index-[0-9a-f]{12}"),
+    "evaluation": re.compile(r"evaluation-[0-9a-f]{12}\.json"),
+}
+_TEMPORARY = re.compile(r"\.(.+)\.[a-z0-9_]{8}\.tmp")  # of ``whole_file``
 
 
 class ProjectError(ValueError):
@@ -83,8 +98,7 @@ class ProjectManifest:
             )
         kinds = {"n_features": int, "coder": str, "index": str, "evaluation": str, "settings": dict, "fit": dict}
         wrong = [name for name, kind in kinds.items() if not isinstance(saved.get(name), kind)]
-        names = ("coder", "index", "evaluation")
-        wrong += [name for name in names if os.path.basename(str(saved.get(name))) != saved.get(name)]
+        wrong += [name for name, pattern in _NAMES.items() if not pattern.fullmatch(str(saved.get(name)))]
         if wrong or not isinstance(saved.get("descriptor"), dict | None) or saved["n_features"] < 1:
             raise ProjectError(f"{printable(path)} is damaged: {', '.join(wrong) or 'descriptor'} is not valid")
         return cls(**{entry.name: saved.get(entry.name, "") for entry in fields(cls)})
@@ -103,9 +117,55 @@ def new_name(kind: str, suffix: str = "") -> str:
 
 def is_project_file(name: str) -> bool:
     """Return whether a project may contain a file of this name."""
-    fixed = (MANIFEST, IMAGES, VECTORS, CHECKPOINT, STARTED, LOCK)
-    temporary = name.startswith(".") and name.endswith(".tmp")
-    return temporary or name in fixed or name.startswith((f"{IMAGES}-", "coder-", "index-", "evaluation-"))
+    temporary = _TEMPORARY.fullmatch(name)
+    if temporary is not None:
+        name = temporary[1]
+    fixed = (MANIFEST, IMAGES, VECTORS, CHECKPOINT, STARTED, JOURNAL, LOCK)
+    database = (f"{IMAGES}-journal", f"{IMAGES}-wal", f"{IMAGES}-shm")
+    return name in fixed or name in database or any(pattern.fullmatch(name) for pattern in _NAMES.values())
+
+
+# Removing files: only those that a fit has noted before it wrote them, or that the manifest named.
+
+
+def note_files(directory: Path, names: Iterable[str]) -> None:
+    """Write down the files that a fit is going to write or to replace; ``remove_unused`` removes no others."""
+    with whole_file(directory / JOURNAL) as temporary:
+        temporary.write_text(json.dumps({"files": sorted(names)}) + "\n")
+
+
+def remove_unused(directory: Path) -> None:
+    """Remove the noted files that the committed manifest does not name, and then the note."""
+    try:
+        noted = json.loads((directory / JOURNAL).read_bytes())["files"]
+        names = {name for name in noted if isinstance(name, str)}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        names = set()
+    names = {name for name in names if any(pattern.fullmatch(name) for pattern in _NAMES.values())}
+    if (directory / MANIFEST).exists():
+        manifest = ProjectManifest.read(directory)
+        names -= {manifest.coder, manifest.index, manifest.evaluation}
+        (directory / STARTED).unlink(missing_ok=True)
+    for name in names:
+        _remove(directory / name)
+    targets = {MANIFEST, STARTED, JOURNAL, CHECKPOINT, *names}
+    for entry in list(directory.iterdir()):
+        temporary = _TEMPORARY.fullmatch(entry.name)
+        if temporary is not None and temporary[1] in targets:
+            entry.unlink(missing_ok=True)
+    (directory / JOURNAL).unlink(missing_ok=True)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file, or a directory of index files; a directory that holds anything else stays."""
+    if path.is_symlink() or not path.is_dir():
+        path.unlink(missing_ok=True)
+        return
+    for entry in list(path.iterdir()):
+        if is_index_file(entry.name):
+            entry.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        path.rmdir()
 
 
 # The raw vectors: float32 rows (n, d) without a header; the row number is the id of the image.

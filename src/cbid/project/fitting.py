@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import time
 import warnings
 from collections.abc import Sequence
@@ -38,6 +37,8 @@ from cbid.project.files import (
     is_project_file,
     map_vectors,
     new_name,
+    note_files,
+    remove_unused,
 )
 from cbid.project.intake import Intake, KnownImages, Source, label_of, take_in
 from cbid.project.learning import (
@@ -154,6 +155,7 @@ class _Fit:
         self.seconds: dict[str, float] = {}
 
     def run(self, coder: Coder, held_out: float, seed: int) -> bool:
+        remove_unused(self.directory)  # of a fit that was killed
         self._check_descriptor()
         with closing(ImageTable(self.directory / IMAGES, write=True)) as table:
             begun = time.perf_counter()
@@ -178,16 +180,11 @@ class _Fit:
                     "choose another name for the new project"
                 )
             return
-        started = self.directory / STARTED
         wanted = {"descriptor": self.descriptor}
-        try:
-            same = json.loads(started.read_bytes()) == wanted
-        except (OSError, ValueError):
-            same = False
-        if not same:
+        if _started(self.directory) != wanted:
             for name in (IMAGES, f"{IMAGES}-journal", VECTORS, CHECKPOINT):
                 (self.directory / name).unlink(missing_ok=True)
-            with whole_file(started) as temporary:
+            with whole_file(self.directory / STARTED) as temporary:
                 temporary.write_text(json.dumps(wanted) + "\n")
 
     def _read_images(self, table: ImageTable) -> tuple[Intake, list[ImageRow], int]:
@@ -279,6 +276,10 @@ class _Fit:
             settings=settings,
             source=self.where,
         )
+        files = [manifest.coder, manifest.index, manifest.evaluation]
+        if self.before is not None:
+            files += [self.before.coder, self.before.index, self.before.evaluation]
+        note_files(self.directory, files)
         try:
             coder.save(self.directory / manifest.coder)
             index = CodeIndex(coder.n_bits_, getattr(coder, "weights_", None))
@@ -310,20 +311,18 @@ class _Fit:
                 n_failures=len(taken.failures),
             )
             manifest.write(self.directory)
-        except BaseException:
-            _remove(self.directory, manifest)
+        except BaseException as error:
+            # The manifest on disk decides which files stay: an error may follow its replacement.
+            remove_unused(self.directory)
+            if (self.directory / manifest.index).exists():
+                error.add_note("the fit was committed before this error; fit again to complete the table of images")
             raise
         # Committed. If the rest fails, the next fit makes up for it.
         table.finish(taken.ids.tolist(), taken.labels, parts.tolist())
-        self._sweep(table, manifest, set(all_ids.tolist()))
-
-    def _sweep(self, table: ImageTable, manifest: ProjectManifest, live: set[int]) -> None:
-        """Remove rows and files that the committed fit does not use."""
+        live = set(all_ids.tolist())
         table.delete([row.id for row in table.rows() if row.id not in live])
-        used = {MANIFEST, IMAGES, VECTORS, LOCK, manifest.coder, manifest.index, manifest.evaluation}
-        for entry in list(self.directory.iterdir()):
-            if entry.name not in used and is_project_file(entry.name):
-                _delete(entry)
+        (self.directory / CHECKPOINT).unlink(missing_ok=True)
+        remove_unused(self.directory)
 
 
 def _without_project(failures: Problems, where: str, directory: Path) -> Problems:
@@ -341,7 +340,9 @@ def _make_directory(directory: Path) -> None:
     if directory.exists() and not directory.is_dir():
         raise FileExistsError(f"{printable(directory)} is a file; expected a directory")
     directory.mkdir(parents=True, exist_ok=True)
-    foreign = sorted(entry.name for entry in directory.iterdir() if not is_project_file(entry.name))
+    is_project = (directory / MANIFEST).exists() or _started(directory) is not None
+    own = is_project_file if is_project else _may_precede_a_project
+    foreign = sorted(entry.name for entry in directory.iterdir() if not own(entry.name))
     if foreign:
         raise ProjectError(
             f"{printable(directory)} contains other files ({printable(foreign[0])}); "
@@ -349,13 +350,15 @@ def _make_directory(directory: Path) -> None:
         )
 
 
-def _remove(directory: Path, manifest: ProjectManifest) -> None:
-    for name in (manifest.coder, manifest.index, manifest.evaluation):
-        _delete(directory / name)
+def _started(directory: Path) -> dict[str, Any] | None:
+    """Return the content of started.json, or None if no fit has begun here."""
+    try:
+        started = json.loads((directory / STARTED).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return started if isinstance(started, dict) and "descriptor" in started else None
 
 
-def _delete(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
+def _may_precede_a_project(name: str) -> bool:
+    """Return whether a fit that was killed before it wrote started.json may have left this file."""
+    return name in (LOCK, STARTED) or (name.startswith(f".{STARTED}.") and is_project_file(name))
