@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -37,6 +38,7 @@ class EvaluationTime(NamedTuple):
         return self.encode + self.search
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class NBNNClassifier(ClassifierMixin, BaseEstimator):
     """Predict the class whose training patches are nearest to the patches of an image (Boiman et al., 2008).
 
@@ -98,42 +100,22 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
     960.0
     """
 
-    def __init__(
-        self,
-        *,
-        coder: Any = None,
-        search: str = "exact",
-        local: bool = False,
-        n_neighbors: int = 10,
-        weighted: bool | None = None,
-        location: float | None = None,
-        n_components: int = 16,
-        checks: int = 500,
-        n_trees: int = 1,
-        n_tables: int = 25,
-        n_functions: int = 20,
-        bin_width: float = 0.25,
-        max_patches: int = 100_000,
-        descriptor: Any = None,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        self.coder = coder
-        self.search = search
-        self.local = local
-        self.n_neighbors = n_neighbors
-        self.weighted = weighted
-        self.location = location
-        self.n_components = n_components
-        self.checks = checks
-        self.n_trees = n_trees
-        self.n_tables = n_tables
-        self.n_functions = n_functions
-        self.bin_width = bin_width
-        self.max_patches = max_patches
-        self.descriptor = descriptor
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    coder: Any = None
+    search: str = "exact"
+    local: bool = False
+    n_neighbors: int = 10
+    weighted: bool | None = None
+    location: float | None = None
+    n_components: int = 16
+    checks: int = 500
+    n_trees: int = 1
+    n_tables: int = 25
+    n_functions: int = 20
+    bin_width: float = 0.25
+    max_patches: int = 100_000
+    descriptor: Any = None
+    n_jobs: int | None = None
+    random_state: Any = 0
 
     def _check_params(self) -> None:
         check_choice("search", self.search, ("exact", "kd-tree", "lsh", "pca"))

@@ -3,6 +3,7 @@
 import json
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -20,9 +21,12 @@ __all__ = ["Descriptor", "LocalDescriptor"]
 Image = NDArray[Any]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class _Describer(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
     """Transformer of images given as paths or arrays: (h, w) gray or (h, w, 3) RGB, uint8 or floats in 0..1."""
 
+    n_jobs: int | None = None
+    verbose: int = 0
     # Increase it if the values for the same settings change by more than rounding: cached values are then not used.
     version: ClassVar[int] = 1
     # Whether threads share the work (the code releases the GIL); else processes do.
@@ -50,8 +54,7 @@ class _Describer(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
         return digest_text(text)
 
     def _describe_all(self, X: Iterable[Any]) -> Any:
-        n_jobs, verbose = getattr(self, "n_jobs", None), getattr(self, "verbose", 0)
-        return describe(as_image_set(X), self, n_jobs=n_jobs, verbose=verbose).values
+        return describe(as_image_set(X), self, n_jobs=self.n_jobs, verbose=self.verbose).values
 
     @abstractmethod
     def describe(self, image: Image) -> Any:
@@ -68,7 +71,15 @@ class _Describer(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
 
 
 class Descriptor(_Describer):
-    """Base class of descriptors with one vector per image."""
+    """Base class of descriptors with one vector per image.
+
+    Parameters
+    ----------
+    n_jobs : int, optional
+        Number of threads or processes; None means 1, -1 one per core.
+    verbose : int, default=0
+        1 shows progress.
+    """
 
     def transform(self, X: Iterable[Any]) -> NDArray[np.float32]:
         """Return values (n, d) float32 of images given as arrays or paths."""
@@ -81,7 +92,7 @@ class Descriptor(_Describer):
 
 
 class LocalDescriptor(_Describer):
-    """Base class of descriptors with many rows per image."""
+    """Base class of descriptors with many rows per image; parameters as in ``Descriptor``."""
 
     def transform(self, X: Iterable[Any]) -> Bags:
         """Return the bags of images given as arrays or paths."""

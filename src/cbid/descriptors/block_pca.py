@@ -1,5 +1,6 @@
 """PCA shared by the blocks of a descriptor."""
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +14,7 @@ from cbid.checks import check_integer
 __all__ = ["BlockPCA"]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class BlockPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Project all blocks of a vector on the same principal components, fitted to all blocks of all samples.
 
@@ -33,13 +35,10 @@ class BlockPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
         Fitted on (n n_blocks, d / n_blocks - n_kept) values.
     """
 
-    pca_: PCA
-
-    def __init__(self, *, n_components: int = 40, n_blocks: int = 1, n_kept: int = 0, random_state: int = 0) -> None:
-        self.n_components = n_components
-        self.n_blocks = n_blocks
-        self.n_kept = n_kept
-        self.random_state = random_state
+    n_components: int = 40
+    n_blocks: int = 1
+    n_kept: int = 0
+    random_state: int = 0
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Fit the components; y is ignored."""

@@ -1,5 +1,6 @@
 """Census-transform histograms, CENTRIST (Wu and Rehg, 2011)."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numba
@@ -19,6 +20,7 @@ NORMS = ("unit", "root", None)
 _NEIGHBOURS = ((0, 0), (0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1), (2, 2))
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class CENTRIST(Descriptor):
     """Histograms of the census transform over the overlapping blocks of a pyramid; 31 x 254 = 7,874 values.
 
@@ -37,10 +39,8 @@ class CENTRIST(Descriptor):
         Whether to append mean and standard deviation of the pixels (in 0..1) to the histogram of each block.
     size : (height, width) or None
         The image is resized to this first.
-    n_jobs : int, optional
-        Number of threads; None means 1, -1 one per core.
-    verbose : int, default=0
-        1 shows progress.
+    n_jobs, verbose
+        As in ``Descriptor``.
 
     >>> CENTRIST().transform([np.eye(50)]).shape
     (1, 7874)
@@ -48,22 +48,10 @@ class CENTRIST(Descriptor):
 
     _threads = True
 
-    def __init__(
-        self,
-        *,
-        levels: int = 2,
-        norm: str | None = "unit",
-        moments: bool = False,
-        size: Size | None = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.levels = levels
-        self.norm = norm
-        self.moments = moments
-        self.size = size
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    levels: int = 2
+    norm: str | None = "unit"
+    moments: bool = False
+    size: Size | None = None
 
     @property
     def n_blocks(self) -> int:

@@ -3,6 +3,7 @@
 import mmap
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -33,6 +34,7 @@ class _Network(NamedTuple):
     outputs: tuple[str, ...]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ONNXEmbedding(Descriptor):
     """The output of a network over images, run by onnxruntime on the CPU (extra ``deep``).
 
@@ -58,18 +60,8 @@ class ONNXEmbedding(Descriptor):
 
     _threads: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        *,
-        model: str | os.PathLike[str],
-        preprocessing: str | os.PathLike[str] | Mapping[str, Any] | None = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.model = model
-        self.preprocessing = preprocessing
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    model: str | os.PathLike[str]
+    preprocessing: str | os.PathLike[str] | Mapping[str, Any] | None = None
 
     def _check_params(self) -> None:
         self._open()

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numba
@@ -24,6 +25,7 @@ CLIP = 0.2
 DIMENSIONS = BINS * BINS * ORIENTATIONS
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DenseSIFT(LocalDescriptor):
     """Lowe's SIFT descriptor without rotation, 128 values of unit length, at every point of a grid.
 
@@ -53,40 +55,21 @@ class DenseSIFT(LocalDescriptor):
         gradient is zero unless dropped.
     contrast : float
         The least length of the histogram over the weight of the window, in intensities from 0 to 1 a pixel.
-    n_jobs : int or None
-        Threads over the images.
-    verbose : int
-        1 shows progress.
+    n_jobs, verbose
+        As in ``LocalDescriptor``.
     """
 
     _threads: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        *,
-        step: int = 2,
-        sides: Sequence[float] = (16, 24, 32, 40),
-        longest: int | None = 150,
-        border: str = "inside",
-        magnification: float | None = 12.0,
-        window: float | None = 2.0,
-        root: bool = False,
-        low_contrast: str = "keep",
-        contrast: float = 0.005,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.step = step
-        self.sides = sides
-        self.longest = longest
-        self.border = border
-        self.magnification = magnification
-        self.window = window
-        self.root = root
-        self.low_contrast = low_contrast
-        self.contrast = contrast
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    step: int = 2
+    sides: Sequence[float] = (16, 24, 32, 40)
+    longest: int | None = 150
+    border: str = "inside"
+    magnification: float | None = 12.0
+    window: float | None = 2.0
+    root: bool = False
+    low_contrast: str = "keep"
+    contrast: float = 0.005
 
     def _check_params(self) -> None:
         check_integer("step", self.step, 1)

@@ -8,6 +8,7 @@ cells of a grid.
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -25,6 +26,7 @@ Floats = NDArray[np.float32]
 _WHITENING_BORDER = 5
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class GIST(Descriptor):
     """Mean answers of Gabor filters over the cells of a grid; 4 scales x 8 orientations x 4 x 4 cells = 512 values.
 
@@ -42,10 +44,8 @@ class GIST(Descriptor):
         Pixels of mirrored border that are added before filtering.
     crop : bool
         Whether to crop the largest centred square; otherwise the whole image is stretched to a square.
-    n_jobs : int, optional
-        Number of threads; None means 1, -1 one per core.
-    verbose : int, default=0
-        1 shows progress.
+    n_jobs, verbose
+        As in ``Descriptor``.
 
     >>> GIST().transform([np.eye(100)]).shape
     (1, 512)
@@ -53,26 +53,12 @@ class GIST(Descriptor):
 
     _threads = True
 
-    def __init__(
-        self,
-        *,
-        size: int = 256,
-        orientations: Sequence[int] = (8, 8, 8, 8),
-        cells: int = 4,
-        fc: float = 4.0,
-        border: int = 32,
-        crop: bool = True,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.size = size
-        self.orientations = orientations
-        self.cells = cells
-        self.fc = fc
-        self.border = border
-        self.crop = crop
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    size: int = 256
+    orientations: Sequence[int] = (8, 8, 8, 8)
+    cells: int = 4
+    fc: float = 4.0
+    border: int = 32
+    crop: bool = True
 
     def _check_params(self) -> None:
         check_integer("cells", self.cells, 1)

@@ -1,6 +1,7 @@
 """Haar-like features (Viola and Jones, 2004): differences of the sums over neighbouring rectangles."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -20,6 +21,7 @@ KINDS = {"2-x": (1, 2), "2-y": (2, 1), "3-x": (1, 3), "3-y": (3, 1), "4": (2, 2)
 MOST = 5_000_000
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class HaarFeatures(Descriptor):
     """Sums over two, three or four equal rectangles side by side, neighbours with opposite signs.
 
@@ -38,10 +40,8 @@ class HaarFeatures(Descriptor):
         Seed of the random subset.
     variance : bool
         Whether to scale the pixels of the window to mean 0 and standard deviation 1 first.
-    n_jobs : int, optional
-        Number of threads; None means 1, -1 one per core.
-    verbose : int, default=0
-        1 shows progress.
+    n_jobs, verbose
+        As in ``Descriptor``.
 
     >>> HaarFeatures(size=(19, 19)).transform([np.eye(19)]).shape
     (1, 63960)
@@ -49,24 +49,11 @@ class HaarFeatures(Descriptor):
 
     _threads = True
 
-    def __init__(
-        self,
-        *,
-        size: Size = (19, 19),
-        kinds: Sequence[str] = tuple(KINDS),
-        n_features: int | None = None,
-        random_state: int = 0,
-        variance: bool = True,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.size = size
-        self.kinds = kinds
-        self.n_features = n_features
-        self.random_state = random_state
-        self.variance = variance
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    size: Size = (19, 19)
+    kinds: Sequence[str] = tuple(KINDS)
+    n_features: int | None = None
+    random_state: int = 0
+    variance: bool = True
 
     def _check_params(self) -> None:
         check_pair("size", self.size, 3)

@@ -12,6 +12,7 @@ come from the pixels around.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ __all__ = ["HOG", "NORMS", "cell_histograms", "normalised_blocks"]
 NORMS = ("l2-hys", "l2", "l1", "l1-sqrt")
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class HOG(Descriptor):
     """Block-normalised histograms of oriented gradients; 3,780 values for a window of 128 x 64.
 
@@ -51,10 +53,8 @@ class HOG(Descriptor):
         Whether to take the square root of the pixels first.
     margin : int
         Pixels on each side (after ``size``) that are used only for the gradients of the pixels inside.
-    n_jobs : int, optional
-        Number of threads; None means 1, -1 one per core.
-    verbose : int, default=0
-        1 shows progress.
+    n_jobs, verbose
+        As in ``Descriptor``.
 
     >>> HOG(size=(128, 64)).transform([np.zeros((200, 100))]).shape
     (1, 3780)
@@ -62,32 +62,15 @@ class HOG(Descriptor):
 
     _threads = True
 
-    def __init__(
-        self,
-        *,
-        size: Size | None = None,
-        cell: int = 8,
-        block: int = 2,
-        orientations: int = 9,
-        signed: bool = False,
-        voting: str = "trilinear",
-        norm: str = "l2-hys",
-        sqrt: bool = False,
-        margin: int = 0,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.size = size
-        self.cell = cell
-        self.block = block
-        self.orientations = orientations
-        self.signed = signed
-        self.voting = voting
-        self.norm = norm
-        self.sqrt = sqrt
-        self.margin = margin
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    size: Size | None = None
+    cell: int = 8
+    block: int = 2
+    orientations: int = 9
+    signed: bool = False
+    voting: str = "trilinear"
+    norm: str = "l2-hys"
+    sqrt: bool = False
+    margin: int = 0
 
     def _check_params(self) -> None:
         check_integer("cell", self.cell, 1)

@@ -1,6 +1,7 @@
 """Kernel descriptors (Bo, Ren and Fox, 2010): vectors whose inner products are match kernels of patches."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, reduce
 from typing import Any, ClassVar, NamedTuple
 
@@ -31,6 +32,7 @@ class _Basis(NamedTuple):
     entries: NDArray[np.int64]  # (t,): where each one stands in what ``pool`` gives
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class KernelDescriptors(LocalDescriptor):
     """Patches on a grid, described so that inner products approximate a match kernel between patches.
 
@@ -63,34 +65,18 @@ class KernelDescriptors(LocalDescriptor):
         Larger images are first shrunk to this longest side in pixels; None keeps their size.
     epsilon : float
         Damps patches of low contrast.
-    n_jobs : int or None
-        Threads over the images.
-    verbose : int
-        1 shows progress.
+    n_jobs, verbose
+        As in ``LocalDescriptor``.
     """
 
     _threads: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        *,
-        kernel: str = "gradient",
-        n_components: int = 200,
-        sides: Sequence[float] = (16, 24, 32),
-        step: int = 8,
-        longest: int | None = 300,
-        epsilon: float = 0.1,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.kernel = kernel
-        self.n_components = n_components
-        self.sides = sides
-        self.step = step
-        self.longest = longest
-        self.epsilon = epsilon
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    kernel: str = "gradient"
+    n_components: int = 200
+    sides: Sequence[float] = (16, 24, 32)
+    step: int = 8
+    longest: int | None = 300
+    epsilon: float = 0.1
 
     def _check_params(self) -> None:
         check_choice("kernel", self.kernel, ("gradient", "shape", "colour"))

@@ -7,6 +7,7 @@ second.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ __all__ = ["PyramidHOG"]
 NORMS = ("l1-sqrt", "l1", "l2")
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PyramidHOG(Descriptor):
     """Orientation histograms over grids of 1, 4, 16, ... regions, or of cells of given sides.
 
@@ -51,10 +53,8 @@ class PyramidHOG(Descriptor):
         suits linear classifiers.
     size : (height, width) or None
         The image is resized to this first.
-    n_jobs : int, optional
-        Number of threads; None means 1, -1 one per core.
-    verbose : int, default=0
-        1 shows progress.
+    n_jobs, verbose
+        As in ``Descriptor``.
 
     >>> PyramidHOG(levels=3, orientations=20).transform([np.zeros((60, 90))]).shape
     (1, 1700)
@@ -64,32 +64,15 @@ class PyramidHOG(Descriptor):
 
     _threads = True
 
-    def __init__(
-        self,
-        *,
-        levels: int = 3,
-        cells: Sequence[int] | None = None,
-        orientations: int = 20,
-        signed: bool = False,
-        voting: str = "trilinear",
-        sqrt: bool = True,
-        edges: bool = False,
-        norm: str = "l1-sqrt",
-        size: Size | None = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.levels = levels
-        self.cells = cells
-        self.orientations = orientations
-        self.signed = signed
-        self.voting = voting
-        self.sqrt = sqrt
-        self.edges = edges
-        self.norm = norm
-        self.size = size
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    levels: int = 3
+    cells: Sequence[int] | None = None
+    orientations: int = 20
+    signed: bool = False
+    voting: str = "trilinear"
+    sqrt: bool = True
+    edges: bool = False
+    norm: str = "l1-sqrt"
+    size: Size | None = None
 
     def _check_params(self) -> None:
         check_integer("levels", self.levels, 0, 8)

@@ -1,5 +1,6 @@
 """Raw pixels as a descriptor."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ __all__ = ["RawPixels"]
 NORMS = (None, "contrast", "l2")
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class RawPixels(Descriptor):
     """The values of the pixels, row by row, in 0..1.
 
@@ -25,10 +27,8 @@ class RawPixels(Descriptor):
         Whether to use red, green and blue of each pixel instead of its gray value.
     norm : {None, "contrast", "l2"}
         "contrast": mean 0 and standard deviation 1. "l2": length 1. A constant image, or one of zeros, gives zeros.
-    n_jobs : int, optional
-        Number of threads; None means 1, -1 one per core.
-    verbose : int, default=0
-        1 shows progress.
+    n_jobs, verbose
+        As in ``Descriptor``.
 
     >>> RawPixels(size=(2, 2)).transform([np.eye(4)])
     array([[0.5, 0. , 0. , 0.5]], dtype=float32)
@@ -36,20 +36,9 @@ class RawPixels(Descriptor):
 
     _threads = True
 
-    def __init__(
-        self,
-        *,
-        size: Size | None = None,
-        color: bool = False,
-        norm: str | None = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.size = size
-        self.color = color
-        self.norm = norm
-        self.n_jobs = n_jobs
-        self.verbose = verbose
+    size: Size | None = None
+    color: bool = False
+    norm: str | None = None
 
     def _check_params(self) -> None:
         if self.size is not None:

@@ -1,7 +1,6 @@
 """Bags of words: how often each visual word occurs in an image and in the cells of its pyramid."""
 
-from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -12,15 +11,13 @@ from cbid.pooling.base import NORMS, Pooling, Rows, fixed_codes, k_means, neares
 __all__ = ["BagOfWords"]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class BagOfWords(Pooling):
     """Histograms of the nearest words, over the cells of a spatial pyramid.
 
     Parameters
     ----------
     n_words : int, default=200
-        Size of the vocabulary, learned by k-means.
-    pyramid : sequence of grids, default=(1, 2, 4)
-        (1, 2, 4): the whole image, 2 x 2 and 4 x 4 cells. A pair means (rows, columns). (1,) needs no positions.
     level_weights : "match" or None, default="match"
         The weights of the pyramid match kernel (Lazebnik et al., 2006), which favour fine cells; None: equal weights.
     assignment : {"hard", "soft"}, default="hard"
@@ -35,13 +32,8 @@ class BagOfWords(Pooling):
     norm : {"l1", "l2", "power", None}, default="l1"
         Norm of the whole vector; "power" takes square roots, then scales to unit l2 length.
     n_rows : int, default=200_000
-        Random rows of all images from which the words are learned.
-    n_iter : int, default=25
-        Iterations of k-means.
-    n_jobs : int or None, default=None
-        Number of threads, as in scikit-learn.
-    random_state : int, RandomState or None, default=0
-        Seed of the drawn rows and the initial words.
+    pyramid, n_iter, n_jobs, random_state
+        As in ``Pooling``.
 
     Attributes
     ----------
@@ -58,34 +50,14 @@ class BagOfWords(Pooling):
 
     _VALUES = Pooling._VALUES | {"width_"}
 
-    def __init__(
-        self,
-        *,
-        n_words: int = 200,
-        pyramid: Sequence[Any] = (1, 2, 4),
-        level_weights: str | None = "match",
-        assignment: str = "hard",
-        n_nearest: int = 5,
-        width: float | None = None,
-        pooling: str = "sum",
-        norm: str | None = "l1",
-        n_rows: int = 200_000,
-        n_iter: int = 25,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        self.n_words = n_words
-        self.pyramid = pyramid
-        self.level_weights = level_weights
-        self.assignment = assignment
-        self.n_nearest = n_nearest
-        self.width = width
-        self.pooling = pooling
-        self.norm = norm
-        self.n_rows = n_rows
-        self.n_iter = n_iter
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    n_words: int = 200
+    level_weights: str | None = "match"
+    assignment: str = "hard"
+    n_nearest: int = 5
+    width: float | None = None
+    pooling: str = "sum"
+    norm: str | None = "l1"
+    n_rows: int = 200_000
 
     def _check_params(self) -> None:
         super()._check_params()
@@ -96,7 +68,6 @@ class BagOfWords(Pooling):
             check_real("width", self.width, 0, open_below=True)
         check_choice("pooling", self.pooling, ("sum", "max"))
         check_choice("norm", self.norm, NORMS)
-        check_integer("n_iter", self.n_iter, 1)
 
     def _settings(self) -> tuple[str, str | None, str | None]:
         return self.pooling, self.level_weights, self.norm

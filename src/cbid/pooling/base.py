@@ -4,6 +4,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Self
 
@@ -30,21 +31,42 @@ NORMS = (None, "l1", "l2", "power")
 _CHUNK_ROWS = 8192  # rows that a thread codes at once
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Pooling(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Base class of the poolings. A subclass learns ``words_`` from rows and codes rows by them.
 
     X is a ``Bags``, or a sequence of (m_i, d) arrays if the pyramid is (1,).
+
+    Parameters
+    ----------
+    n_words : int, default=1024
+        Size of the vocabulary, learned by k-means.
+    pyramid : sequence of grids, default=(1, 2, 4)
+        (1, 2, 4): the whole image, 2 x 2 and 4 x 4 cells. A pair means (rows, columns). (1,) needs no positions.
+    n_rows : int, default=100_000
+        Random rows of all images from which the words are learned.
+    n_iter : int, default=25
+        Iterations of k-means.
+    n_jobs : int or None, default=None
+        Number of threads, as in scikit-learn.
+    random_state : int, RandomState or None, default=0
+        Seed of the drawn rows and the initial words.
+
+    Attributes
+    ----------
+    words_ : (n_words, d)
     """
 
-    # Parameters that every subclass has
-    n_words: int
-    pyramid: Sequence[Any]
-    n_rows: int
-    n_jobs: int | None
-    random_state: Any
-
-    words_: Rows  # (n_words, d)
     _ARRAYS = frozenset({"words_"})
+
+    n_words: int = 1024
+    pyramid: Sequence[Any] = (1, 2, 4)
+    n_rows: int = 100_000
+    n_iter: int = 25
+    n_jobs: int | None = None
+    random_state: Any = 0
+
+    words_: Rows = field(init=False)
 
     def _settings(self) -> tuple[str, str | None, str | None]:
         """Return how codes are pooled ("sum" or "max"), the weights of the pyramid, and the norm."""
@@ -61,6 +83,7 @@ class Pooling(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
     def _check_params(self) -> None:
         check_integer("n_words", self.n_words, 1)
         check_integer("n_rows", self.n_rows, 1)
+        check_integer("n_iter", self.n_iter, 1)
         check_pyramid(self.pyramid)
         check_n_jobs(self.n_jobs)
 

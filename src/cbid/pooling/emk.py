@@ -6,14 +6,14 @@ the match kernel is approximately the inner product of one vector per image: K^(
 """
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
 from cbid.bags import Bags
-from cbid.checks import check_choice, check_integer, check_real
+from cbid.checks import check_choice, check_real
 from cbid.pooling.base import NORMS, Pooling, Rows, _as_bags, _scale, k_means
 
 __all__ = ["EMK"]
@@ -22,6 +22,7 @@ _SCALE_ROWS = 5000  # rows that determine gamma
 _CHUNK_VALUES = 2**24  # values of the vectors that are projected at once
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class EMK(Pooling):
     """Vectors of images whose inner products approximate a match kernel of their rows, cell by cell.
 
@@ -33,20 +34,13 @@ class EMK(Pooling):
         Parameter of the Gaussian kernel. None: 1 / (median squared distance between a row and a word).
     ridge : float > 0, default=1e-3
         Added to the diagonal of the kernel between words, whose entries are 1.
-    pyramid : sequence of grids, default=(1, 2, 4)
-        (1, 2, 4): the whole image, 2 x 2 and 4 x 4 cells. A pair means (rows, columns). (1,) needs no positions.
-        Every cell is divided by the number of rows of the whole image.
+    pyramid
+        As in ``Pooling``; every cell is divided by the number of rows of the whole image.
     norm : {"l1", "l2", "power", None}, default="l2"
         Norm of the whole vector; "power" takes signed square roots, then scales to unit l2 length. With None, inner
         products approximate the match kernel itself.
-    n_rows : int, default=100_000
-        Random rows of all images from which the words are learned.
-    n_iter : int, default=25
-        Iterations of k-means.
-    n_jobs : int or None, default=None
-        Number of threads, as in scikit-learn.
-    random_state : int, RandomState or None, default=0
-        Seed of the drawn rows and the initial words.
+    n_rows, n_iter, n_jobs, random_state
+        As in ``Pooling``.
 
     Attributes
     ----------
@@ -62,34 +56,13 @@ class EMK(Pooling):
     (4, 10)
     """
 
-    gamma_: float
-    projection_: NDArray[np.float32]
-
     _ARRAYS = Pooling._ARRAYS | {"projection_"}
     _VALUES = Pooling._VALUES | {"gamma_"}
 
-    def __init__(
-        self,
-        *,
-        n_words: int = 1000,
-        gamma: float | None = None,
-        ridge: float = 1e-3,
-        pyramid: Sequence[Any] = (1, 2, 4),
-        norm: str | None = "l2",
-        n_rows: int = 100_000,
-        n_iter: int = 25,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        self.n_words = n_words
-        self.gamma = gamma
-        self.ridge = ridge
-        self.pyramid = pyramid
-        self.norm = norm
-        self.n_rows = n_rows
-        self.n_iter = n_iter
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    n_words: int = 1000
+    gamma: float | None = None
+    ridge: float = 1e-3
+    norm: str | None = "l2"
 
     def _check_params(self) -> None:
         super()._check_params()
@@ -97,7 +70,6 @@ class EMK(Pooling):
             check_real("gamma", self.gamma, 0, open_below=True)
         check_real("ridge", self.ridge, 0, open_below=True)
         check_choice("norm", self.norm, NORMS)
-        check_integer("n_iter", self.n_iter, 1)
 
     def _settings(self) -> tuple[str, str | None, str | None]:
         return "sum", None, None  # scaled after the projection

@@ -1,6 +1,7 @@
 """A support vector machine with the histogram intersection kernel, k(x, y) = sum_j min(x_j, y_j)."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numba
@@ -52,6 +53,7 @@ def _add_minima(X: Any, Y: Any, K: Any) -> None:
                     K[i, j] += total
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class HIKClassifier(Saved, ClassifierMixin, BaseEstimator):
     """One-against-rest SVMs with the histogram intersection kernel, for non-negative vectors such as histograms.
 
@@ -81,9 +83,8 @@ class HIKClassifier(Saved, ClassifierMixin, BaseEstimator):
 
     _ARRAYS = frozenset({"support_vectors_", "dual_coef_", "intercept_"})
 
-    def __init__(self, *, C: float = 10.0, n_jobs: int | None = None) -> None:
-        self.C = C
-        self.n_jobs = n_jobs
+    C: float = 10.0
+    n_jobs: int | None = None
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from non-negative vectors X (n, d) and labels y (n,)."""

@@ -9,6 +9,7 @@ so each value x becomes sqrt(x L s(0)) and, for each j, sqrt(2 x L s(j L)) times
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -34,6 +35,7 @@ _INTERVALS = {
 }
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class AdditiveKernelMap(TransformerMixin, BaseEstimator):
     """Features whose inner products approximate the chi-squared or the intersection kernel of non-negative vectors.
 
@@ -61,10 +63,9 @@ class AdditiveKernelMap(TransformerMixin, BaseEstimator):
     array([[0.9]])
     """
 
-    def __init__(self, *, kernel: str = "chi2", sample_steps: int = 2, sample_interval: float | None = None) -> None:
-        self.kernel = kernel
-        self.sample_steps = sample_steps
-        self.sample_interval = sample_interval
+    kernel: str = "chi2"
+    sample_steps: int = 2
+    sample_interval: float | None = None
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Check the settings and X; nothing is learned."""

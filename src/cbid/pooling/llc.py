@@ -9,7 +9,7 @@ has the solution w proportional to (Z Z^T + ridge tr(Z Z^T) I)^-1 1.
 """
 
 import math
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numba
@@ -22,59 +22,31 @@ from cbid.pooling.base import Pooling, Rows, fixed_codes, k_means, nearest_words
 __all__ = ["LLC"]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LLC(Pooling):
     """Locality-constrained linear codes of the rows, max pooling, and unit l2 length.
 
     Parameters
     ----------
-    n_words : int, default=1024
-        Size of the vocabulary, learned by k-means.
     n_nearest : int, default=5
         Words per row.
     ridge : float > 0, default=1e-4
         Weight of the squared length of a code, relative to the trace of its Gram matrix.
-    pyramid : sequence of grids, default=(1, 2, 4)
-        (1, 2, 4): the whole image, 2 x 2 and 4 x 4 cells. A pair means (rows, columns). (1,) needs no positions.
-    n_rows : int, default=100_000
-        Random rows of all images from which the words are learned.
-    n_iter : int, default=25
-        Iterations of k-means.
-    n_jobs : int or None, default=None
-        Number of threads, as in scikit-learn.
-    random_state : int, RandomState or None, default=0
-        Seed of the drawn rows and the initial words.
+    n_words, pyramid, n_rows, n_iter, n_jobs, random_state
+        As in ``Pooling``.
 
     Attributes
     ----------
     words_ : (n_words, d)
     """
 
-    def __init__(
-        self,
-        *,
-        n_words: int = 1024,
-        n_nearest: int = 5,
-        ridge: float = 1e-4,
-        pyramid: Sequence[Any] = (1, 2, 4),
-        n_rows: int = 100_000,
-        n_iter: int = 25,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        self.n_words = n_words
-        self.n_nearest = n_nearest
-        self.ridge = ridge
-        self.pyramid = pyramid
-        self.n_rows = n_rows
-        self.n_iter = n_iter
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    n_nearest: int = 5
+    ridge: float = 1e-4
 
     def _check_params(self) -> None:
         super()._check_params()
         check_integer("n_nearest", self.n_nearest, 1)
         check_real("ridge", self.ridge, 0, open_below=True)
-        check_integer("n_iter", self.n_iter, 1)
 
     def _learn(self, rows: Rows, seed: int, n_threads: int) -> None:
         self.words_ = k_means(rows, self.n_words, n_iter=self.n_iter, seed=seed, n_threads=n_threads)

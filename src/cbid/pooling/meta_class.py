@@ -8,6 +8,7 @@ Bergamo and Torresani, 2012). A label tree splits classes last that are confused
 
 from abc import abstractmethod
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -33,19 +34,17 @@ OUTPUTS = ("real", "bit", "pca")
 Array = NDArray[np.floating]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class _ClassifierOutputs(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """One linear SVM for each group of base classes against all other classes."""
 
-    C: float
-    output: str
-    n_components: int
-    n_jobs: int | None
-    random_state: Any
-
-    groups_: NDArray[np.bool_]
-    coef_: Array
-    intercept_: Array
     _ARRAYS = frozenset({"groups_", "coef_", "intercept_", "mean_", "components_"})
+
+    C: float = 1.0
+    output: str = "real"
+    n_components: int = 2
+    n_jobs: int | None = None
+    random_state: Any = 0
 
     @abstractmethod
     def _groups(self, X: Array, labels: NDArray[np.integer], seed: int) -> NDArray[np.bool_]:
@@ -145,25 +144,11 @@ class Classemes(_ClassifierOutputs):
     mean_, components_ : (n_classes,), (n_components, n_classes), with "pca"
     """
 
-    def __init__(
-        self,
-        *,
-        C: float = 1.0,
-        output: str = "real",
-        n_components: int = 2,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        self.C = C
-        self.output = output
-        self.n_components = n_components
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-
     def _groups(self, X: Array, labels: NDArray[np.integer], seed: int) -> NDArray[np.bool_]:
         return np.eye(len(self.classes_), dtype=bool)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class MetaClass(_ClassifierOutputs):
     """Outputs of one linear SVM for each node of a label tree over the base classes.
 
@@ -201,22 +186,7 @@ class MetaClass(_ClassifierOutputs):
     (1797, 18)
     """
 
-    def __init__(
-        self,
-        *,
-        C: float = 1.0,
-        output: str = "real",
-        n_components: int = 2,
-        n_folds: int = 3,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        self.C = C
-        self.output = output
-        self.n_components = n_components
-        self.n_folds = n_folds
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    n_folds: int = 3
 
     def _check_params(self) -> None:
         super()._check_params()

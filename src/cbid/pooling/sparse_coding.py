@@ -13,8 +13,8 @@ to this solution, the first value that would change its sign leaves.
 """
 
 import math
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import numba
@@ -24,7 +24,7 @@ from scipy.sparse import csr_array, vstack
 from sklearn.preprocessing import normalize
 from threadpoolctl import threadpool_limits
 
-from cbid.checks import check_choice, check_integer, check_real
+from cbid.checks import check_choice, check_real
 from cbid.pooling.base import Pooling, Rows
 
 __all__ = ["ScSPM"]
@@ -33,6 +33,7 @@ _CHUNK_ROWS = 4096
 _RIDGE = 1e-6  # on the diagonal of the small systems, whose words may coincide
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ScSPM(Pooling):
     """Sparse codes of the rows over a learned dictionary, max pooling of absolute values, and unit l2 length.
 
@@ -44,55 +45,32 @@ class ScSPM(Pooling):
         Size of the dictionary.
     alpha : float > 0, default=0.15
         Weight of the l1 norm of a code; larger values give sparser codes.
-    pyramid : sequence of grids, default=(1, 2, 4)
-        (1, 2, 4): the whole image, 2 x 2 and 4 x 4 cells. A pair means (rows, columns). (1,) needs no positions.
     unit_rows : bool, default=True
         Scale each row to unit length first, as the default of ``alpha`` expects. A row of zeros stays zero.
     tol : float > 0, default=1e-3
         Tolerance of the optimality conditions, relative to alpha.
     n_rows : int, default=50_000
-        Random rows of all images from which the dictionary is learned.
     n_iter : int, default=10
         Alternations of coding the rows and updating the words.
-    n_jobs : int or None, default=None
-        Number of threads, as in scikit-learn.
-    random_state : int, RandomState or None, default=0
-        Seed of the drawn rows and the initial words.
+    pyramid, n_jobs, random_state
+        As in ``Pooling``.
 
     Attributes
     ----------
     words_ : (n_words, d), each at most of unit length
     """
 
-    def __init__(
-        self,
-        *,
-        n_words: int = 1024,
-        alpha: float = 0.15,
-        pyramid: Sequence[Any] = (1, 2, 4),
-        unit_rows: bool = True,
-        tol: float = 1e-3,
-        n_rows: int = 50_000,
-        n_iter: int = 10,
-        n_jobs: int | None = None,
-        random_state: Any = 0,
-    ) -> None:
-        self.n_words = n_words
-        self.alpha = alpha
-        self.pyramid = pyramid
-        self.unit_rows = unit_rows
-        self.tol = tol
-        self.n_rows = n_rows
-        self.n_iter = n_iter
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+    alpha: float = 0.15
+    unit_rows: bool = True
+    tol: float = 1e-3
+    n_rows: int = 50_000
+    n_iter: int = 10
 
     def _check_params(self) -> None:
         super()._check_params()
         check_real("alpha", self.alpha, 0, open_below=True)
         check_choice("unit_rows", self.unit_rows, (False, True))
         check_real("tol", self.tol, 0, 1, open_below=True)
-        check_integer("n_iter", self.n_iter, 1)
 
     def _learn(self, rows: Rows, seed: int, n_threads: int) -> None:
         self.words_ = learn_dictionary(

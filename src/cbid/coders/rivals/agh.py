@@ -1,6 +1,7 @@
 """Anchor-graph hashing."""
 
 import warnings
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -24,6 +25,7 @@ __all__ = ["AnchorGraphHashing"]
 _SHRINK = 1e-4  # relative; well above the rounding of float32
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class AnchorGraphHashing(PrefixMixin, Coder):
     """Signs of the eigenvectors of an anchor graph (Liu, Wang, Kumar and Chang, ICML 2011).
 
@@ -62,31 +64,14 @@ class AnchorGraphHashing(PrefixMixin, Coder):
 
     _ARRAYS = frozenset({"anchors_", "coef_", "thresholds_"})
     _VALUES = Coder._VALUES | {"sigma_", "n_layers_", "n_nearest_"}
-    anchors_: Array
-    coef_: Array
-    thresholds_: Array
-    sigma_: float
-    n_layers_: int
-    n_nearest_: int
 
-    def __init__(
-        self,
-        *,
-        n_bits: int = 64,
-        n_layers: int = 2,
-        n_anchors: int = 300,
-        n_nearest: int = 5,
-        sigma: float | None = None,
-        n_iter: int = 20,
-        random_state: Seed = 0,
-    ) -> None:
-        self.n_bits = n_bits
-        self.n_layers = n_layers
-        self.n_anchors = n_anchors
-        self.n_nearest = n_nearest
-        self.sigma = sigma
-        self.n_iter = n_iter
-        self.random_state = random_state
+    n_bits: int = 64
+    n_layers: int = 2
+    n_anchors: int = 300
+    n_nearest: int = 5
+    sigma: float | None = None
+    n_iter: int = 20
+    random_state: Seed = 0
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Learn from vectors X (n, d); y is ignored."""

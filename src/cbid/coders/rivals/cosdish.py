@@ -1,5 +1,6 @@
 """COSDISH: bits from sampled columns of the label similarity, then hash functions that predict them."""
 
+from dataclasses import dataclass
 from typing import Self
 
 import numba
@@ -15,6 +16,7 @@ from cbid.learning.ridge import RidgeMap
 __all__ = ["COSDISH"]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class COSDISH(SupervisedMixin, HyperplaneCoder):
     """Column-sampling discrete supervised hashing (Kang, Li and Zhou, AAAI 2016), with linear hash functions.
 
@@ -42,28 +44,15 @@ class COSDISH(SupervisedMixin, HyperplaneCoder):
         Seed of the initial bits, the columns and the anchors.
     """
 
-    def __init__(
-        self,
-        *,
-        n_bits: int = 64,
-        n_columns: int | None = None,
-        n_rounds: int = 10,
-        n_turns: int = 3,
-        ridge: float = 1.0,
-        kernel: str | None = None,
-        n_anchors: int = 1000,
-        gamma: float | None = None,
-        random_state: Seed = 0,
-    ) -> None:
-        self.n_bits = n_bits
-        self.n_columns = n_columns
-        self.n_rounds = n_rounds
-        self.n_turns = n_turns
-        self.ridge = ridge
-        self.kernel = kernel
-        self.n_anchors = n_anchors
-        self.gamma = gamma
-        self.random_state = random_state
+    n_bits: int = 64
+    n_columns: int | None = None
+    n_rounds: int = 10
+    n_turns: int = 3
+    ridge: float = 1.0
+    kernel: str | None = None
+    n_anchors: int = 1000
+    gamma: float | None = None
+    random_state: Seed = 0
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from vectors X (n, d) and labels y (n,)."""

@@ -7,6 +7,7 @@ a_ij is negative within a class. So a block of samples of one class, with all ot
 that a minimum cut solves exactly. Blocks are visited in turn; only the rows of one block are in memory at a time.
 """
 
+from dataclasses import dataclass
 from typing import Self
 
 import numba
@@ -32,6 +33,7 @@ MOST_DEPTH = 10
 _MOST_FLOW = 2**30  # capacities are int32
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class FastHash(SupervisedMixin, Coder):
     """Two-step hashing with boosted decision trees (Lin, Shen, Shi, van den Hengel and Suter, CVPR 2014).
 
@@ -71,26 +73,14 @@ class FastHash(SupervisedMixin, Coder):
     _ARRAYS = frozenset({"features_", "thresholds_", "leaves_", "tree_weights_", "mean_"})
     _VALUES = Coder._VALUES | {"unit_"}
 
-    def __init__(
-        self,
-        *,
-        n_bits: int = 64,
-        n_trees: int = 200,
-        depth: int = 4,
-        n_features: int | None = None,
-        trim: float = 0.9,
-        block_size: int = 200,
-        n_sweeps: int = 2,
-        random_state: Seed = 0,
-    ) -> None:
-        self.n_bits = n_bits
-        self.n_trees = n_trees
-        self.depth = depth
-        self.n_features = n_features
-        self.trim = trim
-        self.block_size = block_size
-        self.n_sweeps = n_sweeps
-        self.random_state = random_state
+    n_bits: int = 64
+    n_trees: int = 200
+    depth: int = 4
+    n_features: int | None = None
+    trim: float = 0.9
+    block_size: int = 200
+    n_sweeps: int = 2
+    random_state: Seed = 0
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from vectors X (n, d) and labels y (n,)."""

@@ -1,5 +1,6 @@
 """Iterative quantisation: axes rotated so that taking signs loses least, after PCA (ITQ) or CCA (CCA-ITQ)."""
 
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -16,6 +17,7 @@ from cbid.learning.centring import centre
 __all__ = ["CCAITQ", "ITQ"]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ITQ(HyperplaneCoder):
     """Iterative quantisation of the leading principal axes (Gong and Lazebnik, CVPR 2011).
 
@@ -32,10 +34,9 @@ class ITQ(HyperplaneCoder):
         Seed of the initial rotation.
     """
 
-    def __init__(self, *, n_bits: int = 64, n_iter: int = 50, random_state: Seed = 0) -> None:
-        self.n_bits = n_bits
-        self.n_iter = n_iter
-        self.random_state = random_state
+    n_bits: int = 64
+    n_iter: int = 50
+    random_state: Seed = 0
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Learn from vectors X (n, d); y is ignored."""
@@ -49,6 +50,7 @@ class ITQ(HyperplaneCoder):
         return self._set_hyperplanes(W @ R, 0.0, mean)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class CCAITQ(SupervisedMixin, HyperplaneCoder):
     """Iterative quantisation of canonical directions (Gong and Lazebnik, CVPR 2011 and PAMI 2013).
 
@@ -66,11 +68,10 @@ class CCAITQ(SupervisedMixin, HyperplaneCoder):
         Seed of the initial rotation.
     """
 
-    def __init__(self, *, n_bits: int = 64, reg: float = 1e-4, n_iter: int = 50, random_state: Seed = 0) -> None:
-        self.n_bits = n_bits
-        self.reg = reg
-        self.n_iter = n_iter
-        self.random_state = random_state
+    n_bits: int = 64
+    reg: float = 1e-4
+    n_iter: int = 50
+    random_state: Seed = 0
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from vectors X (n, d) and labels y (n,)."""

@@ -7,6 +7,7 @@ With 2^b centres c and the share p_i of samples nearest to each, it minimises
 where h_ij is the Hamming distance of the indices i and j (He, Wen and Sun, CVPR 2013, eqs. 3, 4 and 8).
 """
 
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -30,6 +31,7 @@ _STEPS = 100  # updates of the centres per assignment of the samples
 _MOST_AXES = 1024  # unless there are more bits; further axes are dropped
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class KMeansHashing(Coder):
     """Indices of the nearest k-means centres, learned so that Hamming distance fits (He, Wen and Sun, CVPR 2013).
 
@@ -61,17 +63,11 @@ class KMeansHashing(Coder):
 
     _ARRAYS = frozenset({"mean_", "axes_", "subspace_", "centres_"})
     _VALUES = Coder._VALUES | {"bits_per_subspace_"}
-    mean_: Array
-    axes_: Array
-    subspace_: NDArray[np.int64]
-    centres_: Array
-    bits_per_subspace_: int
 
-    def __init__(self, *, n_bits: int = 64, bits_per_subspace: int = 4, lam: float = 10.0, n_iter: int = 50) -> None:
-        self.n_bits = n_bits
-        self.bits_per_subspace = bits_per_subspace
-        self.lam = lam
-        self.n_iter = n_iter
+    n_bits: int = 64
+    bits_per_subspace: int = 4
+    lam: float = 10.0
+    n_iter: int = 50
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Learn from vectors X (n, d); y is ignored."""

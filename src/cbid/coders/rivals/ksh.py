@@ -4,6 +4,7 @@ S = 2 Y Y' - 1 1', with Y the indicators of the classes, has rank at most n_clas
 n^2, and no matrix of pairs is stored.
 """
 
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -23,6 +24,7 @@ from cbid.learning.variation import NOTHING_VARIES, check_squares
 __all__ = ["KSH"]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class KSH(SupervisedMixin, HyperplaneCoder):
     """Supervised hashing with kernels (Liu, Wang, Ji, Jiang and Chang, CVPR 2012).
 
@@ -55,22 +57,12 @@ class KSH(SupervisedMixin, HyperplaneCoder):
 
     _ARRAYS = HyperplaneCoder._ARRAYS | {"objective_"}
 
-    def __init__(
-        self,
-        *,
-        n_bits: int = 64,
-        n_anchors: int = 300,
-        gamma: float | None = None,
-        n_labelled: int | None = None,
-        n_iter: int = 500,
-        random_state: Seed = 0,
-    ) -> None:
-        self.n_bits = n_bits
-        self.n_anchors = n_anchors
-        self.gamma = gamma
-        self.n_labelled = n_labelled
-        self.n_iter = n_iter
-        self.random_state = random_state
+    n_bits: int = 64
+    n_anchors: int = 300
+    gamma: float | None = None
+    n_labelled: int | None = None
+    n_iter: int = 500
+    random_state: Seed = 0
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from vectors X (n, d) and labels y (n,)."""

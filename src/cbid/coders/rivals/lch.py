@@ -1,5 +1,6 @@
 """Laplacian co-hashing of samples and features."""
 
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -17,6 +18,7 @@ from cbid.learning.variation import check_varies
 __all__ = ["LaplacianCoHashing"]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LaplacianCoHashing(PrefixMixin, Coder):
     """Samples and features hashed together as a bipartite graph (Zhang, Wang, Cai and Lu, ECIR 2010).
 
@@ -43,11 +45,8 @@ class LaplacianCoHashing(PrefixMixin, Coder):
 
     _ARRAYS = frozenset({"terms_", "threshold_"})
     _BY_BIT = ("terms_", "threshold_")
-    terms_: Array
-    threshold_: Array
 
-    def __init__(self, *, n_bits: int = 64) -> None:
-        self.n_bits = n_bits
+    n_bits: int = 64
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Learn from vectors X (n, d); y is ignored."""

@@ -4,6 +4,7 @@ Canonical correlation analysis between X and the indicators of its classes maxim
 C is the covariance of X and B that of the class means. This is linear discriminant analysis, up to the length of w.
 """
 
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -19,6 +20,7 @@ from cbid.learning.centring import centre, class_means
 __all__ = ["LDASign", "canonical_directions"]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LDASign(SupervisedMixin, HyperplaneCoder):
     """Signs of Fisher's linear discriminants around the mean of the samples.
 
@@ -30,9 +32,8 @@ class LDASign(SupervisedMixin, HyperplaneCoder):
         Regularisation of the covariance of X, relative to the mean variance of its columns.
     """
 
-    def __init__(self, *, n_bits: int | None = None, reg: float = 1e-4) -> None:
-        self.n_bits = n_bits
-        self.reg = reg
+    n_bits: int | None = None
+    reg: float = 1e-4
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from vectors X (n, d) and labels y (n,)."""

@@ -1,5 +1,6 @@
 """Baselines from the class scores of a linear classifier: the predicted class as a code, and LSH of the scores."""
 
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -17,6 +18,7 @@ from cbid.learning.centring import centre
 __all__ = ["ArgmaxCode", "ScoreLSH", "fit_linear_scores"]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ArgmaxCode(SupervisedMixin, Coder):
     """The class predicted by a linear classifier, written as a code: a baseline that supervised hashing should beat.
 
@@ -42,9 +44,8 @@ class ArgmaxCode(SupervisedMixin, Coder):
 
     _ARRAYS = frozenset({"coef_", "intercept_", "mean_", "codewords_"})
 
-    def __init__(self, *, n_bits: int | None = None, C: float = 1.0) -> None:
-        self.n_bits = n_bits
-        self.C = C
+    n_bits: int | None = None
+    C: float = 1.0
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from vectors X (n, d) and labels y (n,)."""
@@ -82,6 +83,7 @@ class ArgmaxCode(SupervisedMixin, Coder):
             raise ValueError(f"codewords_: expected the codes of {k} classes in {self.n_bits_} bits")
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ScoreLSH(SupervisedMixin, HyperplaneCoder):
     """Locality-sensitive hashing of class scores: a simple baseline that supervised codes should beat.
 
@@ -97,10 +99,9 @@ class ScoreLSH(SupervisedMixin, HyperplaneCoder):
         Seed of the projections.
     """
 
-    def __init__(self, *, n_bits: int = 64, C: float = 1.0, random_state: Seed = 0) -> None:
-        self.n_bits = n_bits
-        self.C = C
-        self.random_state = random_state
+    n_bits: int = 64
+    C: float = 1.0
+    random_state: Seed = 0
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from vectors X (n, d) and labels y (n,)."""

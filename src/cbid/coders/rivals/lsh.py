@@ -1,5 +1,6 @@
 """Locality-sensitive hashing by random projections: their signs, their cells, or their random Fourier features."""
 
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -19,6 +20,7 @@ _MAX_QUERIES = 1_000
 _MAX_SAMPLES = 20_000
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LSH(PrefixMixin, HyperplaneCoder):
     """Signs of Gaussian random projections (Charikar, STOC 2002).
 
@@ -35,10 +37,9 @@ class LSH(PrefixMixin, HyperplaneCoder):
         Seed of the hyperplanes.
     """
 
-    def __init__(self, *, n_bits: int = 64, center: bool = True, random_state: Seed = 0) -> None:
-        self.n_bits = n_bits
-        self.center = center
-        self.random_state = random_state
+    n_bits: int = 64
+    center: bool = True
+    random_state: Seed = 0
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Draw hyperplanes for vectors like X (n, d); y is ignored."""
@@ -50,6 +51,7 @@ class LSH(PrefixMixin, HyperplaneCoder):
         return self._set_hyperplanes(planes.T, 0.0, mean)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PStableLSH(PrefixMixin, HyperplaneCoder):
     """Parities of the cells of p-stable projections (Datar, Immorlica, Indyk and Mirrokni, SoCG 2004).
 
@@ -80,11 +82,10 @@ class PStableLSH(PrefixMixin, HyperplaneCoder):
 
     _VALUES = HyperplaneCoder._VALUES | {"width_"}
 
-    def __init__(self, *, n_bits: int = 64, p: int = 2, width: float | None = None, random_state: Seed = 0) -> None:
-        self.n_bits = n_bits
-        self.p = p
-        self.width = width
-        self.random_state = random_state
+    n_bits: int = 64
+    p: int = 2
+    width: float | None = None
+    random_state: Seed = 0
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Draw projections for vectors like X (n, d); y is ignored."""
@@ -114,6 +115,7 @@ class PStableLSH(PrefixMixin, HyperplaneCoder):
         check_real("width_", self.width_, 0, open_below=True)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ShiftInvariantLSH(PrefixMixin, HyperplaneCoder):
     """Signs of random Fourier features of the Gaussian kernel (Raginsky and Lazebnik, NIPS 2009).
 
@@ -143,12 +145,10 @@ class ShiftInvariantLSH(PrefixMixin, HyperplaneCoder):
     _ARRAYS = HyperplaneCoder._ARRAYS | {"threshold_"}
     _VALUES = HyperplaneCoder._VALUES | {"bandwidth_"}
     _BY_BIT = ("coef_", "intercept_", "threshold_")
-    threshold_: NDArray[np.float64]
 
-    def __init__(self, *, n_bits: int = 64, gamma: float | None = None, random_state: Seed = 0) -> None:
-        self.n_bits = n_bits
-        self.gamma = gamma
-        self.random_state = random_state
+    n_bits: int = 64
+    gamma: float | None = None
+    random_state: Seed = 0
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Draw features for vectors like X (n, d); y is ignored."""

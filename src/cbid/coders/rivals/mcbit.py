@@ -1,5 +1,6 @@
 """MC-bit: thresholded classifiers of meta-classes, the nodes of a label tree."""
 
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -15,6 +16,7 @@ from cbid.pooling.meta_class import MetaClass
 __all__ = ["MCBit"]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class MCBit(SupervisedMixin, HyperplaneCoder):
     """Meta-class bits (Bergamo and Torresani, CVPR 2012), with the training set as its own base set.
 
@@ -41,13 +43,10 @@ class MCBit(SupervisedMixin, HyperplaneCoder):
 
     _ARRAYS = HyperplaneCoder._ARRAYS | {"groups_"}
 
-    def __init__(
-        self, *, n_bits: int | None = None, C: float = 1.0, n_folds: int = 3, random_state: Seed = 0
-    ) -> None:
-        self.n_bits = n_bits
-        self.C = C
-        self.n_folds = n_folds
-        self.random_state = random_state
+    n_bits: int | None = None
+    C: float = 1.0
+    n_folds: int = 3
+    random_state: Seed = 0
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from vectors X (n, d) and labels y (n,); every class needs two samples."""

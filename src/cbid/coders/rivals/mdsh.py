@@ -6,6 +6,7 @@ smoother the larger their eigenvalues are (Fergus, Weiss and Torralba, NIPS 2009
 eigenfunctions and the eigenvalues are products of those of single axes.
 """
 
+from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
@@ -32,6 +33,7 @@ _NEIGHBOUR = 50
 _AXES_PER_BATCH = 64
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class MultidimensionalSpectralHashing(PrefixMixin, Coder):
     """Codes that approximate the affinity exp(-||x - y||^2 / 2 sigma^2) (Weiss, Fergus and Torralba, ECCV 2012).
 
@@ -67,22 +69,13 @@ class MultidimensionalSpectralHashing(PrefixMixin, Coder):
     _ARRAYS = frozenset({"mean_", "axes_", "low_", "high_", "functions_", "axis_", "factors_", "weights_"})
     _VALUES = Coder._VALUES | {"sigma_", "outer_"}
     _BY_BIT = ("factors_", "weights_")
-    mean_: Array
-    axes_: Array
-    low_: Array
-    high_: Array
-    functions_: Array
-    axis_: NDArray[np.int64]
-    factors_: NDArray[np.int64]
-    weights_: Array
 
-    def __init__(
-        self, *, n_bits: int = 64, sigma: float | None = None, outer: bool = False, random_state: Seed = 0
-    ) -> None:
-        self.n_bits = n_bits
-        self.sigma = sigma
-        self.outer = outer
-        self.random_state = random_state
+    n_bits: int = 64
+    sigma: float | None = None
+    outer: bool = False
+    random_state: Seed = 0
+
+    factors_: NDArray[np.int64] = field(init=False)
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Learn from vectors X (n, d); y is ignored."""

@@ -1,5 +1,6 @@
 """PiCoDes: bits that are good features of one-against-rest linear classifiers."""
 
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -17,6 +18,7 @@ from cbid.learning.centring import centre
 __all__ = ["PiCoDes"]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PiCoDes(SupervisedMixin, HyperplaneCoder):
     """Picture codes (Bergamo, Torresani and Fitzgibbon, NIPS 2011).
 
@@ -53,14 +55,11 @@ class PiCoDes(SupervisedMixin, HyperplaneCoder):
 
     _ARRAYS = HyperplaneCoder._ARRAYS | {"objective_"}
 
-    def __init__(
-        self, *, n_bits: int = 64, C: float = 0.1, C_bits: float = 1.0, n_iter: int = 5, random_state: Seed = 0
-    ) -> None:
-        self.n_bits = n_bits
-        self.C = C
-        self.C_bits = C_bits
-        self.n_iter = n_iter
-        self.random_state = random_state
+    n_bits: int = 64
+    C: float = 0.1
+    C_bits: float = 1.0
+    n_iter: int = 5
+    random_state: Seed = 0
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from vectors X (n, d) and labels y (n,)."""

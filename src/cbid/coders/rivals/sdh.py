@@ -1,5 +1,6 @@
 """Supervised discrete hashing: codes that a linear classifier separates, kept binary during learning."""
 
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -17,6 +18,7 @@ from cbid.learning.ridge import RidgeMap
 __all__ = ["SDH"]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SDH(SupervisedMixin, HyperplaneCoder):
     """Supervised discrete hashing (Shen, Shen, Liu and Shen, CVPR 2015), with the squared loss.
 
@@ -53,30 +55,16 @@ class SDH(SupervisedMixin, HyperplaneCoder):
 
     _ARRAYS = HyperplaneCoder._ARRAYS | {"objective_"}
 
-    def __init__(
-        self,
-        *,
-        n_bits: int = 64,
-        kernel: str | None = "rbf",
-        n_anchors: int = 1000,
-        gamma: float | None = None,
-        lam: float = 1.0,
-        nu: float = 1e-5,
-        ridge: float = 1e-2,
-        n_iter: int = 5,
-        n_sweeps: int = 10,
-        random_state: Seed = 0,
-    ) -> None:
-        self.n_bits = n_bits
-        self.kernel = kernel
-        self.n_anchors = n_anchors
-        self.gamma = gamma
-        self.lam = lam
-        self.nu = nu
-        self.ridge = ridge
-        self.n_iter = n_iter
-        self.n_sweeps = n_sweeps
-        self.random_state = random_state
+    n_bits: int = 64
+    kernel: str | None = "rbf"
+    n_anchors: int = 1000
+    gamma: float | None = None
+    lam: float = 1.0
+    nu: float = 1e-5
+    ridge: float = 1e-2
+    n_iter: int = 5
+    n_sweeps: int = 10
+    random_state: Seed = 0
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from vectors X (n, d) and labels y (n,)."""

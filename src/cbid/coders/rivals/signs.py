@@ -1,5 +1,6 @@
 """Signs of the coordinates themselves, of principal components, and of the singular vectors of X."""
 
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -18,6 +19,7 @@ from cbid.learning.variation import check_varies
 __all__ = ["LSI", "PCASign", "SignEmbedding"]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SignEmbedding(Coder):
     """One bit per coordinate: whether it is above the mean of the training samples, or above zero.
 
@@ -33,9 +35,8 @@ class SignEmbedding(Coder):
 
     _ARRAYS = frozenset({"mean_"})
 
-    def __init__(self, *, n_bits: int | None = None, centre: bool = True) -> None:
-        self.n_bits = n_bits
-        self.centre = centre
+    n_bits: int | None = None
+    centre: bool = True
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Compute the mean of X (n, d); y is ignored."""
@@ -57,6 +58,7 @@ class SignEmbedding(Coder):
         check_arrays(self, {"mean_": (self.n_features_in_,)})
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PCASign(PrefixMixin, HyperplaneCoder):
     """Signs of the leading principal components, known as PCA hashing (see Wang, Kumar and Chang, 2010).
 
@@ -68,8 +70,7 @@ class PCASign(PrefixMixin, HyperplaneCoder):
         At most the number of axes along which X varies.
     """
 
-    def __init__(self, *, n_bits: int = 64) -> None:
-        self.n_bits = n_bits
+    n_bits: int = 64
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Learn from vectors X (n, d); y is ignored."""
@@ -79,6 +80,7 @@ class PCASign(PrefixMixin, HyperplaneCoder):
         return self._set_hyperplanes(axes.vectors.T, 0.0, mean)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LSI(PrefixMixin, HyperplaneCoder):
     """Latent semantic indexing, binarised: leading singular vectors of X, not centred (Deerwester et al., 1990).
 
@@ -93,9 +95,8 @@ class LSI(PrefixMixin, HyperplaneCoder):
         the sign; if X has no negative values, the first bit is then the same for all samples.
     """
 
-    def __init__(self, *, n_bits: int = 64, threshold: str = "median") -> None:
-        self.n_bits = n_bits
-        self.threshold = threshold
+    n_bits: int = 64
+    threshold: str = "median"
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Learn from vectors X (n, d); y is ignored."""

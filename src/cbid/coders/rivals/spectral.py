@@ -1,5 +1,6 @@
 """Spectral hashing."""
 
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -16,6 +17,7 @@ from cbid.learning.axes import parts, principal_axes
 __all__ = ["SpectralHashing"]
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SpectralHashing(PrefixMixin, Coder):
     """Signs of Laplacian eigenfunctions of a box around the data (Weiss, Torralba and Fergus, NIPS 2008).
 
@@ -40,15 +42,8 @@ class SpectralHashing(PrefixMixin, Coder):
 
     _ARRAYS = frozenset({"mean_", "axes_", "low_", "range_", "axis_", "mode_"})
     _BY_BIT = ("axis_", "mode_")
-    mean_: NDArray[np.float64]
-    axes_: NDArray[np.float64]
-    low_: NDArray[np.float64]
-    range_: NDArray[np.float64]
-    axis_: NDArray[np.int64]
-    mode_: NDArray[np.int64]
 
-    def __init__(self, *, n_bits: int = 64) -> None:
-        self.n_bits = n_bits
+    n_bits: int = 64
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Learn from vectors X (n, d); y is ignored."""

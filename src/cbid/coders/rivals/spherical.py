@@ -1,5 +1,6 @@
 """Spherical hashing."""
 
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -20,6 +21,7 @@ _START = 5  # samples whose mean is the initial centre of a sphere
 _LONGEST = 1.0  # longest step of a centre, relative to the radius of the data
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SphericalHashing(Coder):
     """Inside or outside of spheres (Heo, Lee, He, Chang and Yoon, CVPR 2012).
 
@@ -54,25 +56,13 @@ class SphericalHashing(Coder):
 
     _ARRAYS = frozenset({"pivots_", "radii_"})
     _VALUES = Coder._VALUES | {"n_iter_"}
-    pivots_: Array
-    radii_: Array
 
-    def __init__(
-        self,
-        *,
-        n_bits: int = 64,
-        max_iter: int = 100,
-        tol_mean: float = 0.1,
-        tol_deviation: float = 0.15,
-        max_samples: int = 100_000,
-        random_state: Seed = 0,
-    ) -> None:
-        self.n_bits = n_bits
-        self.max_iter = max_iter
-        self.tol_mean = tol_mean
-        self.tol_deviation = tol_deviation
-        self.max_samples = max_samples
-        self.random_state = random_state
+    n_bits: int = 64
+    max_iter: int = 100
+    tol_mean: float = 0.1
+    tol_deviation: float = 0.15
+    max_samples: int = 100_000
+    random_state: Seed = 0
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Learn from vectors X (n, d); y is ignored."""

@@ -10,6 +10,7 @@ A_ij = phi(||t_i - t_j||) and P = [1, t] (Wahba, 1990; Xiang et al., 2009, build
 y and at most ||y||^2. The sum over all neighbourhoods is y' M y with M sparse.
 """
 
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -37,6 +38,7 @@ __all__ = ["SplineRegressionHashing"]
 _BATCH_VALUES = 2**22
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SplineRegressionHashing(PrefixMixin, HyperplaneCoder):
     """Bits that are smooth over neighbourhoods and linear in X (Liu, Wu, Yang, Zhuang and Hauptmann, TIP 2012).
 
@@ -68,26 +70,14 @@ class SplineRegressionHashing(PrefixMixin, HyperplaneCoder):
         Seed of the subset.
     """
 
-    def __init__(
-        self,
-        *,
-        n_bits: int = 64,
-        n_neighbors: int = 10,
-        n_tangent: int = 2,
-        ridge: float = 0.1,
-        mu: float = 1.0,
-        gamma: float = 0.01,
-        max_samples: int = 5_000,
-        random_state: Seed = 0,
-    ) -> None:
-        self.n_bits = n_bits
-        self.n_neighbors = n_neighbors
-        self.n_tangent = n_tangent
-        self.ridge = ridge
-        self.mu = mu
-        self.gamma = gamma
-        self.max_samples = max_samples
-        self.random_state = random_state
+    n_bits: int = 64
+    n_neighbors: int = 10
+    n_tangent: int = 2
+    ridge: float = 0.1
+    mu: float = 1.0
+    gamma: float = 0.01
+    max_samples: int = 5_000
+    random_state: Seed = 0
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Learn from vectors X (n, d); y is ignored."""

@@ -1,5 +1,6 @@
 """Self-taught hashing."""
 
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -22,6 +23,7 @@ _BATCH_EDGES = 2**14
 _MIN_WEIGHT = 1e-3  # of an edge, also if the cosine is not positive, so that no sample is isolated
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SelfTaughtHashing(PrefixMixin, HyperplaneCoder):
     """Codes of a Laplacian eigenmap, each bit predicted by a linear SVM (Zhang, Wang, Cai and Lu, SIGIR 2010).
 
@@ -41,18 +43,10 @@ class SelfTaughtHashing(PrefixMixin, HyperplaneCoder):
         SVMs learned in parallel, as in scikit-learn.
     """
 
-    def __init__(
-        self,
-        *,
-        n_bits: int = 64,
-        n_neighbors: int = 5,
-        C: float = 1.0,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.n_bits = n_bits
-        self.n_neighbors = n_neighbors
-        self.C = C
-        self.n_jobs = n_jobs
+    n_bits: int = 64
+    n_neighbors: int = 5
+    C: float = 1.0
+    n_jobs: int | None = None
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Learn from vectors X (n, d); y is ignored."""
