@@ -20,7 +20,7 @@ from sklearn.utils.estimator_checks import (
 from cbid import CBID, NBNNClassifier, PatchCBID
 from cbid.bags import Bags
 from cbid.classify import nbnn as nbnn_module
-from cbid.classify.patch_store import UnknownImageError
+from cbid.classify.patches import UnknownImageError
 from tests.classify.bags import CLASSES, local_nbnn, make_bags, nbnn
 
 TRAIN, Y = make_bags(1)

@@ -8,7 +8,7 @@ import pytest
 
 from cbid.data.images import ImageError
 from cbid.descriptors import ONNXEmbedding
-from cbid.descriptors._preprocessing import Preprocessing
+from cbid.descriptors.deep import Preprocessing
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

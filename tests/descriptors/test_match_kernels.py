@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cbid.descriptors._match_kernels import joint_components, over_angles, over_line
+from cbid.descriptors.kernel_descriptors import joint_components, over_angles, over_line
 
 
 def gaussian(a, b, gamma):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
 from cbid.bags import Bags
-from cbid.pooling.pyramid import cell_weights, cells_of, check_pyramid, pool
+from cbid.pooling.base import cell_weights, cells_of, check_pyramid, pool
 from tests.pooling.made import made_bags
 
 

@@ -6,7 +6,7 @@ import pytest
 from cbid.search.blocks import to_blocks
 from cbid.search.kernels import scan as _scan
 from cbid.search.kernels.compile import HAS_AVX2
-from cbid.search.kernels.registers import BLOCKS
+from cbid.search.kernels.vectors import BLOCKS
 from cbid.search.queries import Queries
 from cbid.search.scan import topk
 from tests.search.test_scan import brute_force, nearest, random_codes

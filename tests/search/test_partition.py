@@ -141,9 +141,9 @@ def test_bad_input_is_named():
 
 AVX2 = """
     import numpy as np
-    from cbid.search.kernels import registers as _registers
+    from cbid.search.kernels import vectors
     from cbid.search.partition import Partition
-    assert not _registers.SIX_BIT
+    assert not vectors.SIX_BIT
     rng = np.random.default_rng(0)
     for n_bits in (33, 64, 128, 300):
         parts = [np.packbits(rng.integers(0, 2, (n, n_bits)), axis=1) for n in (3000, 1, 77)]

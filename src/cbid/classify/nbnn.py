@@ -17,8 +17,7 @@ from threadpoolctl import threadpool_limits
 from cbid.bags import Bags
 from cbid.checks import as_random_state, check_choice, check_integer, check_n_jobs, check_real, unchanged_on_error
 from cbid.classify.class_distances import class_distances, sum_by_image
-from cbid.classify.patch_store import PatchStore
-from cbid.classify.patches import Images, PatchRows, drop_empty, named_bags, takes_bags
+from cbid.classify.patches import Images, PatchRows, PatchStore, drop_empty, named_bags, takes_bags
 from cbid.labels import check_labels, encode_labels, image_labels
 
 __all__ = ["EvaluationTime", "NBNNClassifier"]

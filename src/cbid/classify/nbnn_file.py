@@ -10,8 +10,7 @@ from sklearn.frozen import FrozenEstimator
 
 import cbid.coders
 from cbid.bags import Bags
-from cbid.classify.patch_store import PatchStore
-from cbid.classify.patches import PatchRows, is_fitted
+from cbid.classify.patches import PatchRows, PatchStore, is_fitted
 from cbid.coders.base import Coder
 from cbid.storage.models import (
     ModelFileError,

@@ -8,7 +8,7 @@ from scipy.linalg import orthogonal_procrustes
 
 from cbid.coders import CCAITQ, ITQ, PCASign
 from cbid.coders.rivals.itq import fit_rotation
-from cbid.coders.rivals.lda_sign import canonical_directions
+from cbid.coders.rivals.signs import canonical_directions
 from cbid.learning.centring import centre
 from tests.coders.blobs import blobs
 

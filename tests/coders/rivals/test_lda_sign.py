@@ -5,7 +5,7 @@ import pytest
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from cbid.coders import LDASign
-from cbid.coders.rivals.lda_sign import canonical_directions
+from cbid.coders.rivals.signs import canonical_directions
 from cbid.learning.centring import centre, class_means
 from tests.coders.blobs import blobs
 

@@ -6,7 +6,7 @@ from scipy.interpolate import RBFInterpolator
 from sklearn.datasets import load_digits
 
 from cbid.coders import PCASign, SplineRegressionHashing
-from cbid.coders.rivals.knn import nearest_others
+from cbid.coders.rivals.common import nearest_others
 from cbid.coders.rivals.spline import _tangents, spline_energy
 
 

@@ -41,11 +41,11 @@ def pytest_load_initial_conftests(early_config: Any) -> None:
     import cbid.search.kernels.compile as compiling
 
     compiling.HAS_VBMI = True
-    import cbid.search.kernels.registers as registers
+
     import cbid.search.kernels.vectors as vectors
 
-    assert registers.SIX_BIT, "the filters had been made before"
-    real_call = registers.call
+    assert vectors.SIX_BIT, "the filters had been made before"
+    real_call = vectors.call
 
     def call(builder, name, result, *values):
         if name not in EMULATED:
@@ -61,4 +61,4 @@ def pytest_load_initial_conftests(early_config: Any) -> None:
             body.ret(EMULATED[name](body, *function.args))
         return builder.call(function, values)
 
-    registers.call = vectors.call = call
+    vectors.call = call

@@ -45,11 +45,11 @@ def test_the_first_search_of_a_process_takes_the_kernels_from_the_cache():
 
 BOTH_FILTERS = """
     import numpy as np
-    from cbid.search.kernels import registers as _registers
+    from cbid.search.kernels import vectors
     from cbid.search.blocks import to_blocks
     from cbid.search.queries import Queries
     from cbid.search.scan import topk, within
-    assert not _registers.SIX_BIT
+    assert not vectors.SIX_BIT
     rng = np.random.default_rng(0)
     for n_bits in (1, 13, 64, 256, 1000, 4096):
         n = 3001

@@ -6,8 +6,8 @@ import pytest
 
 from cbid.search.kernels.compile import HAS_AVX2
 from cbid.search.kernels.filters import FilterPass, make_scratch, parts_all, parts_one, whole_all, whole_one
-from cbid.search.kernels.registers import BLOCKS, COLUMNS, ENTRIES, FIELDS, GROUP, SIX_BIT
 from cbid.search.kernels.tables import LEVELS
+from cbid.search.kernels.vectors import BLOCKS, COLUMNS, ENTRIES, FIELDS, GROUP, SIX_BIT
 
 pytestmark = pytest.mark.skipif(not HAS_AVX2, reason="there is no SIMD filter without AVX2")
 

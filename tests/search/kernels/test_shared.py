@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from cbid.search.blocks import to_blocks
-from cbid.search.kernels.registers import BLOCKS, GROUP
 from cbid.search.kernels.shared import (
     AT_A_TIME,
     MANY_SHARING,
@@ -18,6 +17,7 @@ from cbid.search.kernels.shared import (
     set_limit,
     shared_candidates,
 )
+from cbid.search.kernels.vectors import BLOCKS, GROUP
 from cbid.search.partition import Partition
 from cbid.search.queries import Queries
 from cbid.search.scan import topk

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from cbid.checks import check_integer, check_real
 from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder, generator
 from cbid.coders.rivals.common import Array, Seed, check_vectors
-from cbid.coders.rivals.lda_sign import canonical_directions
+from cbid.coders.rivals.signs import canonical_directions
 from cbid.coders.supervised import SupervisedMixin
 from cbid.learning.axes import check_enough_axes, parts, principal_axes
 from cbid.learning.centring import centre

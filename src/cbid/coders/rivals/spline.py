@@ -28,9 +28,9 @@ from cbid.coders.rivals.common import (
     check_vectors,
     fix_signs,
     leading_eigenvectors,
+    nearest_others,
     subsample,
 )
-from cbid.coders.rivals.knn import nearest_others
 from cbid.learning.variation import check_varies
 
 __all__ = ["SplineRegressionHashing"]

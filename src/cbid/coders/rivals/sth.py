@@ -13,8 +13,14 @@ from sklearn.svm import LinearSVC
 from cbid.checks import check_integer, check_n_jobs, check_real
 from cbid.coders.hyperplane import HyperplaneCoder
 from cbid.coders.prefix import PrefixMixin
-from cbid.coders.rivals.common import Array, check_most_bits, check_vectors, fix_signs, leading_eigenvectors
-from cbid.coders.rivals.knn import nearest_others
+from cbid.coders.rivals.common import (
+    Array,
+    check_most_bits,
+    check_vectors,
+    fix_signs,
+    leading_eigenvectors,
+    nearest_others,
+)
 from cbid.learning.variation import check_varies
 
 __all__ = ["SelfTaughtHashing"]

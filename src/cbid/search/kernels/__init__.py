@@ -3,8 +3,8 @@
 `cbid.search.scan` and `cbid.search.partition` are the interface. This page explains how a scan works, in order.
 
 **Blocks.** Codes are stored transposed in blocks of 32 (`cbid.search.blocks`). One SIMD register holds the same byte
-of 32 codes (AVX2) or of 64 (AVX-512 with VBMI). `compile` wraps numba and detects the processor, `registers` defines
-register types for numba, and `vectors` the operations that the filters are made of.
+of 32 codes (AVX2) or of 64 (AVX-512 with VBMI). `compile` wraps numba and detects the processor; `vectors` defines
+register types for numba and the operations that the filters are made of.
 
 **Tables** (`tables`). For each query, a table lists the cost of every value of 4 bits (AVX2) or 6 bits (VBMI) of a
 stored code. Costs are rounded down to whole numbers, so that a lookup is one instruction and a sum is a byte.

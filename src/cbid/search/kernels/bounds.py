@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.search.kernels.compile import helper
-from cbid.search.kernels.registers import AT_ONCE, COLUMNS, FIELDS
 from cbid.search.kernels.tables import LEVELS, Tables, budget_below, quantise
+from cbid.search.kernels.vectors import AT_ONCE, COLUMNS, FIELDS
 
 __all__ = [
     "WHOLE_MOST",

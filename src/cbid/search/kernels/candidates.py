@@ -19,8 +19,8 @@ from cbid.search.kernels.filters import (
     whole_all,
     whole_one,
 )
-from cbid.search.kernels.registers import AT_ONCE, BLOCKS, COLUMNS, ENTRIES, FIELDS, GROUP
 from cbid.search.kernels.tables import Tables, budget_below, exact_distance, steps_until
+from cbid.search.kernels.vectors import AT_ONCE, BLOCKS, COLUMNS, ENTRIES, FIELDS, GROUP
 
 __all__ = [
     "Chunk",

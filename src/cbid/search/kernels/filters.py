@@ -12,9 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.search.kernels.compile import helper
-from cbid.search.kernels.registers import AT_ONCE, BLOCKS, COLUMNS, ENTRIES, FIELDS, GROUP, LANES
 from cbid.search.kernels.tables import LEVELS
 from cbid.search.kernels.vectors import (
+    AT_ONCE,
+    BLOCKS,
+    COLUMNS,
+    ENTRIES,
+    FIELDS,
+    GROUP,
+    LANES,
     PIECE,
     add_step,
     add_steps,

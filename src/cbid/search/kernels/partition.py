@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from cbid.search.kernels.bounds import WHOLE_MOST, sum_limit
 from cbid.search.kernels.compile import compiled, helper
 from cbid.search.kernels.filters import FilterPass, filter_portable, make_scratch, whole_all
-from cbid.search.kernels.registers import BLOCKS, COLUMNS, ENTRIES, FIELDS, GROUP, SIX_BIT
 from cbid.search.kernels.shared import (
     AT_A_TIME,
     MANY_SHARING,
@@ -31,6 +30,7 @@ from cbid.search.kernels.shared import (
     shared_candidates,
 )
 from cbid.search.kernels.tables import Tables, budget_below, exact_distance, make_tables, steps_until
+from cbid.search.kernels.vectors import BLOCKS, COLUMNS, ENTRIES, FIELDS, GROUP, SIX_BIT
 
 __all__ = ["nearest_in_buckets", "nearest_of_parts"]
 

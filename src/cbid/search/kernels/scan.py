@@ -25,7 +25,6 @@ from cbid.search.kernels.candidates import (
     position_of,
 )
 from cbid.search.kernels.compile import compiled, helper
-from cbid.search.kernels.registers import BLOCKS, GROUP
 from cbid.search.kernels.shared import (
     AT_A_TIME,
     MANY_SHARING,
@@ -40,6 +39,7 @@ from cbid.search.kernels.shared import (
     shared_candidates,
 )
 from cbid.search.kernels.tables import Tables, budget_below, exact_distance, make_tables
+from cbid.search.kernels.vectors import BLOCKS, GROUP
 
 __all__ = ["scan_spans", "scan_topk", "scan_within"]
 

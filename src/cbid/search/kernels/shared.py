@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from cbid.search.kernels.bounds import limit_within, passing_share, sum_limit
 from cbid.search.kernels.compile import HAS_AVX2, helper
-from cbid.search.kernels.registers import (
+from cbid.search.kernels.tables import Tables, budget_below, make_tables, steps_until
+from cbid.search.kernels.vectors import (
     AT_ONCE,
     BIT,
     BLOCKS,
@@ -29,25 +30,22 @@ from cbid.search.kernels.registers import (
     LONG,
     SIX_BIT,
     add_saturating,
+    any_set,
     array_of,
+    average,
     constant,
     halves_of,
     items,
+    limits_all,
     load,
+    load_group,
     load_table,
     lookup,
+    lowest_lane,
     operation,
     pair,
-    shift_down,
-)
-from cbid.search.kernels.tables import Tables, budget_below, make_tables, steps_until
-from cbid.search.kernels.vectors import (
-    any_set,
-    average,
-    limits_all,
-    load_group,
-    lowest_lane,
     prefetch_step,
+    shift_down,
     store_group,
     store_lanes,
     under,

@@ -15,8 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.search.kernels.compile import helper
-from cbid.search.kernels.registers import AT_ONCE, COLUMNS, ENTRIES, FIELDS, GROUP, SIX_BIT
-from cbid.search.kernels.vectors import add_costs, no_costs, total_cost
+from cbid.search.kernels.vectors import (
+    AT_ONCE,
+    COLUMNS,
+    ENTRIES,
+    FIELDS,
+    GROUP,
+    SIX_BIT,
+    add_costs,
+    no_costs,
+    total_cost,
+)
 
 __all__ = ["LEVELS", "Tables", "budget_below", "exact_distance", "make_tables", "quantise", "steps_until"]
 

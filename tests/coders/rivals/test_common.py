@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from cbid.coders.rivals.knn import nearest_others
+from cbid.coders.rivals.common import nearest_others
 from cbid.learning.neighbourhoods import of_unit_size
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cbid.classify.patch_store import PatchStore, UnknownImageError
+from cbid.classify.patches import PatchStore, UnknownImageError
 
 STEPS = st.lists(
     st.one_of(
