@@ -1,4 +1,4 @@
-"""Draws the picture of docs/choosing_bits.md from the raw results of benchmarks/rivals.py."""
+"""Draw the picture of docs/settings.md from the raw results of benchmarks/rivals.py."""
 
 import json
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/method_in_pictures.md: ``python docs/pictures/method.py``."""
+"""Draw the pictures of docs/method.md: ``python docs/pictures/method.py``."""
 
 from pathlib import Path
 
