@@ -74,12 +74,12 @@ def learner_accuracy():
     parts = [
         """## Accuracy of the default settings
 
-5-NN accuracy / mean average precision over the training set (tie-aware) on test splits, by plain Hamming distance: mean and
-standard deviation over five seeds. On the given split of Scene-15, the seed is that of the coder and sets the order of the
-training rows (of two rows at the same distance, the first counts). On the other sets it also draws the split. All but three
-of the first 1,000 test images of the given split belong to five classes. They have a separate table, because other
-published figures of this set are for them alone. SDH is supervised discrete hashing on the same 1,000 anchors, with the
-kernel width that was best on validation splits.
+5-NN accuracy / mean average precision over the training set (tie-aware) on test splits, by plain Hamming distance:
+mean and standard deviation over five seeds. On the given split of Scene-15, the seed is that of the coder and sets
+the order of the training rows (of two rows at the same distance, the first counts). On the other sets it also draws
+the split. All but three of the first 1,000 test images of the given split belong to five classes. They have a
+separate table, because other published figures of this set are for them alone. SDH is supervised discrete hashing
+on the same 1,000 anchors, with the kernel width that was best on validation splits.
 """
     ]
     for name, found in raw("learner_accuracy")["results"].items():
@@ -108,10 +108,10 @@ def ranking():
     head = ["", *(way.replace("shared", "ties at random").replace("ordered", "ties in order") for way in ways)]
     return f"""### scene15, mean average precision in four ways
 
-The queries are all test images of the given split or its first 1,000. Ties are in random order (the expectation, as above)
-or in the order of the training rows, here the order of the classes (`python -m benchmarks.learner_accuracy ranking`, five
-seeds). Nearly all of the first 1,000 belong to the five classes whose rows come first, so both choices raise the figures.
-Compare only figures that were computed in the same way.
+The queries are all test images of the given split or its first 1,000. Ties are in random order (the expectation, as
+above) or in the order of the training rows, here the order of the classes (`python -m benchmarks.learner_accuracy
+ranking`, five seeds). Nearly all of the first 1,000 belong to the five classes whose rows come first, so both
+choices raise the figures. Compare only figures that were computed in the same way.
 
 {table(head, rows)}"""
 
@@ -135,10 +135,11 @@ def defaults_study():
     head = ["change", "digits, 16", "64", "Fashion-MNIST 2,000, 16", "64", "Scene-15, 16", "64"]
     return """## How the defaults were chosen
 
-Each row changes one setting. 5-NN accuracy / mean average precision at 16 and 64 bits, on validation parts of the training
-sets (three, two and four splits). Differences below .01 are noise. This study ran before the defaults of whitening and
-ridge changed (next table): its defaults are `whitening=0.01, ridge=0.001`, and 1e-4 and 1e-3 in the kernel form. The
-training rows of Scene-15 were in the order of the classes, so ties of short codes favour the first classes.
+Each row changes one setting. 5-NN accuracy / mean average precision at 16 and 64 bits, on validation parts of the
+training sets (three, two and four splits). Differences below .01 are noise. This study ran before the defaults of
+whitening and ridge changed (next table): its defaults are `whitening=0.01, ridge=0.001`, and 1e-4 and 1e-3 in the
+kernel form. The training rows of Scene-15 were in the order of the classes, so ties of short codes favour the first
+classes.
 
 """ + table(head, rows)
 
@@ -154,9 +155,9 @@ def whitening_study():
     head = ["", "", *(f"{length} bits" for length in (16, 32, 64, 128, 256)), "5-NN, mean over 96 to 256 bits"]
     return f"""### Whitening and ridge
 
-One fit of 256 bits on validation parts (`python -m benchmarks.defaults_study whitening`): Scene-15 on twelve splits,
-Fashion-MNIST (2,000 images) and digits on four. If there are few samples for many axes, as in Scene-15, larger values of
-both are better. The default of the ridge therefore depends on the number of axes per sample.
+One fit of 256 bits on validation parts (`python -m benchmarks.defaults_study whitening`): Scene-15 on twelve
+splits, Fashion-MNIST (2,000 images) and digits on four. If there are few samples for many axes, as in Scene-15,
+larger values of both are better. The default of the ridge therefore depends on the number of axes per sample.
 
 {table(head, rows)}"""
 
@@ -201,10 +202,10 @@ def search_speed():
     ]
     return f"""## Search
 
-Exact search in 1 million random codes, k = 10, in batches of 1,000 queries, one thread. The table shows how many times as
-fast it is as `faiss.IndexBinaryFlat` (plain Hamming; faiss {found["setting"]["faiss"]}; our kernels:
-{found["setting"]["simd"]}). The memory limit is the time to add up the same bytes, read from eight places in turn. The scans
-reach at least {worst_in_order:.2f} times the speed of a sequential pass by numpy.
+Exact search in 1 million random codes, k = 10, in batches of 1,000 queries, one thread. The table shows how many
+times as fast it is as `faiss.IndexBinaryFlat` (plain Hamming; faiss {found["setting"]["faiss"]}; our kernels:
+{found["setting"]["simd"]}). The memory limit is the time to add up the same bytes, read from eight places in turn.
+The scans reach at least {worst_in_order:.2f} times the speed of a sequential pass by numpy.
 
 {table(head, rows)}
 The cost of a larger k and of filters, as a multiple of k = 10 without a filter:
