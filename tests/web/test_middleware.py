@@ -1,10 +1,13 @@
 """Host names, origins, keys, rate limits, and the security headers of every response."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from starlette.testclient import TestClient
 
-from cbid.web import middleware
+from cbid.web import ServiceSettings, create_app, middleware
 from cbid.web.middleware import SESSION_COOKIE, RateLimit, session_cookie
 from tests.web.conftest import client_of
 
@@ -151,3 +154,88 @@ def test_each_client_has_a_bucket_and_old_ones_are_dropped(monkeypatch):
 def test_no_limit():
     limit = RateLimit(0, 1)
     assert not any(limit.wait("a") for _ in range(1000))
+
+
+# Headers
+
+
+@pytest.mark.parametrize("path", ["/api/project", "/health"])
+def test_a_cookie_that_is_slow_to_parse_costs_nothing(locked, path):
+    """The parser of the standard library takes seconds for these 31,000 backslashes."""
+    begun = time.perf_counter()
+    answer = locked.get(path, headers={"cookie": f'{SESSION_COOKIE}="' + "\\" * 31_000 + '"'})
+    assert time.perf_counter() - begun < 0.5
+    assert answer.status_code == (200 if path == "/health" else 401)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [[("x-long", "x" * 33_000)], [("cookie", "a=b; " * 7_000)], [(f"x-{i}", "") for i in range(101)]],
+)
+def test_large_headers_are_rejected(locked, headers):
+    answer = locked.get("/health", headers=headers)
+    assert answer.status_code == 431
+    assert "headers" in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("cookie", "status"),
+    [
+        (f"a=1; {SESSION_COOKIE}={session_cookie(KEY)}; b=2", 200),
+        (f'{SESSION_COOKIE}="{session_cookie(KEY)}"', 200),
+        (f"{SESSION_COOKIE}={session_cookie(KEY, 1)}", 401),  # it has expired
+        (f"{SESSION_COOKIE}=9{session_cookie(KEY)}", 401),  # the time is part of what is signed
+        (f"x{SESSION_COOKIE}={session_cookie(KEY)}", 401),
+        (f"{SESSION_COOKIE}={session_cookie(KEY[:-1])}", 401),
+        (f"{SESSION_COOKIE}=" + "9" * 5000, 401),
+    ],
+)
+def test_cookies(locked, cookie, status):
+    assert locked.get("/api/project", headers={"cookie": cookie}).status_code == status
+
+
+def test_logout_removes_the_cookie(locked):
+    assert locked.post("/api/session", json={"key": KEY}).status_code == 204
+    answer = locked.delete("/api/session")
+    assert answer.status_code == 204
+    assert "Max-Age=0" in answer.headers["set-cookie"]
+    assert locked.get("/api/project").status_code == 401
+
+
+def test_two_lengths_of_one_request_are_rejected(locked):
+    headers = {"content-length": "2", "transfer-encoding": "chunked"}
+    answer = locked.post("/api/session", headers=headers, content=b"{}")
+    assert answer.status_code == 400
+    assert "Transfer-Encoding" in answer.json()["error"]
+
+
+# Behind a proxy: the test client has the address "testclient", so the address is set here
+
+
+def through_proxy(path, address, **settings):
+    app = create_app(path, ServiceSettings(hosts=(), read_only=True, **settings))
+    return TestClient(app, base_url="http://cbid.example", client=(address, 1), raise_server_exceptions=False)
+
+
+def test_each_client_of_a_trusted_proxy_has_its_own_rate(fitted):
+    with through_proxy(fitted, "10.0.0.7", rate=0.01, burst=1, trusted_proxies=("10.0.0.0/8",)) as client:
+        statuses = [
+            client.get("/health", headers={"x-forwarded-for": forwarded}).status_code
+            for forwarded in ("1.1.1.1", "2.2.2.2", "1.1.1.1", "9.9.9.9, 1.1.1.1", "1.1.1.1, 3.3.3.3, 10.0.0.8")
+        ]
+    assert statuses == [200, 200, 429, 429, 200]  # the last address that is no proxy counts
+
+
+def test_forwarded_headers_of_others_are_ignored(fitted):
+    with through_proxy(fitted, "4.4.4.4", rate=0.01, burst=1, trusted_proxies=("10.0.0.0/8",), api_key=KEY) as client:
+        headers = {"x-forwarded-for": "1.1.1.1", "x-forwarded-proto": "https"}
+        answer = client.post("/api/session", json={"key": KEY}, headers=headers)
+        assert "Secure" not in answer.headers["set-cookie"]
+        assert client.get("/health", headers={"x-forwarded-for": "2.2.2.2"}).status_code == 429
+
+
+def test_cookies_behind_tls_are_secure_and_expire(fitted):
+    with through_proxy(fitted, "10.0.0.7", trusted_proxies=("10.0.0.7",), api_key=KEY) as client:
+        answer = client.post("/api/session", json={"key": KEY}, headers={"x-forwarded-proto": "https"})
+    assert "Secure" in answer.headers["set-cookie"]
+    assert "Max-Age=43200" in answer.headers["set-cookie"]

@@ -7,7 +7,9 @@ import time
 import pytest
 from fastapi import HTTPException
 
+from cbid.web import served
 from cbid.web.served import WorkerPool
+from tests.web.conftest import client_of
 
 
 @pytest.fixture
@@ -96,3 +98,48 @@ def test_a_running_change_is_waited_for():
     assert asyncio.run(both()) == "done"
     pool.close()
     assert made == [1]
+
+
+# Following other programs
+
+
+@pytest.mark.parametrize("damage", ["project.json", "manifest.json"])
+def test_a_bad_manifest_is_shown_and_retried(copied, damage, monkeypatch, caplog):
+    """Deep JSON raises a RecursionError; the service goes on with its old state until the file is right again."""
+    monkeypatch.setattr(served, "_REFRESH_SECONDS", 0.02)
+    file = next(copied.rglob(damage))
+    good = file.read_bytes()
+
+    def until(client, status):
+        for _ in range(500):
+            if client.get("/health").json()["status"] == status:
+                return True
+            time.sleep(0.02)
+        return False
+
+    with client_of(copied, rate=0) as client:
+        assert client.get("/health").json()["status"] == "ok"
+        file.write_text("[" * 200_000)
+        assert until(client, "stale")
+        assert client.get("/api/images/1").status_code == 200
+        file.write_bytes(good)
+        assert until(client, "ok")
+    assert len([record for record in caplog.records if "cannot be read again" in record.message]) <= 2
+
+
+def test_any_failure_of_a_refresh_is_retried(copied, monkeypatch):
+    monkeypatch.setattr(served, "_REFRESH_SECONDS", 0.02)
+    with client_of(copied, rate=0) as client:
+        project = client.app.state.served.project
+        left = [MemoryError(), RuntimeError("x"), KeyError("y")]
+
+        def fail():
+            if left:
+                raise left.pop()
+
+        monkeypatch.setattr(project, "refresh", fail)
+        for _ in range(500):
+            if not left and client.get("/health").json()["status"] == "ok":
+                return
+            time.sleep(0.02)
+        raise AssertionError("the service stopped following the project")

@@ -134,3 +134,77 @@ def test_a_port_that_is_taken():
         port = sock.getsockname()[1]
         with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1 port {port}: "):
             listen("127.0.0.1", port)
+
+
+# Rejections reach clients that send the whole request first
+
+
+@pytest.mark.parametrize(
+    ("settings", "status"), [({"max_upload": 1_000_000}, 413), ({"api_key": "a key of many letters"}, 401)]
+)
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_client_that_sends_everything_gets_the_rejection(fitted, settings, status, chunked):
+    content = b'--x\r\nContent-Disposition: form-data; name="image"; filename="a"\r\n\r\n' + bytes(3_000_000)
+    body = (content[i : i + 65536] for i in range(0, len(content), 65536)) if chunked else content
+    headers = {"content-type": "multipart/form-data; boundary=x"}
+    with running(fitted, rate=0, read_only=True, **settings) as address:
+        for _ in range(3):
+            answer = httpx.post(f"{address}/api/search/image", content=body, headers=headers)
+            assert answer.status_code == status
+            assert answer.json()["error"]
+            if chunked:
+                break
+
+
+def test_a_rejected_upload_without_end_is_cut(fitted):
+    with running(fitted, rate=0, max_upload=100_000, read_only=True) as address, connect(address) as sock:
+        sock.sendall(
+            b"POST /api/search/image HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99999999\r\n"
+            b"Content-Type: multipart/form-data; boundary=x\r\n\r\n"
+        )
+        sent = 0
+        with contextlib.suppress(ConnectionError):
+            while sent < 99_999_999:
+                sock.sendall(bytes(65536))
+                sent += 65536
+        assert sent < 50_000_000
+
+
+# Connections
+
+
+def test_one_address_cannot_take_all_connections(fitted):
+    """Idle connections of an address make room for its new ones; a busy address leaves room for others."""
+    with running(fitted, rate=0, read_only=True, connections_per_address=5, max_connections=8) as address:
+        idle = [connect(address) for _ in range(40)]
+        try:
+            for _ in range(3):
+                assert httpx.get(f"{address}/health", timeout=20).status_code == 200
+            closed = [sock for sock in idle if select.select([sock], [], [], 0)[0]]
+            assert len(closed) >= 35
+        finally:
+            for sock in idle:
+                sock.close()
+
+
+class FakeConnection:
+    def __init__(self, *, is_idle):
+        self.is_idle, self.transport, self.closed = is_idle, self, False
+
+    def close(self):
+        self.closed = True
+
+
+def test_limits_of_connections():
+    open_ones = server.OpenConnections(most=4, per_address=3, unlimited=["10.0.0.0/8"])
+    busy = [FakeConnection(is_idle=False) for _ in range(4)]
+    assert [open_ones.admit(each, "1.1.1.1") for each in busy] == [True, True, True, False]
+    open_ones.discard(busy[3], "1.1.1.1")
+    first = FakeConnection(is_idle=True)
+    assert open_ones.admit(first, "10.0.0.1")
+    assert not open_ones.admit(FakeConnection(is_idle=True), "2.2.2.2")  # all are busy, and none of 1.1.1.1 is idle
+    open_ones.discard(busy[0], "1.1.1.1")
+    open_ones.discard(busy[1], "1.1.1.1")
+    proxied = [FakeConnection(is_idle=True) for _ in range(2)]
+    assert all(open_ones.admit(each, "10.0.0.1") for each in proxied)
+    assert first.closed  # the oldest idle one of the address with the most

@@ -25,6 +25,7 @@ def test_addresses_that_other_machines_reach(host):
         ("rate", -1),
         ("threads", 0),
         ("burst", True),
+        ("connections_per_address", 0),
     ],
 )
 def test_values_that_are_rejected(name, value):
@@ -45,3 +46,9 @@ def test_a_store_makes_the_service_read_only():
 
 def test_the_former_name():
     assert Settings is ServiceSettings
+
+
+def test_proxies_are_addresses_or_networks():
+    assert ServiceSettings(trusted_proxies=("10.0.0.1", "fd00::/8")).trusted_proxies
+    with pytest.raises(ValueError, match=r"trusted_proxies='proxy\.example'"):
+        ServiceSettings(trusted_proxies=("proxy.example",))

@@ -44,6 +44,20 @@ def serve(
     seconds: Annotated[float, typer.Option(help="Time limit for the work of a request, in seconds.")] = 10.0,
     upload_seconds: Annotated[float, typer.Option(help="Time limit for a request to arrive, in seconds.")] = 20.0,
     rate: Annotated[float, typer.Option(help="Requests per second allowed per address; 0 means no limit.")] = 100.0,
+    trusted_proxy: Annotated[
+        list[str] | None,
+        typer.Option(
+            show_default=False,
+            metavar="ADDRESS",
+            help="Address or network of a proxy whose X-Forwarded headers are used; may be repeated.",
+        ),
+    ] = None,
+    host_name: Annotated[
+        list[str] | None,
+        typer.Option(
+            show_default=False, metavar="NAME", help="Public name to accept as Host, as of a proxy; may be repeated."
+        ),
+    ] = None,
     threads: Annotated[
         int | None, typer.Option(min=1, show_default=False, help="Search threads (default: one per processor).")
     ] = None,
@@ -53,7 +67,6 @@ def serve(
     Example: cbid serve photos.cbid --port 8000
     """
     from cbid.web import ServiceSettings, create_app, is_loopback, listen, run
-    from cbid.web.settings import LOOPBACK_NAMES
 
     local = is_loopback(host)
     if not local and api_key is None:
@@ -63,7 +76,8 @@ def serve(
     url_host = f"[{host}]" if ":" in host else host
     settings = ServiceSettings(
         api_key=api_key,
-        hosts=(*LOOPBACK_NAMES, url_host.lower()) if local else (),
+        hosts=_hosts(local, url_host, host_name or []),
+        trusted_proxies=tuple(trusted_proxy or ()),
         max_upload=max_upload * _MIB,
         max_pixels=max_pixels,
         seconds=seconds,
@@ -84,3 +98,11 @@ def serve(
         run(app, sock)
     finally:
         sock.close()
+
+
+def _hosts(local: bool, url_host: str, names: list[str]) -> tuple[str, ...]:
+    """Return the accepted Host headers: any, unless the service is on loopback or has a public name."""
+    from cbid.web.settings import LOOPBACK_NAMES
+
+    accepted = [name.lower() for name in names]
+    return (*LOOPBACK_NAMES, url_host.lower(), *accepted) if local or accepted else ()

@@ -177,7 +177,7 @@ class IndexManifest:
             raise IndexCorruptError(f"{directory} is not an index: expected a directory, found a file") from None
         try:
             outer = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise IndexCorruptError(f"{path} is damaged or not a manifest: invalid JSON ({error})") from error
         content = outer.get("manifest") if isinstance(outer, dict) else None
         if not isinstance(content, dict) or content.get("format") != FORMAT:

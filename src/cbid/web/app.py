@@ -8,10 +8,11 @@ from pathlib import Path
 
 from fastapi import FastAPI
 from starlette.staticfiles import StaticFiles
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 import cbid
 from cbid.web.errors import add_handlers
-from cbid.web.middleware import AccessGuard, BodyLimit, RequestMetrics
+from cbid.web.middleware import AccessGuard, BodyLimit, DrainedRejection, RequestMetrics
 from cbid.web.routes import all_routes
 from cbid.web.served import ServedProject
 from cbid.web.settings import ServiceSettings
@@ -55,7 +56,12 @@ def create_app(path: str | os.PathLike[str], settings: ServiceSettings | None = 
     app.mount("/", StaticFiles(directory=PAGE, html=True), name="page")
     add_handlers(app)
     # A request passes the middleware added last first.
-    app.add_middleware(BodyLimit, max_bytes=served.settings.max_upload, seconds=served.settings.upload_seconds)
-    app.add_middleware(AccessGuard, settings=served.settings, metrics=served.metrics)
+    limits = served.settings
+    app.add_middleware(BodyLimit, max_bytes=limits.max_upload, seconds=limits.upload_seconds)
+    app.add_middleware(AccessGuard, settings=limits, metrics=served.metrics)
+    app.add_middleware(DrainedRejection, max_bytes=4 * limits.max_upload, seconds=limits.upload_seconds)
     app.add_middleware(RequestMetrics, metrics=served.metrics)
+    if limits.trusted_proxies:
+        # Outermost: address and scheme of the client, as a trusted proxy reports them.
+        app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=list(limits.trusted_proxies))
     return app

@@ -29,9 +29,10 @@ _DESCRIPTIONS = {
     415: "The file is not an image that can be read",
     422: "A value is not accepted",
     429: "Too many requests; retry after the time in Retry-After",
+    431: "The headers are too large or too many",
     503: "The service is busy or cannot read its data; retry after the time in Retry-After",
 }
-_COMMON = {400, 401, 403, 404, 408, 413, 422, 429, 503}
+_COMMON = {400, 401, 403, 404, 408, 413, 422, 429, 431, 503}
 
 
 class ErrorMessage(BaseModel):

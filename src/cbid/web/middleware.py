@@ -1,13 +1,13 @@
-"""What every request passes before its route: metrics, access rules, rate limit, and limits of the body."""
+"""What every request passes before its route: metrics, access rules, rate limit, and limits of headers and body."""
 
 import asyncio
+import contextlib
 import hashlib
 import hmac
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable
-from http.cookies import CookieError, SimpleCookie
+from collections.abc import Callable, Iterable
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -16,9 +16,19 @@ from cbid.web.errors import error_response, http_error
 from cbid.web.metrics import Metrics
 from cbid.web.settings import ServiceSettings
 
-__all__ = ["SESSION_COOKIE", "AccessGuard", "BodyLimit", "RateLimit", "RequestMetrics", "session_cookie"]
+__all__ = [
+    "SESSION_COOKIE",
+    "SESSION_SECONDS",
+    "AccessGuard",
+    "BodyLimit",
+    "DrainedRejection",
+    "RateLimit",
+    "RequestMetrics",
+    "session_cookie",
+]
 
 SESSION_COOKIE = "cbid_session"
+SESSION_SECONDS = 12 * 3600
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 _PROTECTED = ("/api/", "/metrics", "/openapi.json")  # prefixes that need the key
 _UNPROTECTED = ("/api/session", "/health")
@@ -35,6 +45,7 @@ _SECURITY_HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
 _MAX_CLIENTS = 10_000  # addresses remembered by the rate limit; a forgotten one starts with a full bucket
+_MAX_HEADERS, _MAX_HEADER_BYTES = 100, 32 * 2**10
 _MAX_JSON_BYTES = 4 * 2**20  # JSON is parsed on the event loop; a vector of 2^17 numbers fits
 _MAX_SESSION_BYTES = 4 * 2**10  # this route needs no key
 _MAX_PARALLEL_UPLOADS = 16  # all requests together may hold this many uploads of the largest size
@@ -69,9 +80,35 @@ class RequestMetrics:
             self._metrics.request(scope["method"], route, status, time.perf_counter() - start)
 
 
-def session_cookie(api_key: str) -> str:
-    """Return the value of the page's cookie. It proves that the page has sent the key, but does not reveal it."""
-    return hmac.new(api_key.encode(), b"cbid page", hashlib.sha256).hexdigest()
+def session_cookie(api_key: str, expires: int | None = None) -> str:
+    """Return the value of the page's cookie. It proves that the page has sent the key, but does not reveal it.
+
+    ``expires`` is the second since 1970 until which it is valid; by default, ``SESSION_SECONDS`` from now.
+    """
+    end = int(time.time()) + SESSION_SECONDS if expires is None else expires
+    return f"{end}.{hmac.new(api_key.encode(), b'cbid page %d' % end, hashlib.sha256).hexdigest()}"
+
+
+def _is_session(cookie: bytes, api_key: str) -> bool:
+    """Return whether ``cookie`` is the value of a session that has not expired."""
+    end = cookie.partition(b".")[0]
+    if not end.isdigit() or len(end) > 12 or int(end) < time.time():
+        return False
+    return hmac.compare_digest(cookie, session_cookie(api_key, int(end)).encode())
+
+
+def _cookie_of(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Return the value of the session cookie, or b"".
+
+    The parser of the standard library takes quadratic time for some values, so only this cookie is parsed.
+    """
+    for name, line in headers:
+        if name == b"cookie":
+            for part in line.split(b";"):
+                key, _, value = part.strip().partition(b"=")
+                if key == SESSION_COOKIE.encode():
+                    return value.strip(b'"')
+    return b""
 
 
 class RateLimit:
@@ -101,15 +138,15 @@ class RateLimit:
 
 
 class AccessGuard:
-    """Check rate, host, origin and key before the body is read, and add security headers to every response.
+    """Check headers, rate, host, origin and key before the body is read; add security headers to every response.
 
-    Rejected requests get a 429, 400, 403 or 401.
+    Rejected requests get a 431, 429, 400, 403 or 401. The routes get no cookies: nothing there needs them, and
+    their parser takes quadratic time for some values.
     """
 
     def __init__(self, app: ASGIApp, settings: ServiceSettings, metrics: Metrics) -> None:
         self._app, self._settings, self._metrics = app, settings, metrics
         self._rate = RateLimit(settings.rate, settings.burst)
-        self._cookie = None if settings.api_key is None else session_cookie(settings.api_key)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -132,15 +169,23 @@ class AccessGuard:
             self._metrics.rejected(status)
             await error_response(status, error, {**_CLOSE, **more})(scope, receive, with_headers)
             return
+        # In place: the metrics read the route that the application adds to this scope.
+        scope["headers"] = [(name, value) for name, value in scope["headers"] if name != b"cookie"]
         await self._app(scope, receive, with_headers)
 
     def _rejection(self, scope: Scope) -> tuple[int, str, dict[str, str]] | None:
         """Return status, message and headers for a request that is not allowed."""
+        raw = scope["headers"]
+        if len(raw) > _MAX_HEADERS or sum(len(name) + len(value) for name, value in raw) > _MAX_HEADER_BYTES:
+            return 431, f"expected at most {_MAX_HEADERS} headers of {_MAX_HEADER_BYTES} bytes together", {}
         headers, path = Headers(scope=scope), scope["path"]
         client = scope["client"][0] if scope.get("client") else ""
         wait = self._rate.wait(client)
         if wait:
             return 429, "too many requests from this address", {"Retry-After": str(math.ceil(wait))}
+        if "content-length" in headers and "transfer-encoding" in headers:
+            # A proxy may read the other one, and take the rest of this request for the next (request smuggling).
+            return 400, "Content-Length and Transfer-Encoding: expected only one of them", {}
         host = headers.get("host", "")
         if self._settings.hosts and _without_port(host) not in self._settings.hosts:
             return 400, f"Host={host!r}: expected one of {', '.join(self._settings.hosts)}", {}
@@ -148,23 +193,18 @@ class AccessGuard:
         if scope["method"] not in _SAFE_METHODS and origin is not None and origin.partition("://")[2] != host:
             return 403, "requests from pages of another site are not allowed", {}
         protected = path.startswith(_PROTECTED) and path not in _UNPROTECTED
-        if self._cookie is not None and protected and not self._has_key(headers):
+        if self._settings.api_key is not None and protected and not self._has_key(headers):
             return 401, "the API key is missing or wrong", {"WWW-Authenticate": "Bearer"}
         return None
 
     def _has_key(self, headers: Headers) -> bool:
         """Return whether a header holds the key, or the page's cookie is right."""
-        assert self._cookie is not None
         assert self._settings.api_key is not None
         scheme, _, token = headers.get("authorization", "").partition(" ")
         key = headers.get("x-api-key") or (token.strip() if scheme.lower() == "bearer" else "")
         if key:
             return hmac.compare_digest(key.encode(), self._settings.api_key.encode())
-        try:
-            cookie = SimpleCookie(headers.get("cookie", "")).get(SESSION_COOKIE)
-        except CookieError:
-            return False
-        return cookie is not None and hmac.compare_digest(cookie.value.encode(), self._cookie.encode())
+        return _is_session(_cookie_of(headers.raw), self._settings.api_key)
 
 
 def _without_port(host: str) -> str:
@@ -233,3 +273,47 @@ class BodyLimit:
             await self._app(scope, limited_receive, send)
         finally:
             self._held_bytes -= n_read
+
+
+class DrainedRejection:
+    """Read the rest of a rejected request before its connection is closed, within limits of bytes and time.
+
+    Most clients send the whole request before they read the response. If the server closed the connection at once,
+    they would see a broken connection instead of the response.
+    """
+
+    def __init__(self, app: ASGIApp, max_bytes: int, seconds: float) -> None:
+        self._app, self._max_bytes, self._seconds = app, max_bytes, seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one request."""
+        headers = dict(scope["headers"]) if scope["type"] == "http" else {}
+        if b"transfer-encoding" not in headers and headers.get(b"content-length", b"0") == b"0":
+            await self._app(scope, receive, send)
+            return
+        complete = closing = False
+
+        async def watched_receive() -> Message:
+            nonlocal complete
+            message = await receive()
+            complete = complete or not message.get("more_body", False)
+            return message
+
+        async def drain() -> None:
+            n_read = 0
+            while not complete and n_read < self._max_bytes:
+                n_read += len((await watched_receive()).get("body", b""))
+
+        async def draining_send(message: Message) -> None:
+            nonlocal closing
+            if message["type"] == "http.response.start":
+                closing = Headers(raw=list(message["headers"])).get("connection") == "close"
+            elif closing and not complete and not message.get("more_body", False):
+                await send({**message, "more_body": True})  # the client can read the response from here on
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._seconds):
+                        await drain()
+                message = {"type": "http.response.body", "body": b""}
+            await send(message)
+
+        await self._app(scope, watched_receive, draining_send)

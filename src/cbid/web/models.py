@@ -285,5 +285,7 @@ class ProjectInfo(BaseModel):
 class Health(BaseModel):
     """The state of the service."""
 
-    status: Literal["ok"]
+    status: Literal["ok", "stale"] = Field(
+        description="stale: the project cannot be read again, and requests get its last state. The log says why."
+    )
     images: int = Field(description="Number of stored images.")

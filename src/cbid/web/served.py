@@ -103,6 +103,7 @@ class ServedProject:
         self.settings = settings
         self.metrics = Metrics()
         self.project = Project.open(self.path)
+        self.following_error: str | None = None  # why the commits of other programs cannot be read
         self._store = None if settings.store is None else self._open_store(settings.store)
         threads = settings.threads or _n_processors()
         waiting, seconds = settings.max_waiting, settings.seconds
@@ -142,8 +143,15 @@ class ServedProject:
             await asyncio.sleep(_REFRESH_SECONDS)
             try:
                 await asyncio.to_thread(self.project.refresh)
-            except (OSError, ValueError) as error:  # a fit is replacing the project; the old state stays in use
-                _LOG.warning("the project cannot be read again: %s", error)
+            except Exception as error:  # whatever it is, the old state stays in use and the next try may succeed
+                reason = f"{type(error).__name__}: {error}"
+                if reason != self.following_error:
+                    _LOG.warning("the project cannot be read again: %s", reason)
+                self.following_error = reason
+            else:
+                if self.following_error is not None:
+                    _LOG.warning("the project can be read again")
+                self.following_error = None
 
     def read_consistently(self, read: Callable[[], T]) -> T:
         """Return ``read()``; repeat it if a commit arrives meanwhile, so that no result mixes two states."""

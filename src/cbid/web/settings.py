@@ -1,7 +1,7 @@
 """Settings of the service: one frozen object, checked when it is created."""
 
 from dataclasses import dataclass
-from ipaddress import ip_address
+from ipaddress import ip_address, ip_network
 
 from cbid.checks import check_integer, check_real
 
@@ -34,6 +34,13 @@ class ServiceSettings:
         Time limit for a request to arrive.
     rate, burst : float and int, default=100 and 500
         Requests per second that one address may send on average, and at once. A rate of 0 means no limit.
+    max_connections : int, default=1000
+        Connections at the same time. The oldest idle one is closed to make room for a new one.
+    connections_per_address : int, default=200
+        The same for one address, except those of trusted proxies.
+    trusted_proxies : tuple of str, default=()
+        Addresses or networks of proxies. Their ``X-Forwarded-For`` and ``X-Forwarded-Proto`` headers give the address
+        and the scheme of the client: each client has its own rate limit, and cookies are ``Secure`` behind TLS.
     max_waiting : int, default=256
         Requests that may wait for a thread; more get a 503.
     threads : int or None, default=None
@@ -53,6 +60,9 @@ class ServiceSettings:
     upload_seconds: float = 20.0
     rate: float = 100.0
     burst: int = 500
+    max_connections: int = 1000
+    connections_per_address: int = 200
+    trusted_proxies: tuple[str, ...] = ()
     max_waiting: int = 256
     threads: int | None = None
     read_only: bool = False
@@ -64,11 +74,24 @@ class ServiceSettings:
             raise ValueError(
                 f"api_key of {len(self.api_key)} characters: expected at least {_MIN_KEY_LENGTH} ASCII characters"
             )
-        for name in ("max_upload", "max_files", "max_pixels", "burst", "max_waiting"):
+        for name in (
+            "max_upload",
+            "max_files",
+            "max_pixels",
+            "burst",
+            "max_waiting",
+            "max_connections",
+            "connections_per_address",
+        ):
             check_integer(name, getattr(self, name), 1)
         for name in ("seconds", "upload_seconds"):
             check_real(name, getattr(self, name), 0, open_below=True)
         check_real("rate", self.rate, 0, 1e9)
+        for proxy in self.trusted_proxies:
+            try:
+                ip_network(proxy)
+            except ValueError:
+                raise ValueError(f"trusted_proxies={proxy!r}: expected an address or a network") from None
         if self.threads is not None:
             check_integer("threads", self.threads, 1)
         if self.store is not None:

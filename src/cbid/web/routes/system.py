@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request, Response
 
 from cbid.web.errors import error_docs, http_error
 from cbid.web.metrics import resident_bytes
-from cbid.web.middleware import SESSION_COOKIE, session_cookie
+from cbid.web.middleware import SESSION_COOKIE, SESSION_SECONDS, session_cookie
 from cbid.web.models import Health, SessionRequest
 from cbid.web.served import served_by
 
@@ -19,7 +19,8 @@ _PROMETHEUS = "text/plain; version=0.0.4"
 @router.get("/health", responses=error_docs())
 async def health(request: Request) -> Health:
     """Return the state of the service. Needs no key."""
-    return Health(status="ok", images=len(served_by(request).project))
+    served = served_by(request)
+    return Health(status="ok" if served.following_error is None else "stale", images=len(served.project))
 
 
 @router.get(
@@ -49,9 +50,20 @@ async def session(body: SessionRequest, request: Request) -> Response:
         response.set_cookie(
             SESSION_COOKIE,
             session_cookie(key),
+            max_age=SESSION_SECONDS,
             httponly=True,
             samesite="strict",
             secure=request.url.scheme == "https",
             path="/",
         )
+    return response
+
+
+@router.delete("/api/session", status_code=204, response_class=Response, responses=error_docs())
+async def end_session(request: Request) -> Response:
+    """Remove the session cookie of the page."""
+    response = Response(status_code=204)
+    response.delete_cookie(
+        SESSION_COOKIE, httponly=True, samesite="strict", secure=request.url.scheme == "https", path="/"
+    )
     return response
