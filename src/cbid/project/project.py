@@ -2,6 +2,7 @@
 
 import os
 import threading
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -17,7 +18,7 @@ from cbid.descriptors import Descriptor
 from cbid.project import searching
 from cbid.project.descriptors import descriptor_from_json
 from cbid.project.evaluating import evaluate
-from cbid.project.files import IMAGES
+from cbid.project.files import IMAGES, ProjectWarning
 from cbid.project.fitting import fit, open_images
 from cbid.project.intake import Intake, KnownImages, Source, as_source, items_of
 from cbid.project.learning import prefix_lengths
@@ -55,7 +56,7 @@ class Project:
             self._table = ImageTable(self.path / IMAGES, write=write)
             if write:
                 self._refresh()
-                self._remove_leftovers()
+                self._recover()
         except BaseException:
             self._release()
             raise
@@ -443,9 +444,23 @@ class Project:
         self._snapshot = snapshot
         return True
 
-    def _remove_leftovers(self) -> None:
-        """Remove the rows of an addition that was killed before its codes were committed."""
-        if self._table.n_finished() == len(self):
+    def _recover(self) -> None:
+        """Make table and index agree after a writer that was killed or failed.
+
+        Rows without codes belong to an addition that was not committed. Codes without rows are ghosts that cbid 0.1.0
+        could leave; they have no name, so they are removed.
+        """
+        ids = self.ids
+        if self._table.finished() == (len(ids), int(ids.sum())):
             return
-        live = set(self.ids.tolist())
-        self._table.delete([row.id for row in self._table.rows() if row.part != PENDING and row.id not in live])
+        live = set(ids.tolist())
+        rows = {row.id: row.part for row in self._table.rows()}
+        self._table.delete([id for id, part in rows.items() if part != PENDING and id not in live])
+        ghosts = np.array(sorted(live - set(rows)), dtype=np.int64)
+        if len(ghosts):
+            self._snapshot.remove_images(ghosts, self._table)
+            warnings.warn(
+                f"{len(ghosts)} codes without an image were removed, the first with id={ghosts[0]}",
+                ProjectWarning,
+                stacklevel=4,
+            )

@@ -1,7 +1,9 @@
 """One committed state of a project, read from its directory."""
 
+import contextlib
 import json
 import os
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +23,7 @@ from cbid.project.intake import Intake, KnownImages, Source, take_in
 from cbid.project.learning import encode_rows, prefix_weights
 from cbid.project.table import ADDED, ImageTable
 from cbid.search import CodeIndex, IndexCorruptError
+from cbid.storage.atomic import deferred_signals
 from cbid.storage.models import model_digest
 
 __all__ = ["Snapshot", "StoredLabels", "stamp_of"]
@@ -137,27 +140,61 @@ class Snapshot:
                 name, reason = taken.failures[0]
                 raise ImageError(f"{printable(name)}: {reason}")
             new = taken.ids >= first
-            if new.any():
-                ids: NDArray[np.int64] = taken.ids[new]
-                labels = [label or "" for label, is_new in zip(taken.labels, new) if is_new]
-                self.index.add(encode_rows(self.coder, map_vectors(file, width), ids), ids=ids, labels=labels)
-                try:
-                    self.index.save()
-                except BaseException:
-                    self.index.remove(ids)
-                    raise
+            ids: NDArray[np.int64] = taken.ids[new]
+            labels = [label or "" for label, is_new in zip(taken.labels, new) if is_new]
+            codes = encode_rows(self.coder, map_vectors(file, width), ids) if new.any() else None
         except BaseException:
-            table.delete(range(first, table.next_id()))
+            self._forget(table, lambda: range(first, table.next_id()))
             raise
-        self.changed()
+        with deferred_signals():
+            if codes is not None:
+                self._commit_codes(codes, ids, labels, table)
+            self.changed()
         return taken
+
+    def _commit_codes(
+        self, codes: NDArray[np.uint8], ids: NDArray[np.int64], labels: list[str], table: ImageTable
+    ) -> None:
+        """Add codes to the index and save it. After an error, images and codes are both there or both not."""
+        try:
+            self.index.add(codes, ids=ids, labels=labels)
+            self.index.save()
+        except BaseException as error:
+            if self.index.is_saved:
+                self.changed()
+                error.add_note(f"the commit took place before this error: {len(ids)} images were added")
+            elif self.index.is_saved is None:
+                error.add_note("the images may have been added or not; open the project again to see")
+            else:
+                if int(ids[0]) in self.index:
+                    self.index.remove(ids)
+                self._forget(table, ids.tolist)
+            raise
+
+    @staticmethod
+    def _forget(table: ImageTable, ids: Callable[[], Iterable[int]]) -> None:
+        """Delete rows that have no codes. They are invisible; if this fails, the next writer deletes them."""
+        with deferred_signals(), contextlib.suppress(OSError, ProjectError):
+            table.delete(ids())
 
     def remove_images(self, ids: NDArray[np.int64], table: ImageTable) -> None:
         """Remove images. Saving the index commits it."""
-        self.index.remove(ids)
-        self.index.save()
-        self.changed()
-        table.delete(ids.tolist())
+        all_ids, labels = self.index.ids, self.index.labels
+        codes = self.index.reconstruct(ids)
+        names = None if labels is None else labels[np.searchsorted(all_ids, ids)]
+        with deferred_signals():
+            self.index.remove(ids)
+            try:
+                self.index.save()
+            except BaseException as error:
+                if self.index.is_saved is False:
+                    self.index.add(codes, ids=ids, labels=names)
+                    raise
+                error.add_note(f"the commit took place before this error: {len(ids)} images were removed")
+                self.changed()
+                raise
+            self.changed()
+            self._forget(table, ids.tolist)
 
     def stored(self) -> StoredLabels:
         """Return ids and labels of one moment, even while another thread adds or removes images."""

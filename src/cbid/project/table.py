@@ -4,13 +4,13 @@ The index of the project alone decides which images exist. A row without a code 
 fit (part "pending"), which the next fit continues, or to an addition that was killed, which the next writer removes.
 """
 
+import contextlib
 import errno
 import os
 import sqlite3
 import threading
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -158,11 +158,12 @@ class ImageTable:
             for row in self._connection.execute(query):
                 yield ImageRow(*row)
 
-    def n_finished(self) -> int:
-        """Return the number of rows without those of an unfinished fit."""
+    def finished(self) -> tuple[int, int]:
+        """Return the number and the sum of the ids, without those of an unfinished fit."""
+        query = "SELECT count(*), coalesce(sum(id), 0) FROM images WHERE part != ?"
         with self._locked():
-            row = self._connection.execute("SELECT count(*) FROM images WHERE part != ?", (PENDING,)).fetchone()
-        return int(row[0])
+            count, total = self._connection.execute(query, (PENDING,)).fetchone()
+        return int(count), int(total)
 
     def next_id(self) -> int:
         """Return the smallest id that was never used."""
@@ -210,18 +211,21 @@ class ImageTable:
                 found += self._connection.execute(f"{query} ({marks})", part).fetchall()
         return found
 
-    @contextmanager
+    @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
         with self._locked():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
+                self._connection.execute("COMMIT")
             except BaseException:
-                self._connection.execute("ROLLBACK")
+                # SQLite has often rolled back already. A second error must not hide the first.
+                with contextlib.suppress(sqlite3.Error):
+                    if self._connection.in_transaction:
+                        self._connection.execute("ROLLBACK")
                 raise
-            self._connection.execute("COMMIT")
 
-    @contextmanager
+    @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
         """Hold the mutex, and turn SQLite's errors into an ``OSError`` or a ``ProjectError`` that names the file."""
         try:
@@ -235,6 +239,10 @@ class ImageTable:
                 sqlite3.SQLITE_CANTOPEN: errno.EACCES,
                 sqlite3.SQLITE_IOERR: errno.EIO,
                 sqlite3.SQLITE_BUSY: errno.EBUSY,
+                sqlite3.SQLITE_LOCKED: errno.EBUSY,
+                sqlite3.SQLITE_NOMEM: errno.ENOMEM,
+                sqlite3.SQLITE_PERM: errno.EACCES,
+                sqlite3.SQLITE_INTERRUPT: errno.EINTR,
             }.get((code or 0) & 0xFF)
             if number is not None:
                 raise OSError(number, f"{os.strerror(number)} ({error})", os.fspath(self._path)) from error

@@ -21,6 +21,7 @@ from cbid.search.segment_search import Best, Filtered, filtered, search_all, sea
 from cbid.search.segments import Segment
 from cbid.search.store import IndexStore
 from cbid.search.vocabulary import Vocabulary
+from cbid.storage.atomic import deferred_signals
 
 __all__ = ["CodeIndex"]
 
@@ -388,19 +389,29 @@ class CodeIndex:
                 raise ValueError("path=None: this index was never opened or saved; expected a directory")
             self._segments()  # trains the cells when there are enough codes
             state = self._codes.snapshot()
-            if self._store is None or (path is not None and not _same(path, self._store.directory)):
-                assert path is not None
-                store = IndexStore(Path(path))
-                if self._store is not None:
-                    # Copies, so that our segments keep the names they have in our own directory.
-                    segments = [dataclasses.replace(segment, stored_as=None) for segment in state.segments]
-                    store.commit(dataclasses.replace(state, segments=segments))
-                    return
-                store.commit(state)
-                self._store = store
-            else:
-                self._store.commit(state, changed=self._codes.changed)
-            self._codes.changed = False
+            with deferred_signals():
+                if self._store is None or (path is not None and not _same(path, self._store.directory)):
+                    assert path is not None
+                    store = IndexStore(Path(path))
+                    if self._store is not None:
+                        # Copies, so that our segments keep the names they have in our own directory.
+                        segments = [dataclasses.replace(segment, stored_as=None) for segment in state.segments]
+                        store.commit(dataclasses.replace(state, segments=segments))
+                        return
+                else:
+                    store = self._store
+                try:
+                    store.commit(state, changed=self._codes.changed)
+                finally:
+                    if store.is_committed:  # also if an error followed the commit
+                        self._store, self._codes.changed = store, False
+
+    @property
+    def is_saved(self) -> bool | None:
+        """Whether the directory holds what the index holds; None if an error left this unknown."""
+        if self._store is None:
+            return False
+        return None if self._store.is_committed is None else not self._codes.changed
 
     def refresh(self) -> bool:
         """Load what other processes have committed; return whether anything changed."""

@@ -146,12 +146,19 @@ class IndexManifest:
         own = [record for record in (self.weights, self.centres) if record is not None]
         return own + [record for segment in self.segments for record in segment.files()]
 
+    def _content(self) -> dict[str, Any]:
+        return {"format": FORMAT, "version": VERSION, **asdict(self)}
+
+    def stamp(self) -> str:
+        """Return the checksum that identifies this state."""
+        return _stamp(self._content())
+
     def write(self, directory: Path) -> str:
         """Commit this state by replacing the manifest; return its checksum, which identifies the state.
 
         Readers see the old manifest or the new one, also after a power failure.
         """
-        content = {"format": FORMAT, "version": VERSION, **asdict(self)}
+        content = self._content()
         stamp = _stamp(content)
         text = json.dumps({"blake2b": stamp, "manifest": content}, indent=1) + "\n"
         path = directory / MANIFEST_NAME

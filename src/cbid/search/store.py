@@ -5,6 +5,7 @@ may be killed at any moment: the manifest always names a complete state. The wri
 longer named. Readers that have them mapped keep them (POSIX); a reader that opens during a commit retries.
 """
 
+import contextlib
 import dataclasses
 import secrets
 import weakref
@@ -47,6 +48,7 @@ class IndexStore:
         self.directory = directory
         self.manifest: IndexManifest | None = None
         self.stamp: str | None = None
+        self.is_committed: bool | None = True  # whether the last commit took place; None: it could not be found out
         self._lock: WriterLock | None = None
         # By name, so that unchanged segments are not mapped again; weak, so that merged ones free their memory.
         self._segments: weakref.WeakValueDictionary[str, Segment] = weakref.WeakValueDictionary()
@@ -101,8 +103,10 @@ class IndexStore:
     def commit(self, state: IndexState, *, changed: bool = True) -> None:
         """Make ``state`` the committed one; ``changed=False``: it is the state last read or written.
 
-        After an error the directory, and this object, are as before.
+        After an error, ``is_committed`` and the message say whether the commit took place. If it did not, the
+        directory and this object are as before.
         """
+        self.is_committed = False
         created, held = False, self._lock
         if self.manifest is not None and not self.directory.exists():  # someone deleted it: write everything again
             again = IndexStore(self.directory)
@@ -119,15 +123,20 @@ class IndexStore:
             if self.manifest is None or changed:
                 self._sweep()
                 self._write(state, previous)
+            self.is_committed = True
         except OSError as error:
             if error.errno is None:  # raised here, with a complete message
                 raise
-            raise OSError(
-                error.errno, f"{self.directory} was not saved, and its committed state is unchanged: {error.strerror}"
-            ) from error
+            outcome = {
+                False: "was not saved, and its committed state is unchanged",
+                True: "was saved, but a power failure may undo it",
+                None: "may have been saved or not; open it again to see",
+            }[self.is_committed]
+            raise OSError(error.errno, f"{self.directory} {outcome}: {error.strerror}") from error
         finally:
             if held is not None and self.manifest is None and not (self.directory / MANIFEST_NAME).exists():
-                self._abandon(created)
+                with contextlib.suppress(OSError):  # the first error is the one to report
+                    self._abandon(created)
             if self._lock is None and held is not None:
                 held.release()
 
@@ -224,14 +233,32 @@ class IndexStore:
         return current
 
     def _write(self, state: IndexState, previous: IndexManifest | None) -> None:
+        manifest = None
         try:
             manifest = self._written(state, previous)
             flush(self.directory)
             stamp = manifest.write(self.directory)
             self._remember(manifest, stamp, state)
+        except BaseException:
+            # The error may have come after the renaming of the manifest: only the one on disk tells.
+            self.is_committed = False if manifest is None else self._on_disk(manifest)
+            if manifest is not None and self.is_committed:
+                self._remember(manifest, manifest.stamp(), state)
+            raise
         finally:
-            # After a failure this deletes the new files, after a success those of the old state.
-            self._sweep()
+            # After a failure this deletes the new files, after a success those of the old state. What it cannot
+            # delete does no harm, and the next commit tries again.
+            with contextlib.suppress(OSError, IndexCorruptError):
+                self._sweep()
+
+    def _on_disk(self, manifest: IndexManifest) -> bool | None:
+        """Return whether this manifest is the committed one; None if the directory cannot be read."""
+        if not (self.directory / MANIFEST_NAME).exists():
+            return False
+        try:
+            return IndexManifest.read(self.directory)[1] == manifest.stamp()
+        except (OSError, IndexCorruptError):
+            return None
 
     def _written(self, state: IndexState, previous: IndexManifest | None) -> IndexManifest:
         known = {record.name: record for record in self.manifest.segments} if self.manifest is not None else {}

@@ -2,19 +2,23 @@
 
 import errno
 import os
+import signal
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
-__all__ = ["flush", "whole_file"]
+__all__ = ["deferred_signals", "flush", "whole_file"]
 
 
 @contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary path beside ``path`` and rename it to ``path`` when the block succeeds.
 
-    If the block raises, the temporary file is removed and ``path`` is left as it was.
+    If the block raises, the temporary file is removed and ``path`` is left as it was. If the directory cannot be
+    flushed after the renaming, the error says that the file was written.
     """
     target = Path(path)
     if target.is_dir():
@@ -35,7 +39,38 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    flush(target.parent)
+    try:
+        flush(target.parent)
+    except OSError as error:
+        raise OSError(
+            error.errno, f"{target} was written, but a power failure may undo it: {error.strerror or error}"
+        ) from error
+
+
+@contextmanager
+def deferred_signals() -> Iterator[None]:
+    """Let SIGINT and SIGTERM wait until the end of the block, if their handlers are Python functions.
+
+    For short blocks that must know their outcome, such as a commit. Only the main thread handles signals; elsewhere
+    this does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    arrived: list[tuple[int, FrameType | None]] = []
+    handlers = {}
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            handler = signal.getsignal(number)
+            if callable(handler):
+                handlers[number] = handler
+                signal.signal(number, lambda number, frame: arrived.append((number, frame)))
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for arrived_number, frame in arrived:
+            handlers[signal.Signals(arrived_number)](arrived_number, frame)
 
 
 def flush(path: str | os.PathLike[str]) -> None:

@@ -1,0 +1,184 @@
+"""Injected faults: every call of the system that a change makes fails once, or is interrupted.
+
+Afterwards the project is in the old state or in the new one, and what the caller was told is true.
+"""
+
+import contextlib
+import errno
+import os
+import shutil
+import signal
+import sqlite3
+import warnings
+
+import numpy as np
+import pytest
+
+from cbid.project import Project, ProjectWarning
+from cbid.project.table import ADDED, ImageRow, ImageTable
+from cbid.search import CodeIndex
+
+CALLS = ("fsync", "replace", "pwrite", "unlink", "write")
+X = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
+
+
+@pytest.fixture(scope="module")
+def vectors(tmp_path_factory):
+    root = tmp_path_factory.mktemp("faults")
+    np.savez(root / "v.npz", X=X + 3 * (np.arange(40) % 2)[:, None], y=np.arange(40) % 2)
+    Project.fit(root / "v.cbid", root / "v.npz", n_bits=8).close()
+    return root / "v.cbid"
+
+
+class Faults:
+    """Let the n-th of the counted calls fail, before or after it does its work."""
+
+    def __init__(self, monkeypatch, n, when, error):
+        self.left, self.when, self.error, self.injected = n, when, error, False
+        for name in CALLS:
+            monkeypatch.setattr(os, name, self._wrapped(getattr(os, name)))
+
+    def _wrapped(self, real):
+        def call(*arguments, **named):
+            self.left -= 1
+            if self.left != -1:
+                return real(*arguments, **named)
+            self.injected = True
+            if self.when == "after":
+                real(*arguments, **named)
+            raise self.error
+
+        return call
+
+
+def check_whole(path):
+    """Return the ids of a project whose parts all agree."""
+    with Project.open(path, write=True) as project:
+        ids = project.ids.tolist()
+        assert [record.id for record in project.records(0, 1000)] == ids
+        assert {row.id for row in project._table.rows()} == set(ids)
+        for id in ids:
+            assert np.array_equal(project.encode(project.vector(id))[0], project.code(id))
+        assert set(project.search(X[0], len(ids)).ids[0].tolist()) == set(ids)
+        project.index.verify()
+    return ids
+
+
+def change(project, kind):
+    if kind == "add":
+        project.add(X[:3] + 1, labels=["0", "1", "0"])
+    else:
+        project.remove([3, 4])
+
+
+@pytest.mark.parametrize("kind", ["add", "remove"])
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("error", [OSError(errno.EIO, os.strerror(errno.EIO)), KeyboardInterrupt()], ids=repr)
+def test_every_call_fails_once(vectors, tmp_path, monkeypatch, kind, when, error):
+    before = check_whole(vectors)
+    outcomes = set()
+    for n in range(200):
+        path = shutil.copytree(vectors, tmp_path / f"{n}.cbid")
+        with Project.open(path, write=True) as project:
+            told, notes = "done", ""
+            with monkeypatch.context() as patch:
+                faults = Faults(patch, n, when, error)
+                try:
+                    change(project, kind)
+                except (OSError, KeyboardInterrupt) as raised:
+                    told = "failed"
+                    notes = f"{raised} {' '.join(getattr(raised, '__notes__', []))}"
+                    raised.__dict__.pop("__notes__", None)
+            here = project.ids.tolist()  # what this object shows, without opening it again
+            assert project.search(X[0], len(here)).ids.shape == (1, len(here))
+            project.records(0, 1000)
+        after = check_whole(path)
+        assert here == after
+        changed = after != before
+        if told == "done" or "took place" in notes:
+            assert changed
+        else:
+            assert not changed, notes
+        if "was not saved" in notes:
+            assert not changed
+        outcomes.add((told, changed))
+        shutil.rmtree(path)
+        if not faults.injected:
+            break
+    else:
+        pytest.fail("the change never came to its end")
+    assert n >= 5
+    assert ("done", True) in outcomes
+    assert ("failed", False) in outcomes
+
+
+def test_a_signal_during_the_commit_waits_for_its_end(vectors, tmp_path, monkeypatch):
+    path = shutil.copytree(vectors, tmp_path / "p.cbid")
+    real = os.replace
+
+    def replace(*arguments):
+        real(*arguments)
+        signal.raise_signal(signal.SIGINT)
+
+    with Project.open(path, write=True) as project, monkeypatch.context() as patch:
+        patch.setattr(os, "replace", replace)
+        with pytest.raises(KeyboardInterrupt):
+            project.add(X[:1])
+    assert len(check_whole(path)) == 41
+
+
+def test_save_tells_the_truth_when_the_last_flush_fails(tmp_path, monkeypatch):
+    """The manifest is replaced, but its directory cannot be flushed."""
+    index = CodeIndex(8)
+    index.add(np.zeros((2, 1), np.uint8))
+    index.save(tmp_path / "index")
+    index.add(np.ones((1, 1), np.uint8))
+    real, replaced = os.fsync, []
+    real_replace = os.replace
+
+    def replace(*arguments):
+        replaced.append(1)
+        real_replace(*arguments)
+
+    def fsync(handle):
+        if replaced:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        real(handle)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fsync)
+        patch.setattr(os, "replace", replace)
+        with pytest.raises(OSError, match="was saved, but"):
+            index.save()
+    assert index.is_saved
+    assert len(CodeIndex.open(tmp_path / "index")) == 3
+    index.add(np.full((1, 1), 7, np.uint8))
+    index.save()
+    assert len(CodeIndex.open(tmp_path / "index")) == 4
+
+
+def test_ghosts_of_older_versions_are_removed_when_the_project_is_opened_for_writing(vectors, tmp_path):
+    path = shutil.copytree(vectors, tmp_path / "p.cbid")
+    with contextlib.closing(sqlite3.connect(path / "images.sqlite")) as table, table:
+        table.execute("DELETE FROM images WHERE id = 5")
+    with pytest.warns(ProjectWarning, match="id=5"):
+        Project.open(path, write=True).close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert 5 not in check_whole(path)
+
+
+# A full disk
+
+
+def test_a_full_disk_is_not_reported_as_damage(tmp_path):
+    """SQLite rolls back by itself when the disk is full; the second ROLLBACK must not hide the reason."""
+    table = ImageTable(tmp_path / "images.sqlite", write=True)
+    table._connection.execute("PRAGMA max_page_count = 12")
+    rows = [ImageRow(i, "x" * 500, b"", None, ADDED, "add", "s") for i in range(500)]
+    with pytest.raises(OSError, match=r"full") as error:
+        table.insert(rows, [None] * 500, 3)
+    assert error.value.errno == errno.ENOSPC
+    assert table.next_id() == 0
+    table.insert(rows[:1], [None], 3)
+    assert table.next_id() == 1
