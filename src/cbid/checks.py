@@ -16,6 +16,7 @@ __all__ = [
     "check_pair",
     "check_real",
     "check_sequence",
+    "check_share",
     "check_verbose",
     "invalid",
     "unchanged_on_error",
@@ -49,6 +50,13 @@ def check_real(name: str, value: Any, least: float, most: float = float("inf"), 
         if most != float("inf"):
             limits += f" and below {most:g}"
         raise invalid(name, value, f"a finite number {limits}")
+
+
+def check_share(name: str, value: Any) -> None:
+    """Raise unless 0 <= value <= 1."""
+    is_real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if not is_real or not 0 <= value <= 1:
+        raise invalid(name, value, "a number from 0 to 1")
 
 
 def check_choice(name: str, value: Any, choices: Collection[Any]) -> None:

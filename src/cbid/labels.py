@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import assert_all_finite, column_or_1d
 
-__all__ = ["check_labels", "encode_labels", "image_labels", "is_list_of_objects"]
+__all__ = ["check_labels", "encode_labels", "encode_partial_labels", "image_labels", "is_list_of_objects"]
 
 
 def is_list_of_objects(y: Any) -> bool:
@@ -78,6 +78,42 @@ def _encode_present(labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int6
         known = ~np.isnan(labels) if labels.dtype.kind == "f" else np.ones(len(labels), dtype=bool)
         present = labels[known]
     numbers = np.full(len(labels), -1, dtype=np.int64)
+    classes, numbers[known] = encode_labels(present)
+    return classes, numbers
+
+
+def encode_partial_labels(y: Any, missing_label: Any = None) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Return classes (k,) and class numbers (n,), with -1 for a missing label.
+
+    None, NaN, masked entries and values equal to ``missing_label`` are missing.
+
+    >>> classes, numbers = encode_partial_labels([2, -1, 1, None], missing_label=-1)
+    >>> classes.tolist(), numbers.tolist()
+    ([1, 2], [1, -1, 0, -1])
+    """
+    masked = np.ma.getmaskarray(y) if isinstance(y, np.ma.MaskedArray) else False
+    if isinstance(y, np.ma.MaskedArray):
+        y = np.asarray(y.data)
+    if is_list_of_objects(y) or (isinstance(y, (list, tuple)) and any(v is None for v in y)):
+        labels: NDArray[Any] = np.empty(len(y), dtype=object)
+        labels[:] = list(y)
+    else:
+        labels = np.asarray(y)
+    if labels.dtype == object:
+        known = np.array([v is not None and v == v for v in labels], dtype=bool)  # NaN != NaN
+        if missing_label is not None:
+            known &= np.array([v != missing_label for v in labels], dtype=bool)
+    else:
+        known = ~np.isnan(labels) if labels.dtype.kind == "f" else np.ones(len(labels), dtype=bool)
+        if missing_label is not None:
+            known &= labels != missing_label
+    known &= ~np.asarray(masked)
+    numbers = np.full(len(labels), -1, dtype=np.int64)
+    present: Any = labels[known]
+    if labels.dtype == object and not any(isinstance(v, (tuple, frozenset)) for v in present):
+        plain = present.tolist()
+        if not is_list_of_objects(plain) and all(isinstance(v, (int, float, str, bool, np.generic)) for v in plain):
+            present = np.array(plain) if plain else np.empty(0)
     classes, numbers[known] = encode_labels(present)
     return classes, numbers
 

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 from joblib import Parallel, delayed
+from scipy.stats import spearmanr
 from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
@@ -14,7 +15,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 import cbid.coders.large_margin
-from cbid import CBID, codes
+from cbid import CBID, codes, load
 from cbid.learning.losses import LOSSES
 from cbid.learning.margins import MARGINS
 
@@ -59,7 +60,7 @@ def test_shapes_and_types_of_the_contract(digits, fitted):
 def test_the_ridge_follows_axes_and_samples(n, d, ridge):
     rng = np.random.default_rng(0)
     y = np.arange(n) % 3
-    X = rng.normal(size=(n, d)) + rng.normal(size=(3, d))[y]
+    X = rng.normal(size=(n, d)) + 0.4 * rng.normal(size=(3, d))[y]
     told, by_default = CBID(n_bits=4, ridge=ridge).fit(X, y), CBID(n_bits=4).fit(X, y)
     np.testing.assert_array_equal(by_default.coef_, told.coef_)
     assert not np.array_equal(by_default.coef_, CBID(n_bits=4, ridge=10 * ridge).fit(X, y).coef_)
@@ -303,10 +304,10 @@ def test_it_ends_early_when_no_bit_is_left_and_says_so():
 
 def test_l1_saturates_and_names_the_cure(digits):
     with pytest.warns(UserWarning, match="penalty='linf'"):
-        coder = CBID(n_bits=64, penalty="l1", nu=0.05).fit(*digits)
+        coder = CBID(n_bits=64, penalty="l1", likeness=0, nu=0.05).fit(*digits)
     assert coder.n_bits_ < 64
     with pytest.raises(ValueError, match="no bit improves the objective at nu=50"):
-        CBID(n_bits=4, penalty="l1", nu=50).fit(*digits)
+        CBID(n_bits=4, penalty="l1", likeness=0, nu=50).fit(*digits)
 
 
 def test_kernel_form_parts_what_no_line_can():
@@ -367,3 +368,102 @@ def test_nothing_warns_on_ordinary_data(digits):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         CBID(n_bits=16).fit(*digits)
+
+
+@pytest.fixture(scope="module")
+def mixed(digits):
+    return CBID(n_bits=64, likeness=0.5).fit(*digits)
+
+
+def test_class_bits_alone_are_todays_code(digits):
+    X, y = digits
+    coder = CBID(n_bits=12, likeness=0).fit(X, y)
+    assert coder.likeness_ == 0
+    assert not hasattr(coder, "kinds_")
+    with pytest.raises(ValueError, match=r"likeness=0\.5"):
+        coder.weights_at(0.5)
+
+
+def test_prefixes_of_a_long_fit_are_the_bits_of_a_short_one(digits, mixed):
+    X, y = digits
+    short = CBID(n_bits=24, likeness=0.5).fit(X, y)
+    np.testing.assert_array_equal(mixed.transform(X)[:, :24], short.transform(X))
+    np.testing.assert_allclose(mixed.truncate(24).weights_, short.weights_, rtol=0.1, atol=1e-3)
+    np.testing.assert_array_equal(short.kinds_, mixed.kinds_[:24])
+
+
+def test_likeness_alone_follows_the_original_distances(digits):
+    """Without labels, near samples get near codes: Spearman's correlation with the distances is high."""
+    X, _ = digits
+    coder = CBID(n_bits=64).fit(X)
+    assert coder.likeness_ == 1
+    assert coder.kinds_.all()
+    bits = coder.transform(X[:200]).astype(float)
+    original = np.linalg.norm(X[:200, None].astype(float) - X[None, :200], axis=2)
+    upper = np.triu_indices(200, 1)
+    rank = spearmanr((64 - bits @ bits.T)[upper], original[upper]).statistic
+    assert rank > 0.75
+
+
+def test_the_dial_goes_from_class_to_likeness(mixed, tmp_path):
+    np.testing.assert_array_equal(mixed.weights_at(mixed.likeness_), mixed.weights_)
+    share = [mixed.weights_at(a)[mixed.kinds_ == 1].sum() / mixed.weights_at(a).sum() for a in (0, 0.5, 1)]
+    assert share[0] < share[1] < share[2]
+    middle = (mixed.weights_at(0.25) + mixed.weights_at(0.5)) / 2
+    np.testing.assert_allclose(mixed.weights_at(0.375), middle)
+    mixed.save(tmp_path / "m")
+    again = load(tmp_path / "m")
+    for a in (0, 0.3, 1):
+        np.testing.assert_array_equal(again.weights_at(a), mixed.weights_at(a))
+    cut = mixed.truncate(20)
+    assert cut.weights_at(1).shape == (20,)
+    for wrong in (-0.1, 1.1, None, "class"):
+        with pytest.raises(ValueError, match="likeness"):
+            mixed.weights_at(wrong)
+
+
+def test_samples_without_labels_take_part_in_likeness(digits):
+    X, y = digits
+    few = np.where(np.arange(len(y)) % 4 == 0, y, -1)
+    coder = CBID(n_bits=24, likeness=0.5, missing_label=-1).fit(X, few)
+    np.testing.assert_array_equal(coder.classes_, np.unique(y))
+    as_none = CBID(n_bits=24, likeness=0.5).fit(X, [None if v < 0 else int(v) for v in few])
+    np.testing.assert_array_equal(as_none.transform(X), coder.transform(X))
+    masked = CBID(n_bits=24, likeness=0.5).fit(X, np.ma.array(y, mask=few < 0))
+    np.testing.assert_array_equal(masked.transform(X), coder.transform(X))
+    as_nan = CBID(n_bits=24, likeness=0.5).fit(X, np.where(few < 0, np.nan, few))
+    np.testing.assert_array_equal(as_nan.transform(X), coder.transform(X))
+
+
+def test_kernel_form_with_likeness_sees_both(digits, tmp_path):
+    X, y = digits
+    coder = CBID(n_bits=24, likeness=0.5, kernel="rbf", n_anchors=50).fit(X, y)
+    assert coder.coef_.shape == (24, 50 + X.shape[1])
+    assert not coder.coef_[coder.kinds_ == 1, :50].any()
+    assert not coder.coef_[coder.kinds_ == 0, 50:].any()
+    coder.save(tmp_path / "m")
+    np.testing.assert_array_equal(load(tmp_path / "m").encode(X), coder.encode(X))
+    grown = CBID(n_bits=12, likeness=0.5, kernel="rbf", n_anchors=50, warm_start=True).fit(X, y)
+    np.testing.assert_array_equal(grown.set_params(n_bits=24).fit(X, y).transform(X), coder.transform(X))
+
+
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"likeness": 1.5}, "likeness"),
+        ({"likeness": -0.1}, "likeness"),
+        ({"likeness": "half"}, "likeness"),
+        ({"likeness": 0.5, "margin": "class"}, "likeness"),
+        ({"likeness": 0.5, "loss": "hinge"}, "likeness"),
+    ],
+)
+def test_likeness_that_cannot_be(digits, settings, name):
+    with pytest.raises(ValueError, match=name):
+        CBID(n_bits=4, **settings).fit(*digits)
+
+
+def test_copies_of_a_point_with_different_labels(digits):
+    X, y = digits
+    twice, labels = np.vstack([X, X]), np.concatenate([y, (y + 1) % 10])
+    coder = CBID(n_bits=24, likeness=0.5).fit(twice, labels)
+    assert coder.n_bits_ == 24

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from benchmarks import textbook
-from cbid.learning.bits import STARTS, BitSearch, TakenBits, relaxed_objective
+from cbid.learning.bits import SIGMOIDS, STARTS, BitSearch, TakenBits, relaxed_objective
 from cbid.learning.features import fit_whitening
 from cbid.learning.graph import PairGraph, worth
 from cbid.learning.ridge import RidgeMap
 from cbid.learning.rows import rows_from_triplets
-from cbid.learning.sigmoids import SIGMOIDS
 
 from .problems import blobs, columns_with_bits, make_rows, random_bits
 from .test_margins import graphs_of
@@ -129,17 +128,29 @@ def test_leading_direction_of_the_pencil_on_unwhitened_data():
     values, axes = np.linalg.eigh(raw.T @ raw / 200)
     white = (raw @ axes / np.sqrt(values)).astype(np.float32)
     (graph,) = graph_on(white, y)
-    direction = search_on(white)._leading_directions(graph, 1)[:, 0]
+    direction = search_on(white)._leading_directions(graph, 1, rng)[:, 0]
     folded = axes @ (direction / np.sqrt(values))
     from scipy.linalg import eigh
 
-    M = graph.quadratic(raw.astype(np.float32))
+    M = raw.T @ graph.laplacian_times(raw.astype(np.float32))
+    M = (M + M.T) / 2
     expected = eigh(M, raw.T @ raw / 200)[1][:, -1]
     assert abs(np.corrcoef(raw @ folded, raw @ expected)[0, 1]) == pytest.approx(1, abs=1e-4)
     # and "spectral" is the leading eigenvector of the scatter alone
-    spectral = search_on(white, "spectral", scale=np.sqrt(values))._leading_directions(graph, 1)[:, 0]
+    spectral = search_on(white, "spectral", scale=np.sqrt(values))._leading_directions(graph, 1, rng)[:, 0]
     alone = np.linalg.eigh(M)[1][:, -1]
     assert abs(np.corrcoef(white @ spectral, raw @ alone)[0, 1]) == pytest.approx(1, abs=1e-4)
+
+
+def test_leading_directions_of_many_columns_come_near_the_exact_ones():
+    """The Krylov space is far smaller than the matrix; its leading values must be within a few per cent."""
+    rng = np.random.default_rng(6)
+    X, y = blobs(n=400, d=150, k=5, seed=6)
+    (graph,) = graph_on(X, y)
+    exact = np.linalg.eigvalsh(X.T @ graph.laplacian_times(X))[-2:]
+    found = search_on(X)._leading_directions(graph, 2, rng)
+    values = np.einsum("dc,dc->c", found, X.T @ graph.laplacian_times((X @ found).astype(np.float32)))
+    np.testing.assert_allclose(np.sort(values), exact, rtol=0.05)
 
 
 def test_taken_bits_refuse_copies_complements_and_constants():

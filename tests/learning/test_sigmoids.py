@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from cbid.learning.sigmoids import SIGMOIDS
+from cbid.learning.bits import SIGMOIDS
 
 
 @pytest.mark.parametrize("name", SIGMOIDS)

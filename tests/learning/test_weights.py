@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from scipy.optimize import LinearConstraint, minimize
 
+from cbid.learning.likeness import likeness_rows
 from cbid.learning.losses import LOSSES, make_loss
 from cbid.learning.margins import MARGINS
 from cbid.learning.penalties import make_penalty
-from cbid.learning.weights import Problem, fit_weights
+from cbid.learning.weights import Part, Problem, fit_weights
 
 from .problems import blobs, columns_with_bits, make_rows
 
@@ -21,7 +22,29 @@ def problem_of(loss="logistic", penalty="l1", margin="shared", nu=0.02, t=6, hit
     planes = rng.standard_normal((t, 3)).astype(np.float32)
     H = np.where(X.mean(axis=0) @ planes.T <= X @ planes.T, 1, -1).astype(np.float32).T
     columns = columns_with_bits(make_rows(X, y, hits=hits), margin, H)
-    return Problem(columns, make_loss(loss), make_penalty(penalty), nu)
+    return Problem([Part(columns)], make_loss(loss), make_penalty(penalty), nu)
+
+
+def mixed_problem(loss="logistic", penalty="linf", nu=0.02, t=5):
+    """Class rows beside rows of likeness, which have required margins, a share, a scale and a penalty."""
+    X, y = blobs(n=60, seed=1)
+    planes = np.random.default_rng(2).standard_normal((t, 3)).astype(np.float32)
+    H = np.where(X.mean(axis=0) @ planes.T <= X @ planes.T, 1, -1).astype(np.float32).T
+    rows, far = likeness_rows(X, np.random.default_rng(3))
+    parts = [
+        Part(columns_with_bits(make_rows(X, y, hits="whole"), "shared", H), share=0.7),
+        Part(columns_with_bits(rows, "shared", H), share=0.3, scale=2.0, required=3 * far, nu_per_bit=0.01),
+    ]
+    return Problem(parts, make_loss(loss), make_penalty(penalty), nu)
+
+
+def matrices(problem):
+    """C (R, size), c (R,) and m (R,) of all rows."""
+    C = np.vstack([part.scale * part.columns.dense() for part in problem.parts])
+    sizes = [len(part.columns.rows) for part in problem.parts]
+    c = np.concatenate([np.full(n, part.share / n) for part, n in zip(problem.parts, sizes)])
+    m = np.concatenate([np.zeros(n) if p.required is None else p.required for p, n in zip(problem.parts, sizes)])
+    return C, c, m
 
 
 def fit(problem, tol=1e-4):
@@ -29,8 +52,21 @@ def fit(problem, tol=1e-4):
 
 
 def primal(problem, W):
-    rho = problem.columns.margins(W, precise=True)
-    return np.mean(problem.loss.value(rho)) + problem.nu * problem.norm.value(W)
+    C, c, m = matrices(problem)
+    return c @ problem.loss.value(C @ W.ravel() - m) + problem.nu * problem.norm.value(W)
+
+
+def check_certificate(problem, found, tol=1e-4):
+    assert 0 <= found.gap <= tol * found.objective
+    assert (found.W >= 0).all()
+    assert found.objective == pytest.approx(primal(problem, found.W), rel=1e-6)
+    # The same certificate by hand, in float64, from the matrix itself and the dual variables returned.
+    C, c, m = matrices(problem)
+    u = np.concatenate(found.u).astype(np.float64)
+    scaled = u * min(1, problem.nu / problem.norm.dual(C.T @ (c * u)))
+    bound = -c @ (problem.loss.conjugate(scaled) - scaled * m)
+    assert bound <= found.objective * (1 + 1e-9)
+    assert found.objective - bound <= 10 * tol * found.objective
 
 
 @pytest.mark.parametrize("margin", MARGINS)
@@ -38,16 +74,14 @@ def primal(problem, W):
 @pytest.mark.parametrize("loss", LOSSES)
 def test_every_combination_is_certified(loss, penalty, margin):
     problem = problem_of(loss, penalty, margin)
-    found = fit(problem)
-    assert 0 <= found.gap <= 1e-4 * found.objective
-    assert (found.W >= 0).all()
-    assert found.objective == pytest.approx(primal(problem, found.W), rel=1e-6)
-    # The same certificate made by hand, in float64, from the matrix itself and the dual variables returned.
-    C, u = problem.columns.dense(), found.u.astype(np.float64)
-    size = problem.norm.dual(C.T @ u / len(C))
-    bound = -np.mean(problem.loss.conjugate(u * min(1, problem.nu / size)))
-    assert bound <= found.objective * (1 + 1e-9)
-    assert found.objective - bound <= 1e-3 * found.objective
+    check_certificate(problem, fit(problem))
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+@pytest.mark.parametrize("loss", LOSSES)
+def test_two_kinds_of_rows_with_required_margins_are_certified(loss, penalty):
+    problem = mixed_problem(loss, penalty)
+    check_certificate(problem, fit(problem))
 
 
 @pytest.mark.parametrize("nu", [1e-1, 1e-3, 1e-5])
@@ -57,20 +91,20 @@ def test_the_certificate_holds_over_a_range_of_nu(penalty, nu):
     assert 0 <= found.gap <= 1e-4 * found.objective
 
 
-@pytest.mark.parametrize("margin", ["shared", "paper"])
+@pytest.mark.parametrize("margin", ["shared", "paper", "mixed"])
 @pytest.mark.parametrize("penalty", ["l1", "linf", 2])
 @pytest.mark.parametrize("loss", ["logistic", "exponential", "squared_hinge"])
 def test_weights_equal_a_general_solver(loss, penalty, margin):
     """SLSQP on the epigraph form, from a different start, in float64 throughout."""
-    problem = problem_of(loss, penalty, margin, t=4)
+    problem = mixed_problem(loss, penalty, t=4) if margin == "mixed" else problem_of(loss, penalty, margin, t=4)
     found = fit(problem, tol=1e-6)
-    C, size = problem.columns.dense(), int(np.prod(problem.shape))
+    (C, c, m), size = matrices(problem), int(np.prod(problem.shape))
 
     def objective(x):
-        return np.mean(problem.loss.value(C @ x[:size])) + problem.nu * x[size]
+        return c @ problem.loss.value(C @ x[:size] - m) + problem.nu * x[size]
 
     def slope(x):
-        return np.append(C.T @ problem.loss.derivative(C @ x[:size]) / len(C), problem.nu)
+        return np.append(C.T @ (c * problem.loss.derivative(C @ x[:size] - m)), problem.nu)
 
     if penalty == "l1":
         within = [LinearConstraint(np.append(-np.ones(size), 1.0), 0)]
@@ -107,9 +141,10 @@ def test_a_start_worse_than_zero_does_not_trap_the_bound():
 def test_duals_of_the_linear_program_are_feasible():
     problem = problem_of("hinge", "l1", nu=0.01)
     found = fit(problem)
-    assert (found.u >= 0).all()
-    assert (found.u <= 1).all()
-    assert problem.columns.correlations(found.u, precise=True).max() <= 0.01 * (1 + 1e-6)
+    (u,) = found.u
+    assert (u >= 0).all()
+    assert (u <= 1).all()
+    assert problem.correlations(found.u, precise=True).max() <= 0.01 * (1 + 1e-6)
 
 
 def test_whole_class_sides_are_certified_too():

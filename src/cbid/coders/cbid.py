@@ -5,12 +5,12 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import Tags
+from sklearn.utils import Tags, assert_all_finite, check_consistent_length, column_or_1d
 from sklearn.utils.validation import validate_data
 
-from cbid.checks import check_choice, check_integer, check_real
+from cbid.checks import check_choice, check_integer, check_real, check_share
 from cbid.coders.large_margin import LargeMarginCoder
-from cbid.labels import encode_labels, is_list_of_objects
+from cbid.labels import encode_partial_labels, is_list_of_objects
 from cbid.learning.losses import Loss
 from cbid.learning.margins import MARGINS
 from cbid.learning.neighbourhoods import find_neighbourhoods, of_unit_size
@@ -20,84 +20,111 @@ __all__ = ["CBID"]
 
 
 class CBID(LargeMarginCoder):
-    """Binary codes and Hamming weights that keep a sample nearer to its own class than to any other.
+    """Binary codes and Hamming weights that know the class of a sample and what it looks like.
 
     Bits h(x) = sign(beta.x + b) come one at a time by column generation; after each, all non-negative weights are
-    fitted again to a certified duality gap.
+    fitted again to a certified duality gap. Bits of class keep a sample nearer to its own class than to any other.
+    Bits of likeness keep near samples near, also those of classes that were not learned.
 
     Parameters
     ----------
-    n_bits : int, 1 to 65536
-        Length of the code. Fewer come out when no further bit improves the objective.
-    margin : {"shared", "class", "paper", "database"}
+    n_bits : int, default=64
+        Length of the code, 1 to 65536. Fewer come out when no further bit improves the objective.
+    likeness : float from 0 to 1, or None, default=None
+        Share of likeness against class: 0 learns the classes alone, 1 the original distances alone. None spends the
+        first bits on the classes (16, or 0.6 for each class) and then five of six on likeness. Above 0 it needs
+        ``margin="shared"``; with other margins, and with ``loss="hinge"``, None means 0.
+    kernel : {None, "rbf"}, default=None
+        Class bits are hyperplanes in X, or over similarities to ``n_anchors`` training samples with width ``gamma``.
+        Bits of likeness are hyperplanes in X.
+    verbose : int, default=0
+        1 shows a progress bar.
+    random_state : int, RandomState or None, default=0
+        The same seed gives the same bits.
+
+    margin : {"shared", "class", "paper", "database"}, default="shared"
         Whose weights measure a distance: one vector for all; the query's class; the paper's Eq. 3 (difference of the
         two classes' weights); the class of the stored item.
-    loss : {"logistic", "exponential", "squared_hinge", "hinge"} or object
+    loss : {"logistic", "exponential", "squared_hinge", "hinge"} or object, default="logistic"
         Convex loss of the margin; an object with ``value``, ``derivative`` and ``conjugate`` is a loss of your own.
-    penalty : {"linf", "l1"} or float > 1
+    penalty : {"linf", "l1"} or float > 1, default="linf"
         Norm of the weights; a number p is the l_p norm.
-    nu : float > 0 or None
+    nu : float > 0 or None, default=None
         Weight of the penalty against the mean loss. None: 0.1, divided by n_bits^(1/p) under an l_p norm.
-    hits : {"whole", "class", "nearest"}
-    misses : {None, "class", "nearest"}
+    hits : {"whole", "class", "nearest"}, default="whole"
+    misses : {None, "class", "nearest"}, default=None
         What a sample is compared with: the whole of its own and of each other class; ``n_hits`` and ``n_misses``
         members drawn at random; or the nearest ones. Whole classes are the fastest by far and pull a class together;
         "nearest" keeps several modes of a class apart. ``misses=None`` follows ``hits``.
-    n_hits, n_misses : int
-        How many members, where they are drawn or nearest.
-    triplets : {"mean", "all"}
+    n_hits, n_misses : int, default=5
+        How many members, if they are drawn or nearest.
+    triplets : {"mean", "all"}, default="mean"
         One comparison per sample and other class, on mean distances; or one for every hit and miss.
-    kernel : None or "rbf"
-        Hyperplanes in X, or over similarities to ``n_anchors`` training samples with width ``gamma`` (None: the
-        inverse of the total variance of X).
-    n_components : int or None
-        Leading principal axes in which bits are searched. None: 256, and all of them in the kernel form.
-    whitening : float >= 0 or None
-        Bits are searched over principal axes divided by their deviations. Before that, this share of the typical
-        variance is added to the variance of each, so that axes of little more than noise stay small. None: 0.1, and
-        1e-4 in the kernel form.
-    ridge : float >= 0 or None
+    missing_label : object, default=None
+        A label that marks samples without one, beside None, NaN and masked entries.
+    max_rows : int, default=2000000
+        Most comparisons of a sample with a class that are kept; above it a random part of them is used.
+
+    n_anchors : int, default=1000
+    gamma : float > 0 or None, default=None
+        The kernel's anchors and width. None: the inverse of the total variance of X.
+    n_components : int or None, default=None
+        Leading principal axes in which class bits are searched. None: 256, and all of them in the kernel form.
+    whitening : float >= 0 or None, default=None
+        Class bits are searched over principal axes divided by their deviations. Before that, this share of the
+        typical variance is added to the variance of each, so axes of little more than noise stay small. None: 0.1,
+        and 1e-4 in the kernel form.
+    ridge : float >= 0 or None, default=None
         Penalty on the squared length of beta, over those axes, during the search for a bit. None: (0.8 axes /
         samples)^2, but at least 1e-3 and at most 0.03; 1e-3 in the kernel form.
-    smoothing : float >= 0
+    smoothing : float >= 0, default=0
         Ridge of the regression of a bit's values on the similarities (linear form: on X, scaled to samples of unit
-        mean squared length) whose hyperplane takes the place of the one found. 0: that one stays. With the kernel
-        and all samples as anchors, 1e-3 may serve a nearest-neighbour search better.
-    sigmoid : {"arctan", "logistic", "tanh"}
+        mean squared length) whose hyperplane replaces the one found. 0: that one stays. With the kernel and all
+        samples as anchors, 1e-3 may serve a nearest-neighbour search better.
+    sigmoid : {"arctan", "logistic", "tanh"}, default="arctan"
         Stand-in for the sign during the search.
-    starts : {"pencil", "spectral", "random", "paper"}
-        Where the search for a bit starts: leading eigenvectors of the pairs' scatter against the total scatter, or
-        of the pairs' scatter alone, or random directions, all at their best threshold; or, as in the paper, the best
-        of many random hyperplanes.
-    n_starts, n_climbs : int
+    starts : {"pencil", "spectral", "random", "paper"}, default="pencil"
+        Where the search for a bit starts: leading eigenvectors of the pairs' scatter against the total scatter, or of
+        the pairs' scatter alone, or random directions, all at their best threshold; or, as in the paper, the best of
+        many random hyperplanes.
+    n_starts : int, default=12
+    n_climbs : int, default=2
         How many starts are tried, and how many of the best are improved by L-BFGS.
-    distinct : float in [0, 0.5)
-        Least share of training samples in which two bits must differ. Copies are refused whatever the value.
-    max_rows : int
-        Most comparisons of a sample with a class that are kept; above it a random part of them is used.
-    tol : float
+    distinct : float in [0, 0.5), default=0
+        Least share of training samples in which two bits must differ. Copies are always rejected.
+    tol : float, default=1e-3
         Relative duality gap to which the weights are fitted.
-    warm_start : bool
+    warm_start : bool, default=False
         Keep the bits of the last fit, on the same data, and add to them up to ``n_bits``.
-    callback : callable or None
+    callback : callable or None, default=None
         Called with the coder after every bit; it may save it, or raise ``KeyboardInterrupt`` to stop.
-    verbose : int
-        1 shows a progress bar.
-    n_jobs : int or None
+    n_jobs : int or None, default=None
         Threads, as in scikit-learn.
-    random_state : int, RandomState or None
-        The same seed gives the same bits.
 
     Attributes
     ----------
     n_bits_ : int
     coef_, intercept_ : (n_bits_, d), (n_bits_,)
-        Hyperplanes in the units of X (kernel form: of the similarities to ``anchors_``), scaled so that the training
-        samples' projections have unit deviation.
+        Hyperplanes in the units of X, scaled so that the training samples' projections have unit deviation. Kernel
+        form: over the similarities to ``anchors_``, followed by the columns of X if there are bits of likeness.
     weights_ : (n_bits_,) or (n_bits_, n_classes)
+    likeness_ : float
+        The share of likeness that ``weights_`` were fitted for.
+    kinds_ : (n_bits_,)
+        1 for bits of likeness, 0 for bits of class; missing if all are bits of class.
     objective_, gap_ : (n_bits_,)
         Primal value and duality gap after each bit.
     classes_ : (n_classes,)
+
+    See Also
+    --------
+    cbid.PatchCBID : The patch-level form, for bags of local descriptors.
+    cbid.coders.ITQ : Codes without labels.
+    cbid.CodeIndex : Exact search under the weights.
+
+    References
+    ----------
+    S. Paisitkriangkrai, C. Shen, A. van den Hengel, "Large-margin learning of compact binary image encodings".
 
     Examples
     --------
@@ -122,6 +149,8 @@ class CBID(LargeMarginCoder):
         hits: str = "whole",
         misses: str | None = None,
         triplets: str = "mean",
+        likeness: float | None = None,
+        missing_label: Any = None,
         kernel: str | None = None,
         n_anchors: int = 1000,
         gamma: float | None = None,
@@ -152,6 +181,8 @@ class CBID(LargeMarginCoder):
         self.hits = hits
         self.misses = misses
         self.triplets = triplets
+        self.likeness = likeness
+        self.missing_label = missing_label
         self.kernel = kernel
         self.n_anchors = n_anchors
         self.gamma = gamma
@@ -189,6 +220,7 @@ class CBID(LargeMarginCoder):
             "n_misses": 5,
             "hits": "nearest",
             "triplets": "all",
+            "likeness": 0.0,
             "whitening": 1e-2,
             "ridge": 0.0,
             "starts": "paper",
@@ -202,6 +234,8 @@ class CBID(LargeMarginCoder):
         "hits",
         "misses",
         "triplets",
+        "likeness",
+        "missing_label",
         "kernel",
         "n_anchors",
         "gamma",
@@ -218,28 +252,41 @@ class CBID(LargeMarginCoder):
                 f"hits='whole' compares with whole classes; it takes misses=None and triplets='mean', not "
                 f"misses={self.misses!r} and triplets={self.triplets!r}"
             )
+        if self.likeness is not None:
+            check_share("likeness", self.likeness)
         check_choice("kernel", self.kernel, (None, "rbf"))
         check_integer("n_anchors", self.n_anchors, 1)
         if self.gamma is not None:
             check_real("gamma", self.gamma, 0, open_below=True)
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn from vectors X (n, d) and labels y (n,): numbers, strings or any hashables."""
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+        """Learn from vectors X (n, d) and labels y (n,).
+
+        Parameters
+        ----------
+        X : array (n, d)
+        y : sequence of n labels, or None
+            Numbers, strings or any hashables. None, NaN, masked entries and ``missing_label`` mark samples without a
+            label: they take part in likeness alone. Without y, likeness is all that is learned.
+
+        Returns
+        -------
+        self
+        """
         self._check_params()
-        classes = None
-        if is_list_of_objects(y):  # which numpy would take for a matrix, or turn into text
-            classes, y = encode_labels(y)
-        samples, y = validate_data(self, X, y, dtype=[np.float64, np.float32])
-        found, numbers = encode_labels(y)
-        classes = found if classes is None else classes
-        _check_classes(classes, numbers)
+        samples, classes, numbers = self._samples_and_labels(X, y)
+        labelled = np.flatnonzero(numbers >= 0)
+        if not len(labelled):
+            return self._learn(samples, None, classes, numbers, self._seed(), labels=numbers)
+        _check_classes(classes, numbers[labelled])
 
         def rows(rng: np.random.Generator, n_threads: int) -> Rows:
+            y = numbers[labelled]
             if self.hits == "whole":
-                return rows_from_classes(numbers, n_classes=len(classes), max_rows=self.max_rows, rng=rng)
+                return rows_from_classes(y, n_classes=len(classes), max_rows=self.max_rows, rng=rng)
             near = find_neighbourhoods(
-                of_unit_size(samples),
-                numbers,
+                of_unit_size(samples[labelled]),
+                y,
                 n_hits=self.n_hits,
                 n_misses=self.n_misses,
                 hits=self.hits,
@@ -248,9 +295,22 @@ class CBID(LargeMarginCoder):
                 rng=rng,
                 n_threads=n_threads,
             )
-            return rows_from_neighbourhoods(near, numbers, triplets=self.triplets, n_classes=len(classes))
+            return rows_from_neighbourhoods(near, y, triplets=self.triplets, n_classes=len(classes))
 
-        return self._learn(samples, rows, classes, numbers, self._seed())
+        return self._learn(samples, rows, classes, numbers, self._seed(), labels=numbers)
+
+    def _samples_and_labels(self, X: ArrayLike, y: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]:
+        """Return X, checked, the classes, and the class number of each sample, -1 without a label."""
+        samples: Any = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        if y is None:
+            return samples, np.empty(0), np.full(len(samples), -1, dtype=np.int64)
+        if not is_list_of_objects(y) and not isinstance(y, np.ma.MaskedArray):
+            y = column_or_1d(y, warn=True)
+            if y.dtype.kind == "f":
+                assert_all_finite(y[~np.isnan(y)], input_name="y")
+        check_consistent_length(samples, y)
+        classes, numbers = encode_partial_labels(y, self.missing_label)
+        return samples, classes, numbers
 
     def fit_triplets(self, X: ArrayLike, anchors: ArrayLike, positives: ArrayLike, negatives: ArrayLike) -> Self:
         """Learn from ready-made triplets of row numbers of X: anchor, one to be near it, one to be further off."""
@@ -263,13 +323,13 @@ class CBID(LargeMarginCoder):
             samples,
             lambda rng, n_threads: rows_from_triplets(len(samples), *triplets),
             classes=np.empty(0),  # triplets know none
-            told=np.concatenate(triplets),
+            given=np.concatenate(triplets),
             seed=self._seed(),
         )
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.target_tags.required = True
+        tags.target_tags.required = False
         return tags
 
 

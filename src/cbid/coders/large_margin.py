@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -18,33 +19,53 @@ from cbid.checks import (
     check_integer,
     check_n_jobs,
     check_real,
+    check_share,
     check_verbose,
 )
-from cbid.coders.base import Coder
-from cbid.coders.path import at_length, is_kept, kept_lengths
-from cbid.learning.bits import STARTS, Bit, BitSearch
-from cbid.learning.centring import centre
-from cbid.learning.column_generation import Setting, generate_bits
+from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder
+from cbid.coders.learned import (
+    DIAL,
+    Learned,
+    at_length,
+    cut_dial,
+    dial_lengths,
+    has_dial,
+    kept_lengths,
+    public_weights,
+)
+from cbid.coders.mixins import check_arrays, check_indices
+from cbid.learning.bits import SIGMOIDS, STARTS, BitSearch
+from cbid.learning.column_generation import ClassRows, LikenessRows, Setting, generate_bits
 from cbid.learning.features import Anchors, Whitening, fit_anchors, fit_whitening
+from cbid.learning.likeness import LikenessSearch, fit_likeness_axes, is_likeness_bit, likeness_rows
 from cbid.learning.losses import make_loss
 from cbid.learning.penalties import make_penalty
 from cbid.learning.ridge import RidgeMap
 from cbid.learning.rows import Rows
-from cbid.learning.sigmoids import SIGMOIDS
+from cbid.learning.scaling import centre
+from cbid.learning.weights import Problem, fit_weights
 from cbid.progress import bit_progress
 from cbid.storage.digests import new_digest
 from cbid.storage.models import params_to_json
 
-__all__ = ["LargeMarginCoder", "LearningInterrupted", "WarmStartError"]
+__all__ = ["MOST_BITS", "LargeMarginCoder", "LearningInterrupted", "WarmStartError"]
 
-MOST_BITS = 65_536
-
-# Chosen on validation parts of the training sets; benchmarks/defaults_study.py holds nu against its neighbours.
+# Chosen on validation parts of the training sets; benchmarks/defaults_study.py compares nu with its neighbours.
 _NU = 0.1
 _LINEAR_COMPONENTS = 256
 _WHITENING = {None: 0.1, "rbf": 1e-4}  # by form: the kernel's spectrum falls off faster
-# Many directions for few samples want a larger ridge: (0.8 d / n)^2 within these limits; the kernel form the least.
+# Many directions for few samples need a larger ridge: (0.8 d / n)^2 within these limits; the kernel form the least.
 _LEAST_RIDGE, _MOST_RIDGE = 1e-3, 0.03
+# Below this many values a product is over before a second BLAS thread has started.
+_VALUES_PER_THREAD = 2_000_000
+
+# Rows of likeness ask for the margin _LIKENESS_UNIT (difference of the distances, in units of their mean) under
+# weights that add up to about _LIKENESS_UNIT; _LIKENESS_SCALE is how sharply the loss tells such differences apart.
+_LIKENESS_UNIT = 6.0
+_LIKENESS_SCALE = 5.0
+# A class row counts as much as so many rows of likeness: its loss falls to nearly nothing, theirs does not.
+_CLASS_ROW = 30.0
+_DEFAULT_LIKENESS = 0.5
 
 Array = NDArray[np.floating]
 RowMaker = Callable[[np.random.Generator, int], Rows]  # generator, threads -> rows
@@ -58,14 +79,16 @@ class LearningInterrupted(UserWarning):
     """Learning was interrupted by Ctrl-C; the coder keeps the bits learned so far."""
 
 
-class LargeMarginCoder(Coder):
+class LargeMarginCoder(HyperplaneCoder):
     """Bits by column generation over rows that a subclass makes; parameters as documented in ``CBID``."""
 
-    _ARRAYS = frozenset({"coef_", "intercept_", "weights_", "path_", "objective_", "gap_", "mean_", "anchors_"})
-    _VALUES = frozenset({"n_bits_", "n_features_in_", "feature_names_in_", "nu_", "gamma_", "seed_", "problem_"})
+    _ARRAYS = HyperplaneCoder._ARRAYS | {"weights_", "path_", "objective_", "gap_", "dial_", "kinds_"}
+    _VALUES = HyperplaneCoder._VALUES | {"nu_", "seed_", "problem_", "likeness_"}
 
     # The parameters that bits and weights depend on, apart from their number and how they are searched for.
     _OF_THE_PROBLEM = frozenset({"loss", "penalty", "nu", "n_hits", "n_misses", "n_components", "max_rows"})
+
+    likeness: float | None = 0.0
 
     def _check_params(self) -> None:
         check_integer("n_bits", self.n_bits, 1, MOST_BITS)
@@ -98,7 +121,7 @@ class LargeMarginCoder(Coder):
         return hasattr(self, "coef_")
 
     def _seed(self) -> int:
-        """The seed of all that is drawn: that of the last fit when it is gone on with, else from ``random_state``."""
+        """Return the seed of everything drawn: that of the last fit on a warm start, else from ``random_state``."""
         if self.warm_start and hasattr(self, "coef_"):
             return int(self.seed_)
         return int(as_random_state(self.random_state).randint(2**31 - 1))
@@ -106,42 +129,56 @@ class LargeMarginCoder(Coder):
     def _learn(
         self,
         X: Array,
-        make_rows: RowMaker,
+        make_rows: RowMaker | None,
         classes: NDArray[Any],
-        told: NDArray[np.integer],
+        given: NDArray[np.integer],
         seed: int,
+        *,
+        labels: NDArray[np.integer] | None = None,
         **about: Any,
     ) -> Self:
         """Learn bits and weights on samples X (n, d) from rows about them.
 
-        ``told`` is what was said of the samples (class numbers, or triplets): with X and the settings it makes the
-        problem that a warm start must find unchanged. ``about`` are further attributes of the fitted coder.
+        ``make_rows`` makes the class rows, about the samples with a label; None: there are none. ``given`` is what
+        came with the samples (class numbers, or triplets): with X and the settings it makes the problem that a warm
+        start must find unchanged. ``labels`` has a class number for each sample, or -1. ``about`` are further
+        attributes of the fitted coder.
         """
-        problem = self._problem(X, told)
-        going_on = self.warm_start and hasattr(self, "coef_")
-        if going_on:
-            self._refuse_another(problem)
-        nu = self.nu_ if going_on else self._effective_nu()
+        problem_id = self._problem(X, given)
+        resumed = self.warm_start and hasattr(self, "coef_")
+        if resumed:
+            self._refuse_another(problem_id)
+        nu = self.nu_ if resumed else self._effective_nu()
+        likeness = self._effective_likeness(make_rows is not None, labels is not None)
+        share = _DEFAULT_LIKENESS if likeness is None else likeness
+        kinds = [is_likeness_bit(s, likeness, len(classes)) for s in range(self.n_bits)]
         n_threads = effective_n_jobs(self.n_jobs)
-        # Many small products: BLAS threads beyond those asked for would only wait for each other.
-        with threadpool_limits(n_threads, user_api="blas"):
-            rows = make_rows(np.random.default_rng(seed), n_threads)
+        # Many small products: BLAS threads beyond those that pay would only wait for each other.
+        blas = max(1, min(n_threads, X.size // _VALUES_PER_THREAD))
+        with threadpool_limits(blas, user_api="blas"):
+            rng = np.random.default_rng(seed)
+            class_rows = make_rows(rng, n_threads) if make_rows is not None and share < 1 else None
             anchors, whitening, F = self._fit_features(X, seed)
-            about |= {"classes_": classes, "nu_": nu, "seed_": seed, "problem_": problem}
-            learned = _Learned(F, whitening, anchors, about)
-            if going_on:
-                learned.recall(self)
-            Z = whitening(F)
-            search = BitSearch(
-                Z,
-                scale=whitening.scale,
-                sigmoid=SIGMOIDS[self.sigmoid],
-                ridge=self._effective_ridge(*Z.shape),
-                starts=self.starts,
-                n_starts=self.n_starts,
-                n_climbs=self.n_climbs,
-                smoothing=self._smoothing(F),
-            )
+            labelled = np.flatnonzero(labels >= 0) if labels is not None and (labels < 0).any() else None
+            alike = self._likeness_rows(X, F, whitening, labels, share, seed) if share > 0 else None
+            about |= {"classes_": classes, "nu_": nu, "seed_": seed, "problem_": problem_id, "likeness_": share}
+            learned = Learned(X, F, whitening, anchors, alike[1] if alike and any(kinds) else None, about)
+            if resumed:
+                learned.recall(self, kinds[: self.n_bits_])
+            by_class = None
+            if class_rows is not None:
+                Z = whitening(F if labelled is None else F[labelled])
+                search = BitSearch(
+                    Z,
+                    scale=whitening.scale,
+                    sigmoid=SIGMOIDS[self.sigmoid],
+                    ridge=self._effective_ridge(*Z.shape),
+                    starts=self.starts,
+                    n_starts=self.n_starts,
+                    n_climbs=self.n_climbs,
+                    smoothing=self._smoothing(F if labelled is None else F[labelled]),
+                )
+                by_class = ClassRows(class_rows, search, _shares(share)[0], labelled)
             setting = Setting(
                 margin=self.margin,
                 loss=make_loss(self.loss),
@@ -153,18 +190,22 @@ class LargeMarginCoder(Coder):
                 n_threads=n_threads,
             )
             bits = generate_bits(
-                rows,
-                search,
+                by_class,
+                alike[0] if alike else None,
                 setting,
-                self.n_bits,
+                kinds,
+                n_samples=len(X),
                 finish=learned.in_units_of_X,
                 known=learned.values(),
                 W=learned.weights(),
             )
+            problem: Problem | None = None
             try:
                 with bit_progress(self.n_bits, len(learned), shown=bool(self.verbose)) as progress:
-                    for bit, fit in bits:
-                        learned.add(bit, fit.W, fit.objective, fit.gap)
+                    for bit, fit, problem in bits:
+                        learned.add(bit, fit)
+                        if len(learned) == self.n_bits or has_dial(len(learned)):
+                            self._add_dial(learned, problem)
                         progress(fit.objective, fit.gap)
                         if self.callback is not None:
                             learned.write_to(self)
@@ -175,7 +216,9 @@ class LargeMarginCoder(Coder):
                 message = f"interrupted: the coder keeps the {len(learned)} bits learned so far"
                 warnings.warn(message, LearningInterrupted, stacklevel=4)
             else:
-                self._tell_of_early_end(len(learned), nu)
+                self._warn_of_early_end(len(learned), nu)
+            if problem is not None and len(learned.dial) < len(dial_lengths(len(learned))):
+                self._add_dial(learned, problem)
         if not learned.path[-1].any():
             warnings.warn(
                 f"every weight is zero at the optimum for nu={nu:g}: only plain Hamming distance tells codes apart; "
@@ -183,14 +226,85 @@ class LargeMarginCoder(Coder):
                 stacklevel=4,
             )
         learned.write_to(self)
-        self._tell_of_open_gaps()
+        self._warn_of_open_gaps()
         return self
 
-    def _problem(self, X: Array, told: NDArray[np.integer]) -> dict[str, Any]:
+    def _effective_likeness(self, has_rows: bool, has_labels: bool) -> float | None:
+        """Return the share of likeness; None: the default mixture."""
+        if not has_rows:
+            if self.likeness == 0:
+                raise ValueError("likeness=0: expected labels to learn from, or likeness above 0; y has none")
+            return 1.0
+        if self.margin != "shared":
+            if self.likeness:
+                raise ValueError(f"likeness={self.likeness!r}: expected 0 or None with margin={self.margin!r}")
+            return 0.0
+        if self.likeness and self.loss == "hinge":
+            raise ValueError(f"likeness={self.likeness!r}: expected 0 or None with loss='hinge'")
+        if self.likeness is None:
+            # Triplets may speak of likeness themselves; thousands of rows are too many for a linear program.
+            return None if has_labels and self.loss != "hinge" else 0.0
+        return float(self.likeness)
+
+    def _likeness_rows(
+        self,
+        X: Array,
+        F: Array,
+        whitening: Whitening,
+        labels: NDArray[np.integer] | None,
+        share: float,
+        seed: int,
+    ) -> tuple[LikenessRows, NDArray[np.float64]]:
+        """Return rows of likeness with the search for their bits, and the mean of X around which these lie."""
+        rng = np.random.default_rng([seed, MOST_BITS + 1])
+        rows, far = likeness_rows(X, rng)
+        if F is not X or whitening.basis.shape[1] < min(_LINEAR_COMPONENTS, *X.shape):
+            whitening = fit_whitening(X, n_components=_LINEAR_COMPONENTS, ridge=0.0, random_state=seed)
+        axes = fit_likeness_axes(X, whitening, labels if share < 1 else None)
+        search = LikenessSearch(axes(X), axes.basis, rows, seed)
+        required = _LIKENESS_SCALE * _LIKENESS_UNIT * far
+        return LikenessRows(rows, search, _shares(share)[1], _LIKENESS_SCALE, required), axes.mean
+
+    def _add_dial(self, learned: Learned, problem: Problem) -> None:
+        """Keep the weights of the present length at every point of the dial."""
+        if len(problem.parts) < 2:
+            return
+        W = learned.path[-1]
+        by_point = {}
+        for point in sorted(DIAL, key=lambda a: abs(a - learned.about["likeness_"])):
+            parts = [replace(part, share=share) for part, share in zip(problem.parts, _shares(point))]
+            by_point[point] = fit_weights(replace(problem, parts=parts), W, tol=float(self.tol)).W[:, 0]
+        learned.dial.append(np.stack([by_point[point] for point in DIAL], axis=1))
+
+    def weights_at(self, likeness: float) -> NDArray[np.float64]:
+        """Return Hamming weights (n_bits_,) for a point between "same class" (0) and "looks alike" (1).
+
+        They minimise (1 - likeness) times the class loss plus likeness times the likeness loss on the learned bits,
+        interpolated between the points that were fitted. At ``likeness_`` they are ``weights_``. The same stored
+        codes answer both questions: ``index.search(codes, weights=coder.weights_at(0.8))``.
+        """
+        check_is_fitted(self)
+        check_share("likeness", likeness)
+        if not hasattr(self, "dial_"):
+            raise ValueError(
+                f"likeness={likeness!r}: this coder has one set of weights; fit it with labels, margin='shared' and "
+                "likeness between 0 and 1 to choose weights at query time"
+            )
+        nodes = {point: self.dial_[-self.n_bits_ :, place] for place, point in enumerate(DIAL)}
+        nodes[float(self.likeness_)] = self.weights_
+        points = sorted(nodes)
+        above = int(np.searchsorted(points, likeness))
+        if points[above] == likeness:
+            return nodes[points[above]].copy()
+        low, high = points[above - 1], points[above]
+        t = (likeness - low) / (high - low)
+        return (1 - t) * nodes[low] + t * nodes[high]
+
+    def _problem(self, X: Array, given: NDArray[np.integer]) -> dict[str, Any]:
         """What bits and weights depend on, apart from their number: settings by name, data by a digest."""
         settings = {name: value for name, value in params_to_json(self).items() if name in self._OF_THE_PROBLEM}
         digest = new_digest()
-        for array in (X, told):
+        for array in (X, given):
             digest.update(f"{array.dtype} {array.shape}".encode())
             digest.update(np.ascontiguousarray(array).data)
         return {**settings, "data": digest.hexdigest()}
@@ -236,7 +350,7 @@ class LargeMarginCoder(Coder):
             return None
         return RidgeMap(F, float(self.smoothing), unit=1.0 if self.kernel else centre(F).unit)
 
-    def _tell_of_early_end(self, n_bits: int, nu: float) -> None:
+    def _warn_of_early_end(self, n_bits: int, nu: float) -> None:
         if n_bits == self.n_bits:
             return
         if n_bits == 0:
@@ -250,7 +364,7 @@ class LargeMarginCoder(Coder):
             stacklevel=5,
         )
 
-    def _tell_of_open_gaps(self) -> None:
+    def _warn_of_open_gaps(self) -> None:
         relative = self.gap_ / np.abs(self.objective_)
         worst = int(relative.argmax())
         open_at = np.flatnonzero(relative > self.tol) + 1
@@ -263,25 +377,34 @@ class LargeMarginCoder(Coder):
             )
 
     def _n_columns(self) -> int:
-        """Columns that a hyperplane sees in the linear form."""
+        """Return the number of columns that a hyperplane sees in the linear form."""
         return int(self.n_features_in_)
 
-    def _width(self) -> int:
-        return max(super()._width(), self.coef_.shape[1])  # in the kernel form, the anchors
-
     def _project(self, X: Array) -> Array:
-        if hasattr(self, "anchors_"):
-            X = Anchors(self.anchors_, self.gamma_)(X)
-        # Around the mean, where float32 has its digits.
-        offset = self.intercept_ + self.coef_ @ self.mean_
-        return (X - self.mean_.astype(X.dtype)) @ self.coef_.T.astype(X.dtype) + offset.astype(X.dtype)
+        if not self._is_mixed():
+            return super()._project(X)
+        # Class bits see the similarities to the anchors, bits of likeness see X.
+        m = len(self.anchors_)
+        out = np.empty((len(X), self.n_bits_), dtype=X.dtype)
+        similarities = Anchors(self.anchors_, self.gamma_)(X)
+        for kind, features, columns in ((0, similarities, slice(0, m)), (1, X, slice(m, None))):
+            rows = np.flatnonzero(self.kinds_ == kind)
+            coef, mean = self.coef_[rows][:, columns], self.mean_[columns]
+            offset = self.intercept_[rows] + coef @ mean
+            dtype = features.dtype
+            out[:, rows] = (features - mean.astype(dtype)) @ coef.T.astype(dtype) + offset.astype(dtype)
+        return out
+
+    def _is_mixed(self) -> bool:
+        """Return whether hyperplanes are over similarities and X side by side."""
+        return hasattr(self, "anchors_") and hasattr(self, "kinds_")
 
     def _check_state(self) -> None:
         """All shapes tied to each other, as a file from elsewhere must show them."""
         t, m = self.n_bits_, len(self.mean_)
         check_integer("n_bits_", t, 1, MOST_BITS)
         columns = self.path_.shape[1] if self.path_.ndim == 2 else 0
-        expected = {
+        expected: dict[str, tuple[int, ...]] = {
             "coef_": (t, m),
             "intercept_": (t,),
             "objective_": (t,),
@@ -290,94 +413,36 @@ class LargeMarginCoder(Coder):
             "path_": (int(kept_lengths(t).sum()), columns),
             "weights_": (t,) if columns == 1 else (t, columns),
         }
+        if not hasattr(self, "likeness_"):  # written by 0.1.0, which knew classes only
+            self.likeness = self.likeness_ = 0.0
+        check_share("likeness_", self.likeness_)
+        if hasattr(self, "kinds_"):
+            check_indices(self, "kinds_", (t,), below=2)
+        if hasattr(self, "dial_"):
+            expected["dial_"] = (int(dial_lengths(t).sum()), len(DIAL))
         if hasattr(self, "anchors_"):
-            expected["anchors_"] = (m, self.n_features_in_)
+            anchors = m - int(self.n_features_in_) if hasattr(self, "kinds_") else m
+            expected["anchors_"] = (anchors, self.n_features_in_)
             check_real("gamma_", self.gamma_, 0, open_below=True)
         elif m != self._n_columns():
             raise ValueError(f"mean_ has {m} values for {self._n_columns()} columns")
-        for name, shape in expected.items():
-            array = getattr(self, name)
-            if array.shape != shape or array.dtype.kind != "f":
-                raise ValueError(f"{name} is {array.dtype} {array.shape}; it must be real, {shape}")
+        check_arrays(self, expected)
         if columns not in (1, len(self.classes_)) or (self.path_ < 0).any() or (self.weights_ < 0).any():
             raise ValueError("weights are non-negative, one vector or one for each class")
 
     def truncate(self, n_bits: int) -> Self:
-        """A coder of the first ``n_bits`` bits with the weights fitted at that length."""
+        """Return a coder of the first ``n_bits`` bits with the weights fitted at that length."""
         check_is_fitted(self)
         check_integer("n_bits", n_bits, 1, self.n_bits_)
         path = np.concatenate([at_length(self.path_, self.n_bits_, s) for s in kept_lengths(n_bits)])
-        cut: dict[str, Any] = {
-            name: getattr(self, name)[:n_bits] for name in ("coef_", "intercept_", "objective_", "gap_")
-        }
-        return self._cut(n_bits, {**cut, "path_": path, "weights_": _as_public(path[-n_bits:])})
+        by_bit = ("coef_", "intercept_", "objective_", "gap_", "kinds_")
+        cut: dict[str, Any] = {name: getattr(self, name)[:n_bits] for name in by_bit if hasattr(self, name)}
+        if hasattr(self, "dial_"):
+            cut["dial_"] = cut_dial(self.dial_, self.n_bits_, n_bits)
+        return self._cut(n_bits, {**cut, "path_": path, "weights_": public_weights(path[-n_bits:])})
 
 
-class _Learned:
-    """Bits in the units of X (or of the anchors' similarities), as they come in."""
-
-    def __init__(self, F: Array, whitening: Whitening, anchors: Anchors | None, about: dict[str, Any]) -> None:
-        self.whitening, self.anchors, self.about = whitening, anchors, about
-        self.centred = F - whitening.mean.astype(F.dtype)
-        self.coef: list[NDArray[np.float64]] = []
-        self.offset: list[float] = []
-        self.path: list[NDArray[np.float64]] = []
-        self.objective: list[float] = []
-        self.gap: list[float] = []
-
-    def __len__(self) -> int:
-        return len(self.coef)
-
-    def in_units_of_X(self, bit: Bit) -> Bit:
-        """The bit over centred F, scaled to projections of unit deviation, with its values there."""
-        coef = self.whitening.fold(bit.beta) if bit.whitened else bit.beta
-        spread = float(np.std(self.centred @ coef.astype(self.centred.dtype), dtype=np.float64))
-        coef, offset = coef / spread, bit.intercept / spread
-        return Bit(coef, offset, self._values(coef, offset), bit.value)
-
-    def _values(self, coef: NDArray[np.float64], offset: float) -> NDArray[np.float32]:
-        dtype = self.centred.dtype
-        projection = self.centred @ coef.astype(dtype) + dtype.type(offset)
-        return np.where(projection >= 0, np.float32(1), np.float32(-1))
-
-    def add(self, bit: Bit, W: NDArray[np.float64], objective: float, gap: float) -> None:
-        if self.path and not is_kept(len(self)):
-            self.path.pop()  # it was the last, kept for that alone
-        self.coef.append(bit.beta)
-        self.offset.append(bit.intercept)
-        self.path.append(W)
-        self.objective.append(objective)
-        self.gap.append(gap)
-
-    def values(self) -> list[NDArray[np.float32]]:
-        return [self._values(coef, offset) for coef, offset in zip(self.coef, self.offset)]
-
-    def weights(self) -> NDArray[np.float64] | None:
-        return self.path[-1] if self.path else None
-
-    def recall(self, coder: LargeMarginCoder) -> None:
-        """Take up the bits of a fitted coder."""
-        self.coef = list(coder.coef_)
-        self.offset = list(coder.intercept_ + coder.coef_ @ self.whitening.mean)
-        self.path = [at_length(coder.path_, coder.n_bits_, s) for s in kept_lengths(coder.n_bits_)]
-        self.objective, self.gap = list(coder.objective_), list(coder.gap_)
-
-    def write_to(self, coder: LargeMarginCoder) -> None:
-        for name, value in self.about.items():
-            setattr(coder, name, value)
-        coder.n_bits_ = len(self)
-        coder.mean_ = self.whitening.mean
-        coder.coef_ = np.array(self.coef)
-        coder.intercept_ = np.array(self.offset) - coder.coef_ @ self.whitening.mean
-        if self.anchors is not None:
-            coder.anchors_, coder.gamma_ = self.anchors.points, self.anchors.gamma
-        elif hasattr(coder, "anchors_"):  # of an earlier fit
-            del coder.anchors_, coder.gamma_
-        coder.path_ = np.concatenate(self.path)
-        coder.weights_ = _as_public(self.path[-1])
-        coder.objective_, coder.gap_ = np.array(self.objective), np.array(self.gap)
-
-
-def _as_public(W: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(t,) for one weight vector, (t, n_classes) for one per class."""
-    return W[:, 0].copy() if W.shape[1] == 1 else W.copy()
+def _shares(likeness: float) -> tuple[float, float]:
+    """Return what class rows and rows of likeness count for, which add up to one."""
+    by_class = (1 - likeness) * _CLASS_ROW
+    return by_class / (by_class + likeness), likeness / (by_class + likeness)

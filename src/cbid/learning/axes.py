@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.sparse.linalg import LinearOperator, svds
 
-from cbid.learning.variation import check_varies
+from cbid.learning.scaling import check_varies
 
 __all__ = ["Axes", "check_enough_axes", "leading_axes", "parts", "principal_axes"]
 
@@ -27,9 +27,9 @@ class Axes:
     lengths: NDArray[np.float64]
 
 
-def parts(n: int) -> list[slice]:
-    """Slices of n rows that are turned into float64 one at a time."""
-    return [slice(start, min(start + _ROWS, n)) for start in range(0, n, _ROWS)]
+def parts(n: int, rows: int = _ROWS) -> list[slice]:
+    """Return slices of n rows that are processed one at a time."""
+    return [slice(start, min(start + rows, n)) for start in range(0, n, rows)]
 
 
 def leading_axes(rows: Rows, n: int, d: int, n_axes: int) -> Axes:

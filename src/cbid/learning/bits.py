@@ -7,21 +7,43 @@ the true objective has the last word. A bit may then be smoothed: the ridge regr
 takes the place of its hyperplane, which follows the training samples more closely than it should in many dimensions.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh
 from scipy.optimize import minimize
+from scipy.special import expit
 
 from cbid.learning.graph import Graph, worth
 from cbid.learning.ridge import RidgeMap
-from cbid.learning.sigmoids import Sigmoid
 
-__all__ = ["STARTS", "Bit", "BitSearch", "relaxed_objective"]
+__all__ = ["SIGMOIDS", "STARTS", "Bit", "BitSearch", "Sigmoid", "relaxed_objective"]
 
 Array = NDArray[np.float32]
+Real = NDArray[np.floating]
+Sigmoid = Callable[[Real], tuple[Real, Real]]  # z -> value, derivative
+
+
+def arctan(z: Real) -> tuple[Real, Real]:
+    """(2 / pi) arctan z: the paper's choice; heavy tails keep a gradient on far points."""
+    return (2 / np.pi) * np.arctan(z), (2 / np.pi) / (1 + z * z)
+
+
+def logistic(z: Real) -> tuple[Real, Real]:
+    """2 / (1 + exp(-z)) - 1."""
+    p = expit(z)
+    return 2 * p - 1, 2 * p * (1 - p)
+
+
+def tanh(z: Real) -> tuple[Real, Real]:
+    """tanh z."""
+    h = np.tanh(z)
+    return h, 1 - h * h
+
+
+SIGMOIDS: dict[str, Sigmoid] = {"arctan": arctan, "logistic": logistic, "tanh": tanh}
+
 
 STARTS = ("pencil", "spectral", "random", "paper")
 
@@ -31,6 +53,7 @@ class Bit:
     """A hyperplane in the learner's features, its values on the training samples, and its worth Pi.
 
     ``whitened``: beta is a direction over whitened features; otherwise over those from which they were made, centred.
+    ``likeness``: a bit of likeness, whose beta is over X, centred.
     """
 
     beta: NDArray[np.float64]
@@ -38,6 +61,7 @@ class Bit:
     h: Array
     value: float
     whitened: bool = True
+    likeness: bool = False
 
 
 def relaxed_objective(
@@ -63,6 +87,9 @@ _MOST_ITERATIONS = 60
 _SHARPNESS = 2.0
 # Of the starts, this share is spectral and the rest random, which reach where the leading eigenvectors do not.
 _SPECTRAL_SHARE = 1 / 3
+# Vectors beyond those asked for, and products with the matrix, of the Krylov space of a spectral start.
+_OVERSAMPLING = 2
+_KRYLOV_DEPTH = 5
 # A bit that loses more of its worth in smoothing stays as it was found.
 _LEAST_KEPT = 0.5
 
@@ -127,17 +154,32 @@ class BitSearch:
         n_spectral = 0 if self.starts == "random" else min(d, round(self.n_starts * _SPECTRAL_SHARE))
         directions = rng.standard_normal((d, self.n_starts - n_spectral))
         if n_spectral:
-            directions = np.hstack([directions, self._leading_directions(graph, n_spectral)])
+            directions = np.hstack([directions, self._leading_directions(graph, n_spectral, rng)])
         return self._at_best_threshold(graph, directions)
 
-    def _leading_directions(self, graph: Graph, count: int) -> NDArray[np.float64]:
-        """Leading eigenvectors of the pencil (X' L X, X' X + ridge), or of X' L X alone, before whitening."""
-        M = graph.quadratic(self.X)
-        # Whitening with a ridge makes X' X + ridge the identity, so the pencil is an ordinary eigenproblem. Before
-        # whitening the columns were `back` times as large, and a direction over those acts on X times that.
-        back = self.scale if self.starts == "spectral" else np.ones(len(M))
-        vectors = eigh(M * np.outer(back, back), subset_by_index=(len(M) - count, len(M) - 1))[1]
-        return vectors * back[:, None]
+    def _leading_directions(self, graph: Graph, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
+        """Return leading eigenvectors (d, count) of the pencil (X' L X, X' X + ridge), or of X' L X before whitening.
+
+        Whitening with a ridge makes X' X + ridge the identity, so the pencil is an ordinary eigenproblem. Before
+        whitening the columns were ``scale`` times as large. X' L X is never formed: a block Krylov space from a few
+        random vectors holds the leading eigenvectors to the accuracy that a start needs.
+        """
+        d = self.X.shape[1]
+        back = self.scale.astype(np.float32)[:, None] if self.starts == "spectral" else np.float32(1)
+
+        def times(V: Array) -> Array:
+            return back * (self.X.T @ graph.laplacian_times(self.X @ (back * V)))
+
+        block = rng.standard_normal((d, min(d, count + _OVERSAMPLING))).astype(np.float32)
+        basis = [np.linalg.qr(block)[0]]
+        for _ in range(_KRYLOV_DEPTH if len(basis[0].T) < d else 0):
+            basis.append(np.linalg.qr(times(basis[-1]))[0])
+        Q = np.linalg.qr(np.hstack(basis))[0]
+        projected = (Q.T @ times(Q)).astype(np.float64)
+        vectors = Q @ np.linalg.eigh((projected + projected.T) / 2)[1][:, -count:]
+        # Eigenvectors have no sign; fixing it keeps rounding from turning a bit into its complement.
+        largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=0)[None], axis=0)
+        return back * vectors * np.where(largest < 0, -1.0, 1.0)
 
     def _climb(self, graph: Graph, start: Bit) -> Bit:
         spread = float(np.std(self.X @ start.beta.astype(np.float32))) or 1.0

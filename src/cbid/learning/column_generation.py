@@ -7,16 +7,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.learning.bits import Bit, BitSearch, TakenBits
-from cbid.learning.class_graph import ClassGraph
-from cbid.learning.graph import PairGraph
+from cbid.learning.graph import ClassGraph, PairGraph
+from cbid.learning.likeness import NU_PER_BIT, LikenessSearch
 from cbid.learning.losses import Loss
 from cbid.learning.margins import Columns
 from cbid.learning.penalties import Norm
 from cbid.learning.rows import Rows
 from cbid.learning.sides import WholeClassSides
-from cbid.learning.weights import Problem, WeightFit, fit_weights
+from cbid.learning.weights import Part, Problem, WeightFit, fit_weights
 
-__all__ = ["Setting", "generate_bits"]
+__all__ = ["ClassRows", "LikenessRows", "Setting", "generate_bits"]
 
 
 @dataclass(frozen=True)
@@ -33,73 +33,136 @@ class Setting:
     n_threads: int
 
 
+@dataclass(frozen=True)
+class ClassRows:
+    """Comparisons of classes (or ready-made triplets), and the search for their bits.
+
+    samples : the samples they are about, where others have no label; None for all
+    """
+
+    rows: Rows
+    search: BitSearch
+    share: float = 1.0
+    samples: NDArray[np.integer] | None = None
+
+
+@dataclass(frozen=True)
+class LikenessRows:
+    """Comparisons of original distances, and the search for their bits."""
+
+    rows: Rows
+    search: LikenessSearch
+    share: float
+    scale: float
+    required: NDArray[np.float64]
+
+
 def generate_bits(
-    rows: Rows,
-    search: BitSearch,
+    by_class: ClassRows | None,
+    likeness: LikenessRows | None,
     setting: Setting,
-    n_bits: int,
+    kinds: Sequence[bool],
     *,
+    n_samples: int,
     finish: Callable[[Bit], Bit],
     known: Sequence[NDArray[np.float32]] = (),
     W: NDArray[np.float64] | None = None,
-) -> Iterator[tuple[Bit, WeightFit]]:
-    """Yield new bits with all weights refitted after each, until n_bits or until no bit is violated.
+) -> Iterator[tuple[Bit, WeightFit, Problem]]:
+    """Yield new bits with all weights refitted after each, until there are as many as ``kinds`` or none is violated.
 
-    ``finish`` turns a bit of the search into the bit as it will be used, with the values it will have, so that the
-    weights are fitted to the very codes that come out in the end. ``known`` are the values of bits learned before,
-    with their weights ``W``; learning goes on after them. A ValueError where not even a first bit is worth
-    anything.
+    ``kinds`` says of each bit whether it is one of likeness. ``finish`` turns a bit of the search into the bit as it
+    will be used, with the values it will have, so that the weights are fitted to the codes that come out in the end.
+    ``known`` are the values of bits learned before, with their weights ``W``; learning continues after them. Raise a
+    ValueError if not even a first bit is worth anything.
     """
-    n = len(search.X)
-    columns = Columns(rows, setting.margin, n_bits)
-    pairs = _pairs_of(rows, n, setting.n_threads)
-    taken = TakenBits(n, n_bits, setting.distinct)
-    problem = Problem(columns, setting.loss, setting.norm, setting.nu)
-    for h in known:
-        columns.append(h)
-        taken.add(h)
+    n_bits = len(kinds)
+    problem = _problem_of(by_class, likeness, setting, n_bits)
+    samples = by_class.samples if by_class is not None else None
+
+    def subset(h: NDArray[np.float32]) -> NDArray[np.float32]:
+        return h if samples is None else h[samples]
+
+    taken = TakenBits(n_samples if samples is None else len(samples), n_bits, setting.distinct)
+    pairs = _pairs_of(by_class, n_samples, setting.n_threads) if by_class is not None else None
+    for h, of_likeness in zip(known, kinds):
+        problem.append(h)
+        taken.add(subset(h))
+        if of_likeness and likeness is not None:
+            likeness.search.skip(h)
     if W is None:
         W = np.zeros(problem.shape)
-    u = -setting.loss.derivative(columns.margins(W))
+    u = problem.duals(problem.excess(W))
 
     for s in range(len(known), n_bits):
         # 1. The most violated dual constraint: a bit h, and the weight vector it violates most.
-        graphs = (pairs.weighted(*sides) for sides in columns.side_weights(u))
-        bit = search.best(graphs, taken, np.random.default_rng([setting.seed, s]))
+        if kinds[s]:
+            assert likeness is not None
+            weights = next(problem.parts[-1].columns.side_weights(u[-1]))
+            bit: Bit | None = likeness.search.best(weights, taken, subset)
+        else:
+            assert by_class is not None
+            assert pairs is not None
+            own = _duals_of_class_bits(problem, W, kinds[:s]) if any(kinds[:s]) else u[0]
+            graphs = (pairs.weighted(*sides) for sides in problem.parts[0].columns.side_weights(own))
+            bit = by_class.search.best(graphs, taken, np.random.default_rng([setting.seed, s]))
         if s == 0 and (bit is None or bit.value <= 0):
             # No setting would help: without weights, the worth of a bit does not depend on nu.
             raise ValueError(
-                "no hyperplane separates anything in the rows: none was found that parts samples from their misses "
-                "more than from their hits, as where samples of different classes have the same values"
+                "no hyperplane separates anything in the rows: none was found that separates samples from their "
+                "misses more than from their hits, as if samples of different classes had the same values"
             )
-        if bit is None or bit.value <= _least_violation(setting):
+        # A direction of a rotation may wait for its turn with a weight of zero; a class bit must earn its place.
+        if bit is None or (not kinds[s] and problem.parts[0].share * bit.value <= _least_violation(setting, problem)):
             return
         # 2. Its column joins the problem.
         bit = finish(bit)
-        columns.append(bit.h)
-        taken.add(bit.h)
+        problem.append(bit.h)
+        taken.add(subset(bit.h))
         # 3. All weights are fitted again, from where they were.
         fit = fit_weights(problem, _with_new_row(W, setting.norm), tol=setting.tol)
         # 4. The dual variables follow from the optimality conditions.
         W, u = fit.W, fit.u
-        yield bit, fit
+        yield bit, fit, problem
 
 
-def _pairs_of(rows: Rows, n: int, n_threads: int) -> PairGraph | ClassGraph:
-    misses, hits = rows.misses, rows.hits
+def _duals_of_class_bits(problem: Problem, W: NDArray[np.float64], kinds: Sequence[bool]) -> NDArray[np.floating]:
+    """Return u of the class rows as if there were class bits alone, with the same total weight.
+
+    A class bit found beside bits of likeness would chase the few samples that these get wrong, and generalise worse.
+    """
+    own = ~np.array(kinds)
+    alone = np.where(own[:, None], W.sum() / max(own.sum(), 1), 0.0)
+    return problem.duals([problem.parts[0].excess(alone)])[0]
+
+
+def _problem_of(
+    by_class: ClassRows | None, likeness: LikenessRows | None, setting: Setting, capacity: int
+) -> Problem:
+    parts = []
+    if by_class is not None:
+        columns = Columns(by_class.rows, setting.margin, capacity)
+        parts.append(Part(columns, by_class.share, samples=by_class.samples))
+    if likeness is not None:
+        columns = Columns(likeness.rows, "shared", capacity)
+        parts.append(Part(columns, likeness.share, likeness.scale, likeness.required, nu_per_bit=NU_PER_BIT))
+    return Problem(parts, setting.loss, setting.norm, setting.nu)
+
+
+def _pairs_of(by_class: ClassRows, n: int, n_threads: int) -> PairGraph | ClassGraph:
+    misses, hits = by_class.rows.misses, by_class.rows.hits
     if isinstance(misses, WholeClassSides):
         return ClassGraph(misses)
     assert not isinstance(hits, WholeClassSides)
-    return PairGraph([misses, hits], n, n_threads=n_threads)
+    return PairGraph([misses, hits], n if by_class.samples is None else len(by_class.samples), n_threads=n_threads)
 
 
-def _least_violation(setting: Setting) -> float:
+def _least_violation(setting: Setting, problem: Problem) -> float:
     """What a bit must be worth to improve the optimum.
 
     Under l_1 every constraint stands alone, G <= nu. Otherwise all bits share one, ||max(0, G)||_dual <= nu, which
     is tight at the optimum, so that any positive worth violates it.
     """
-    return setting.nu * (1 + setting.tol) if setting.norm.p == 1 else 0.0
+    return problem.nu * (1 + setting.tol) if setting.norm.p == 1 else 0.0
 
 
 def _with_new_row(W: NDArray[np.float64], norm: Norm) -> NDArray[np.float64]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
-from cbid.learning.variation import NOTHING_VARIES, check_squares
+from cbid.learning.scaling import NOTHING_VARIES, check_squares
 
 __all__ = ["Anchors", "Whitening", "fit_anchors", "fit_whitening"]
 

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from cbid.learning.sides import ListedSides
+from cbid.learning.sides import ListedSides, WholeClassSides
 
-__all__ = ["Graph", "PairGraph", "SignedGraph", "best_cut", "worth"]
+__all__ = ["ClassGraph", "Graph", "PairGraph", "SignedGraph", "WeightedClassGraph", "best_cut", "worth"]
 
 Array = NDArray[np.float32]
 
@@ -27,10 +27,7 @@ class Graph(Protocol):
     size: float  # sum of |c| over pairs, or an upper bound of it
 
     def laplacian_times(self, h: Array) -> Array:
-        """L h, (n,)."""
-
-    def quadratic(self, X: Array) -> NDArray[np.float64]:
-        """X' L X, (d, d)."""
+        """Return L h for h (n,), or L H for several columns H (n, m)."""
 
     def best_thresholds(self, P: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """For every column of projections P (n, m), the threshold whose bit sign(p - threshold) is worth most.
@@ -99,15 +96,15 @@ class SignedGraph:
                 list(pool.map(run, self._cuts[:-1], self._cuts[1:]))
 
     def laplacian_times(self, h: Array) -> Array:
-        """L h, (n,)."""
+        """Return L h for h (n,), or L H for several columns H (n, m)."""
+        if h.ndim == 2:
+            C = csr_matrix(
+                (self.data, self.indices.view(np.int32), self.indptr.astype(np.int64)), shape=(self.n, self.n)
+            )
+            return self._degree[:, None] * h - C @ h
         out = np.empty(self.n, dtype=np.float32)
         self._each_part(_laplacian_times, self._degree, np.ascontiguousarray(h, dtype=np.float32), out)
         return out
-
-    def quadratic(self, X: Array) -> NDArray[np.float64]:
-        """X' L X, (d, d)."""
-        C = csr_matrix((self.data, self.indices.view(np.int32), self.indptr.astype(np.int64)), shape=(self.n, self.n))
-        return (X.T @ (self._degree[:, None] * X - C @ X)).astype(np.float64)
 
     def best_thresholds(self, P: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The best threshold of every column, exactly.
@@ -172,3 +169,69 @@ def _gains(indptr, indices, data, P, out, start, stop):  # type: ignore[no-untyp
             for c in range(m):
                 above = np.float32(P[j, c] > P[i, c]) - np.float32(P[j, c] < P[i, c])
                 out[i, c] += w * above
+
+
+class ClassGraph:
+    """Makes the graph of one weight vector's side weights; the counterpart of ``PairGraph`` for whole classes."""
+
+    def __init__(self, sides: WholeClassSides) -> None:
+        self.sides = sides
+
+    def weighted(self, per_side: NDArray[np.floating]) -> "WeightedClassGraph":
+        V = per_side.reshape(self.sides.factor.shape).astype(np.float32) * self.sides.factor
+        return WeightedClassGraph(self.sides, V)
+
+
+class WeightedClassGraph:
+    """V (n, k): sample i has edges of weight V_ir / m_r to every member of class r."""
+
+    def __init__(self, sides: WholeClassSides, V: Array) -> None:
+        self.sides = sides
+        self.V = V
+        self.size = float(np.abs(V).sum(dtype=np.float64))
+        received = V.sum(axis=0, dtype=np.float64) / sides.sizes  # what each member of class r gets from all samples
+        self._degree = (V.sum(axis=1, dtype=np.float64) + received[sides.y]).astype(np.float32)
+
+    def laplacian_times(self, h: Array) -> Array:
+        """Return L h for h (n,), or L H for several columns H (n, m).
+
+        (L h)_i = degree_i h_i - sum_r V_ir mean_r(h) - (1/m_y) sum_j V_jy h_j, with y the class of i.
+        """
+        if h.ndim == 1:
+            received = (h @ self.V) / self.sides.sizes
+            return self._degree * h - self.V @ self.sides.means(h) - received[self.sides.y]
+        received = (self.V.T @ h) / self.sides.sizes[:, None]
+        return self._degree[:, None] * h - self.V @ self.sides.means(h) - received[self.sides.y]
+
+    def best_thresholds(self, P: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The best threshold of every column, exactly.
+
+        The worth of a bit is sum_r (sum_i V_ir - mean_r(h) sum_i V_ir h_i). Going up the sorted projections, one
+        sample turns at a time, and with it its class's mean and the k weighted sums.
+        """
+        P = np.ascontiguousarray(P, dtype=np.float32)
+        order = np.argsort(P, axis=0, kind="stable")
+        worths = np.empty(P.shape)
+        _worths(self.V, self.sides.y, self.sides.sizes.astype(np.float64), order, worths)
+        return best_cut(np.take_along_axis(P, order, axis=0), worths)
+
+
+@numba.njit(nogil=True, cache=True)
+def _worths(V, y, sizes, order, worths):  # type: ignore[no-untyped-def]
+    n, k = V.shape
+    total = np.zeros(k)
+    for i in range(n):
+        for r in range(k):
+            total[r] += V[i, r]
+    for c in range(order.shape[1]):
+        mean, signed = np.ones(k), total.copy()
+        product = total.sum()  # sum_r mean_r signed_r, at mean = 1
+        for place in range(n):
+            i = order[place, c]
+            # Sample i turns from +1 to -1: first in the sums, then in its class's mean.
+            for r in range(k):
+                product -= 2 * V[i, r] * mean[r]
+                signed[r] -= 2 * V[i, r]
+            product -= 2 / sizes[y[i]] * signed[y[i]]
+            mean[y[i]] -= 2 / sizes[y[i]]
+            worths[place, c] = total.sum() - product

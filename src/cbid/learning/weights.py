@@ -1,13 +1,14 @@
-"""The Hamming weights of the bits so far: totally corrective, to a certified gap (docs/method.md, sections 5, 7).
+"""The Hamming weights of the bits so far: totally corrective, to a certified gap (docs/method.md, sections 5, 7, 10).
 
-    P(W) = (1/R) sum_q L(rho_q) + nu ||W||,  W >= 0
-    D(u) = -(1/R) sum_q L*(-u_q)             with  || max(0, G(u)) ||_dual <= nu
+    P(W) = sum_q c_q L(rho_q - m_q) + nu ||W||,  W >= 0
+    D(u) = -sum_q c_q [L*(-u_q) - u_q m_q]       with  || max(0, G(u)) ||_dual <= nu,  G(u) = sum_q c_q u_q C_q
 
 Any u scaled into the dual's feasible set bounds the optimum from below, so P - D certifies the weights whatever
 solver found them.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from cbid.learning.losses import Hinge, Loss, SmoothedHinge
 from cbid.learning.margins import Columns
 from cbid.learning.penalties import Norm
 
-__all__ = ["Problem", "WeightFit", "fit_weights"]
+__all__ = ["Part", "Problem", "WeightFit", "fit_weights"]
 
 Array = NDArray[np.floating]
 
@@ -27,31 +28,102 @@ _ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
-class Problem:
-    """min over W >= 0 of (1/R) sum_q L(<C_q, W>) + nu ||W||."""
+class Part:
+    """Rows of one kind: their columns, what they count for together, their scale and the margins they require.
+
+    share : sum of c over the rows; each row counts share / R
+    scale : factor of the rows' margins, rho = scale <a, w>: a loss sees differences of the size 1 / scale
+    required : (R,) m, or None for zero
+    samples : which samples the columns are about, or None for all
+    nu_per_bit : penalty that these rows add for each bit of the code
+    """
 
     columns: Columns
+    share: float = 1.0
+    scale: float = 1.0
+    required: Array | None = None
+    samples: NDArray[np.integer] | None = None
+    nu_per_bit: float = 0.0
+
+    def append(self, h: NDArray[np.float32]) -> None:
+        """Add the bit whose values on all training samples are h."""
+        self.columns.append(h if self.samples is None else h[self.samples])
+
+    def excess(self, W: Array, *, precise: bool = False) -> Array:
+        """Return rho - m of all rows."""
+        rho = self.columns.margins(W, precise=precise)
+        if self.scale != 1:
+            rho *= self.scale
+        return rho if self.required is None else rho - self.required.astype(rho.dtype)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """min over W >= 0 of sum_q c_q L(<C_q, W> - m_q) + nu ||W||, over one kind of rows or several.
+
+    Rows may bring a penalty that grows with the code: nu = base_nu + t (sum over parts of share nu_per_bit).
+    """
+
+    parts: Sequence[Part]
     loss: Loss
     norm: Norm
-    nu: float
+    base_nu: float
+
+    @property
+    def nu(self) -> float:
+        """Return the weight of the penalty at the present length."""
+        return self.base_nu + self.shape[0] * sum(part.share * part.nu_per_bit for part in self.parts)
 
     @property
     def shape(self) -> tuple[int, int]:
-        return self.columns.n_bits, self.columns.n_weights
+        columns = self.parts[0].columns
+        return columns.n_bits, columns.n_weights
 
-    def dual_bound(self, u: Array, G: Array) -> float:
-        """D at u scaled into the feasible set: a lower bound on the optimum."""
+    def append(self, h: NDArray[np.float32]) -> None:
+        """Add the bit whose values on all training samples are h."""
+        for part in self.parts:
+            part.append(h)
+
+    def excess(self, W: Array, *, precise: bool = False) -> list[Array]:
+        """Return rho - m for each kind of rows."""
+        return [part.excess(W, precise=precise) for part in self.parts]
+
+    def duals(self, excess: Sequence[Array]) -> list[Array]:
+        """Return u = -L'(rho - m) for each kind of rows."""
+        return [-self.loss.derivative(z) for z in excess]
+
+    def mean_loss(self, excess: Sequence[Array]) -> float:
+        """Return sum_q c_q L(rho_q - m_q)."""
+        return sum(
+            part.share * float(np.mean(self.loss.value(z), dtype=np.float64)) for part, z in zip(self.parts, excess)
+        )
+
+    def correlations(self, u: Sequence[Array], *, precise: bool = False) -> NDArray[np.float64]:
+        """Return G(u) = sum_q c_q u_q C_q, (t, n_weights)."""
+        return np.sum(
+            [p.share * p.scale * p.columns.correlations(v, precise=precise) for p, v in zip(self.parts, u)], axis=0
+        )
+
+    def dual_bound(self, u: Sequence[Array], G: Array) -> float:
+        """Return D at u scaled into the feasible set: a lower bound on the optimum."""
         size = self.norm.dual(G) * (1 + _ROUNDING)
-        scaled = u * min(1.0, self.nu / size) if size > 0 else u
-        return -float(np.mean(self.loss.conjugate(scaled), dtype=np.float64))
+        factor = min(1.0, self.nu / size) if size > 0 else 1.0
+        total = 0.0
+        for part, v in zip(self.parts, u):
+            scaled = v * factor
+            terms = self.loss.conjugate(scaled)
+            if part.required is not None:
+                terms = terms - scaled * part.required
+            total += part.share * float(np.mean(terms, dtype=np.float64))
+        return -total
 
 
 @dataclass(frozen=True)
 class WeightFit:
-    """Weights W (t, n_weights), dual variables u (R,), primal value and duality gap."""
+    """Weights W (t, n_weights), dual variables u of each kind of rows, primal value and duality gap."""
 
     W: NDArray[np.float64]
-    u: Array
+    u: list[Array]
     objective: float
     gap: float
 
@@ -108,12 +180,11 @@ def _off_zero(problem: Problem, W: NDArray[np.float64], trace: "_Certificate") -
     The step goes where the loss falls fastest per unit of the norm. If it gains nothing however short, zero is
     optimal, and the certificate, which has seen zero, says so.
     """
-    at_zero = float(np.mean(problem.loss.value(np.zeros(1))))
+    at_zero, G = trace.evaluate(np.zeros_like(W))
     if W.any():
         trace.evaluate(W)
         if trace.objective < at_zero:
             return W
-    _, G = trace.evaluate(np.zeros_like(W))
     direction = problem.norm.steepest(G)
     step = 1.0
     while step > 1e-12 and trace.objective >= at_zero:
@@ -130,18 +201,18 @@ class _Certificate:
         self.problem, self.tol, self.precise = problem, tol, precise
         self.objective, self.bound = np.inf, -np.inf
         self.W: NDArray[np.float64] = np.zeros(problem.shape)
-        self.u: Array = np.zeros(0)
+        self.u: list[Array] = []
 
     def evaluate(self, W: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         """The mean loss at W, and G at the dual variables that W implies."""
-        rho = self.problem.columns.margins(W, precise=self.precise)
-        u = -self.problem.loss.derivative(rho)
-        G = self.problem.columns.correlations(u, precise=self.precise)
-        loss = float(np.mean(self.problem.loss.value(rho), dtype=np.float64))
+        excess = self.problem.excess(W, precise=self.precise)
+        u = self.problem.duals(excess)
+        G = self.problem.correlations(u, precise=self.precise)
+        loss = self.problem.mean_loss(excess)
         self.see(W, u, G, loss + self.problem.nu * self.problem.norm.value(W))
         return loss, G
 
-    def see(self, W: NDArray[np.float64], u: Array, G: Array, objective: float) -> None:
+    def see(self, W: NDArray[np.float64], u: list[Array], G: Array, objective: float) -> None:
         if objective < self.objective:
             self.objective, self.W, self.u = objective, W.copy(), u
         self.bound = max(self.bound, self.problem.dual_bound(u, G))
@@ -219,26 +290,33 @@ def _smoothed(problem: Problem, start: NDArray[np.float64], tol: float, max_iter
     trace = _Certificate(problem, tol)
     W, mu = start, 1.0
     while not trace.done and mu > 1e-7:
-        smooth = Problem(problem.columns, SmoothedHinge(mu), problem.norm, problem.nu)
-        fit = _descend(smooth, W, tol / 4, max_iter)
+        fit = _descend(replace(problem, loss=SmoothedHinge(mu)), W, tol / 4, max_iter)
         W = fit.W
-        rho = problem.columns.margins(W, precise=True)
-        value = float(np.mean(problem.loss.value(rho))) + problem.nu * problem.norm.value(W)
-        trace.see(W, fit.u, problem.columns.correlations(fit.u, precise=True), value)
+        _see_exactly(trace, W, fit.u)
         mu /= 4
     return trace.fit()
+
+
+def _see_exactly(trace: _Certificate, W: NDArray[np.float64], u: list[Array]) -> None:
+    """Show the trace weights and duals that a solver found, evaluated in float64."""
+    problem = trace.problem
+    value = problem.mean_loss(problem.excess(W, precise=True)) + problem.nu * problem.norm.value(W)
+    trace.see(W, u, problem.correlations(u, precise=True), value)
 
 
 def _linear_program(problem: Problem) -> WeightFit:
     """The hinge under l_1 or l_infinity, by HiGHS: LPBoost.
 
-    Variables W, slacks xi (R,), and for l_infinity the bound v; rows C W + xi >= 1 and W <= v.
+    Variables W, slacks xi (R,), and for l_infinity the bound v; rows C W + xi >= 1 + m and W <= v.
     """
-    C = csr_matrix(problem.columns.dense())
+    C = csr_matrix(np.vstack([part.scale * part.columns.dense() for part in problem.parts]))
+    sizes = [len(part.columns.rows) for part in problem.parts]
+    c = np.concatenate([np.full(size, part.share / size) for part, size in zip(problem.parts, sizes)])
+    m = np.concatenate([np.zeros(n) if p.required is None else p.required for p, n in zip(problem.parts, sizes)])
     R, size = C.shape
     bounded = np.isinf(problem.norm.p)
     blocks = [-C, -eye_array(R)]
-    cost = [np.full(size, 0.0 if bounded else problem.nu), np.full(R, 1 / R)]
+    cost = [np.full(size, 0.0 if bounded else problem.nu), c]
     if bounded:
         blocks.append(csr_matrix((R, 1)))
         cost.append(np.array([problem.nu]))
@@ -246,14 +324,12 @@ def _linear_program(problem: Problem) -> WeightFit:
     if bounded:
         below = hstack([eye_array(size), csr_matrix((size, R)), csr_matrix(-np.ones((size, 1)))])
         A = vstack([A, below], format="csr")
-    limit = np.concatenate([-np.ones(R), np.zeros(A.shape[0] - R)])
+    limit = np.concatenate([-1 - m, np.zeros(A.shape[0] - R)])
     result = linprog(np.concatenate(cost), A_ub=A, b_ub=limit, bounds=(0, None), method="highs")
     if result.x is None:
         raise RuntimeError(f"the linear program of the weights failed: {result.message}")
     W = np.maximum(result.x[:size], 0).reshape(problem.shape)
-    u = np.clip(-result.ineqlin.marginals[:R] * R, 0, 1)
+    u = np.clip(-result.ineqlin.marginals[:R] / c, 0, 1)
     trace = _Certificate(problem, 0.0)
-    rho = problem.columns.margins(W, precise=True)
-    value = float(np.mean(problem.loss.value(rho))) + problem.nu * problem.norm.value(W)
-    trace.see(W, u, problem.columns.correlations(u, precise=True), value)
+    _see_exactly(trace, W, np.split(u, np.cumsum(sizes)[:-1]))
     return trace.fit()

@@ -9,7 +9,7 @@ from scipy.linalg import orthogonal_procrustes
 from cbid.coders import CCAITQ, ITQ, PCASign
 from cbid.coders.rivals.itq import fit_rotation
 from cbid.coders.rivals.signs import canonical_directions
-from cbid.learning.centring import centre
+from cbid.learning.scaling import centre
 from tests.coders.blobs import blobs
 
 

@@ -6,7 +6,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from cbid.coders import LDASign
 from cbid.coders.rivals.signs import canonical_directions
-from cbid.learning.centring import centre, class_means
+from cbid.learning.scaling import centre, class_means
 from tests.coders.blobs import blobs
 
 

@@ -6,7 +6,7 @@ from sklearn.svm import LinearSVC
 
 from cbid.coders import ArgmaxCode, ScoreLSH
 from cbid.codes import hamming, pack
-from cbid.learning.centring import centre
+from cbid.learning.scaling import centre
 from tests.coders.blobs import blobs
 
 X, Y = blobs(n=150, d=6, k=5, apart=1.5)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cbid.coders import MCBit
-from cbid.learning.centring import centre
+from cbid.learning.scaling import centre
 from cbid.pooling import MetaClass
 from tests.coders.blobs import blobs
 

@@ -15,10 +15,9 @@ from sklearn.metrics.pairwise import euclidean_distances
 from cbid.checks import check_choice, check_integer, check_real
 from cbid.coders.base import Coder
 from cbid.coders.hyperplane import MOST_BITS, generator
-from cbid.coders.prefix import PrefixMixin
+from cbid.coders.mixins import PrefixMixin, check_arrays
 from cbid.coders.rivals.common import Array, Seed, check_most_bits, check_vectors, fix_signs
-from cbid.coders.shapes import check_arrays
-from cbid.learning.variation import check_varies
+from cbid.learning.scaling import check_varies
 
 __all__ = ["AnchorGraphHashing"]
 

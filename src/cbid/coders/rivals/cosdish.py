@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from cbid.checks import check_integer, check_real
 from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder, generator, kernel_features
+from cbid.coders.mixins import SupervisedMixin
 from cbid.coders.rivals.common import Array, Seed
-from cbid.coders.supervised import SupervisedMixin
 from cbid.learning.ridge import RidgeMap
 
 __all__ = ["COSDISH"]

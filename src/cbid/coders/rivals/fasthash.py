@@ -19,11 +19,10 @@ from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 from cbid.checks import check_integer, check_real
 from cbid.coders.base import Coder
 from cbid.coders.hyperplane import MOST_BITS, generator
+from cbid.coders.mixins import SupervisedMixin, check_arrays, check_indices
 from cbid.coders.rivals.boosted_trees import boost, fit_bins, sum_of_trees
 from cbid.coders.rivals.common import Seed
-from cbid.coders.shapes import check_arrays, check_indices
-from cbid.coders.supervised import SupervisedMixin
-from cbid.learning.centring import centre
+from cbid.learning.scaling import centre
 
 __all__ = ["FastHash"]
 

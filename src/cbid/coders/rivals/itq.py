@@ -8,11 +8,12 @@ from numpy.typing import ArrayLike
 
 from cbid.checks import check_integer, check_real
 from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder, generator
-from cbid.coders.rivals.common import Array, Seed, check_vectors
+from cbid.coders.mixins import SupervisedMixin
+from cbid.coders.rivals.common import Seed, check_vectors
 from cbid.coders.rivals.signs import canonical_directions
-from cbid.coders.supervised import SupervisedMixin
 from cbid.learning.axes import check_enough_axes, parts, principal_axes
-from cbid.learning.centring import centre
+from cbid.learning.likeness import fit_rotation
+from cbid.learning.scaling import centre
 
 __all__ = ["CCAITQ", "ITQ"]
 
@@ -84,17 +85,3 @@ class CCAITQ(SupervisedMixin, HyperplaneCoder):
         W = (W * correlations)[:, : self.n_bits]
         R = fit_rotation(data.Z @ W, self.n_bits, n_iter=self.n_iter, rng=generator(self.random_state))
         return self._set_hyperplanes(W @ R / data.unit, 0.0, data.mean)
-
-
-def fit_rotation(V: Array, n_bits: int, *, n_iter: int, rng: np.random.Generator) -> Array:
-    """Return R (c, n_bits) with orthonormal rows that lowers ||B - V R||^2, B = sign(V R), from a random start.
-
-    V : (n, c) with c <= n_bits; fewer axes than bits are equivalent to padding V with zeros. Each iteration solves an
-    orthogonal Procrustes problem: with B' V = U S W', the best R is W U'.
-    """
-    R = np.linalg.qr(rng.standard_normal((n_bits, n_bits)))[0][: V.shape[1]]
-    for _ in range(n_iter):
-        B = np.where(V @ R >= 0, 1.0, -1.0)
-        U, _, Wt = np.linalg.svd(B.T @ V, full_matrices=False)
-        R = Wt.T @ U.T
-    return R

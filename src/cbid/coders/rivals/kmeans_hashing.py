@@ -20,8 +20,8 @@ from sklearn.metrics.pairwise import euclidean_distances
 from cbid.checks import check_integer, check_real
 from cbid.coders.base import Coder
 from cbid.coders.hyperplane import MOST_BITS
+from cbid.coders.mixins import check_arrays, check_indices
 from cbid.coders.rivals.common import Array, check_vectors
-from cbid.coders.shapes import check_arrays, check_indices
 from cbid.learning.axes import check_enough_axes, parts, principal_axes
 
 __all__ = ["KMeansHashing"]

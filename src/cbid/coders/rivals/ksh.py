@@ -14,12 +14,10 @@ from scipy.optimize import minimize
 
 from cbid.checks import check_integer
 from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder, generator
+from cbid.coders.mixins import SupervisedMixin, check_arrays
 from cbid.coders.rivals.common import Array, Seed, fix_signs
-from cbid.coders.shapes import check_arrays
-from cbid.coders.supervised import SupervisedMixin
-from cbid.learning.centring import indicator
 from cbid.learning.features import Anchors
-from cbid.learning.variation import NOTHING_VARIES, check_squares
+from cbid.learning.scaling import NOTHING_VARIES, check_squares, indicator
 
 __all__ = ["KSH"]
 

@@ -9,11 +9,10 @@ from numpy.typing import ArrayLike, NDArray
 from cbid.checks import check_integer
 from cbid.coders.base import Coder
 from cbid.coders.hyperplane import MOST_BITS
-from cbid.coders.prefix import PrefixMixin
+from cbid.coders.mixins import PrefixMixin, check_arrays
 from cbid.coders.rivals.common import Array, check_most_bits, check_vectors
-from cbid.coders.shapes import check_arrays
 from cbid.learning.axes import leading_axes, parts
-from cbid.learning.variation import check_varies
+from cbid.learning.scaling import check_varies
 
 __all__ = ["LaplacianCoHashing"]
 

@@ -10,10 +10,9 @@ from sklearn.svm import LinearSVC
 from cbid.checks import check_integer, check_real
 from cbid.coders.base import Coder
 from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder, generator
+from cbid.coders.mixins import SupervisedMixin, check_arrays
 from cbid.coders.rivals.common import Array, Seed
-from cbid.coders.shapes import check_arrays
-from cbid.coders.supervised import SupervisedMixin
-from cbid.learning.centring import centre
+from cbid.learning.scaling import centre
 
 __all__ = ["ArgmaxCode", "ScoreLSH", "fit_linear_scores"]
 

@@ -9,9 +9,8 @@ from sklearn.neighbors import NearestNeighbors
 
 from cbid.checks import check_choice, check_real
 from cbid.coders.hyperplane import HyperplaneCoder, generator
-from cbid.coders.prefix import PrefixMixin
+from cbid.coders.mixins import PrefixMixin, check_arrays
 from cbid.coders.rivals.common import Seed, check_vectors
-from cbid.coders.shapes import check_arrays
 
 __all__ = ["LSH", "PStableLSH", "ShiftInvariantLSH", "neighbour_distance"]
 

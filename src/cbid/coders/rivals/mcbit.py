@@ -8,9 +8,9 @@ from numpy.typing import ArrayLike
 
 from cbid.checks import as_random_state, check_integer, check_real
 from cbid.coders.hyperplane import HyperplaneCoder
+from cbid.coders.mixins import SupervisedMixin
 from cbid.coders.rivals.common import Seed, check_most_bits
-from cbid.coders.supervised import SupervisedMixin
-from cbid.learning.centring import centre
+from cbid.learning.scaling import centre
 from cbid.pooling.meta_class import MetaClass
 
 __all__ = ["MCBit"]

@@ -17,10 +17,9 @@ from cbid import codes
 from cbid.checks import check_choice, check_integer, check_real
 from cbid.coders.base import Coder
 from cbid.coders.hyperplane import MOST_BITS, generator
-from cbid.coders.prefix import PrefixMixin
+from cbid.coders.mixins import PrefixMixin, check_arrays, check_indices
 from cbid.coders.rivals.common import Array, Seed, check_most_bits, check_vectors
 from cbid.coders.rivals.lsh import neighbour_distance
-from cbid.coders.shapes import check_arrays, check_indices
 from cbid.learning.axes import parts, principal_axes
 
 __all__ = ["MultidimensionalSpectralHashing"]

@@ -9,11 +9,10 @@ from scipy.linalg import solve
 
 from cbid.checks import check_integer, check_real
 from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder, generator, kernel_features
+from cbid.coders.mixins import SupervisedMixin, check_arrays
 from cbid.coders.rivals.common import Array, Seed
-from cbid.coders.shapes import check_arrays
-from cbid.coders.supervised import SupervisedMixin
-from cbid.learning.centring import centre, indicator
 from cbid.learning.ridge import RidgeMap
+from cbid.learning.scaling import centre, indicator
 
 __all__ = ["SDH"]
 

@@ -15,13 +15,10 @@ from sklearn.utils.validation import validate_data
 from cbid.checks import check_choice, check_integer, check_real
 from cbid.coders.base import Coder
 from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder
-from cbid.coders.prefix import PrefixMixin
+from cbid.coders.mixins import PrefixMixin, SupervisedMixin, check_arrays
 from cbid.coders.rivals.common import Array, check_most_bits, check_vectors
-from cbid.coders.shapes import check_arrays
-from cbid.coders.supervised import SupervisedMixin
 from cbid.learning.axes import check_enough_axes, leading_axes, parts, principal_axes
-from cbid.learning.centring import centre, class_means
-from cbid.learning.variation import check_varies
+from cbid.learning.scaling import centre, check_varies, class_means
 
 __all__ = ["LSI", "LDASign", "PCASign", "SignEmbedding", "canonical_directions"]
 

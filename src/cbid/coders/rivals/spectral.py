@@ -9,9 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 from cbid.checks import check_integer
 from cbid.coders.base import Coder
 from cbid.coders.hyperplane import MOST_BITS
-from cbid.coders.prefix import PrefixMixin
+from cbid.coders.mixins import PrefixMixin, check_arrays, check_indices
 from cbid.coders.rivals.common import check_vectors
-from cbid.coders.shapes import check_arrays, check_indices
 from cbid.learning.axes import parts, principal_axes
 
 __all__ = ["SpectralHashing"]

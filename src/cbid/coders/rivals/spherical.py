@@ -11,9 +11,9 @@ from cbid import codes
 from cbid.checks import check_integer, check_real
 from cbid.coders.base import Coder
 from cbid.coders.hyperplane import MOST_BITS, generator
+from cbid.coders.mixins import check_arrays
 from cbid.coders.rivals.common import Array, Seed, check_vectors, subsample
-from cbid.coders.shapes import check_arrays
-from cbid.learning.variation import check_varies
+from cbid.learning.scaling import check_varies
 
 __all__ = ["SphericalHashing", "spherical_hamming"]
 

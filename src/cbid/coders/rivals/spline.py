@@ -20,7 +20,7 @@ from scipy.sparse import csr_matrix
 
 from cbid.checks import check_integer, check_real
 from cbid.coders.hyperplane import HyperplaneCoder, generator
-from cbid.coders.prefix import PrefixMixin
+from cbid.coders.mixins import PrefixMixin
 from cbid.coders.rivals.common import (
     Array,
     Seed,
@@ -31,7 +31,7 @@ from cbid.coders.rivals.common import (
     nearest_others,
     subsample,
 )
-from cbid.learning.variation import check_varies
+from cbid.learning.scaling import check_varies
 
 __all__ = ["SplineRegressionHashing"]
 

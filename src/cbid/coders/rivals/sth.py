@@ -12,7 +12,7 @@ from sklearn.svm import LinearSVC
 
 from cbid.checks import check_integer, check_n_jobs, check_real
 from cbid.coders.hyperplane import HyperplaneCoder
-from cbid.coders.prefix import PrefixMixin
+from cbid.coders.mixins import PrefixMixin
 from cbid.coders.rivals.common import (
     Array,
     check_most_bits,
@@ -21,7 +21,7 @@ from cbid.coders.rivals.common import (
     leading_eigenvectors,
     nearest_others,
 )
-from cbid.learning.variation import check_varies
+from cbid.learning.scaling import check_varies
 
 __all__ = ["SelfTaughtHashing"]
 

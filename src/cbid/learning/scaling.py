@@ -1,11 +1,11 @@
-"""Samples moved to their mean and divided by one number, so that ridges and steps mean the same for any X."""
+"""Samples around their mean in units of their size, and checks that they vary at all."""
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Centred", "centre", "class_means", "indicator"]
+__all__ = ["NOTHING_VARIES", "Centred", "centre", "check_squares", "check_varies", "class_means", "indicator"]
 
 
 @dataclass(frozen=True)
@@ -41,3 +41,28 @@ def class_means(Z: NDArray[np.float64], numbers: NDArray[np.integer], n_classes:
     """(k, d) means of the classes."""
     Y = indicator(numbers, n_classes)
     return (Y.T @ Z) / Y.sum(axis=0)[:, None]
+
+
+Array = NDArray[np.floating]
+NOTHING_VARIES = "X has no column that varies: there is nothing to learn bits from"
+
+
+def check_varies(X: Array) -> None:
+    """A ValueError where all samples of X (n, d) are one and the same, of which every bit would be constant."""
+    if not _varies(X):
+        raise ValueError(NOTHING_VARIES)
+
+
+def check_squares(spread: float, X: Array, least: float = 0.0) -> None:
+    """A ValueError where ``spread``, made of squares of X around its mean, has left the range of float64.
+
+    ``least`` is the smallest spread that the caller can do with, where that is more.
+    """
+    if not np.isfinite(spread):
+        raise ValueError("X has values whose squares overflow; scale X down")
+    if spread < max(least, np.finfo(np.float64).tiny) and _varies(X):
+        raise ValueError("X varies so little that squares underflow; scale X up")
+
+
+def _varies(X: Array) -> bool:
+    return bool((X.max(axis=0) > X.min(axis=0)).any())  # compared, since a difference may overflow

@@ -1,0 +1,110 @@
+"""Rows and bits of likeness: what they compare, which bits are theirs, and what the axes keep."""
+
+import numpy as np
+import pytest
+
+from cbid.learning.bits import TakenBits
+from cbid.learning.features import fit_whitening
+from cbid.learning.likeness import (
+    LikenessSearch,
+    fit_likeness_axes,
+    fit_rotation,
+    is_likeness_bit,
+    likeness_rows,
+)
+
+from .problems import blobs
+
+
+@pytest.mark.parametrize("share", [0.0, 0.25, 0.3, 0.5, 0.75, 1.0])
+def test_a_share_of_every_prefix_is_likeness(share):
+    kinds = [is_likeness_bit(s, share, 10) for s in range(200)]
+    for length in range(1, 201):
+        assert abs(sum(kinds[:length]) - share * length) < 1
+
+
+@pytest.mark.parametrize("n_classes", [2, 10, 100])
+def test_the_default_spends_the_first_bits_on_classes(n_classes):
+    kinds = [is_likeness_bit(s, None, n_classes) for s in range(512)]
+    first = kinds.index(True)
+    assert first >= 16
+    assert 0.6 < np.mean(kinds[first:]) < 0.95
+
+
+def test_rows_compare_near_with_farther_and_know_by_how_much():
+    X, _ = blobs(n=40, d=5)
+    rows, far = likeness_rows(X, np.random.default_rng(0))
+    D = np.linalg.norm(X[:, None].astype(float) - X[None], axis=2)
+    i, j, *_ = rows.hits.pairs()
+    anchor, near = i[rows.hit], j[rows.hit]
+    i, j, *_ = rows.misses.pairs()
+    assert (i[rows.miss] == anchor).all()
+    distant = j[rows.miss]
+    difference = D[anchor, distant] - D[anchor, near]
+    assert (difference >= -1e-5).all()
+    assert (anchor != near).all()
+    np.testing.assert_allclose(far, difference / D.mean(), atol=1e-4)
+
+
+@pytest.mark.parametrize("n", [3, 4, 7])
+def test_rows_of_very_few_samples(n):
+    X, _ = blobs(n=n, k=1)
+    rows, far = likeness_rows(X, np.random.default_rng(0))
+    assert len(rows) == len(far) > 0
+
+
+def test_rotation_is_orthogonal_and_lowers_the_loss():
+    V = np.random.default_rng(0).standard_normal((200, 6)) * [5, 4, 3, 2, 1, 0.5]
+
+    def loss(R):
+        return np.square(np.sign(V @ R) - V @ R).sum()
+
+    start = fit_rotation(V, 6, n_iter=0, rng=np.random.default_rng(1))
+    turned = fit_rotation(V, 6, n_iter=20, rng=np.random.default_rng(1))
+    np.testing.assert_allclose(turned.T @ turned, np.eye(6), atol=1e-10)
+    assert loss(turned) < loss(start)
+
+
+def test_axes_shrink_what_differs_within_classes():
+    """Column 0 tells the classes apart, column 1 varies as much within them: it loses against column 0."""
+    rng = np.random.default_rng(0)
+    y = np.arange(300) % 2
+    X = np.stack([2.0 * y - 1 + 0.1 * rng.standard_normal(300), rng.standard_normal(300)], axis=1)
+    whitening = fit_whitening(X, n_components=2, ridge=0.1, random_state=0)
+    plain = fit_likeness_axes(X, whitening, None)
+    shaped = fit_likeness_axes(X, whitening, y)
+    gram = plain.basis.T @ plain.basis
+    np.testing.assert_allclose(gram, gram[0, 0] * np.eye(2), atol=1e-6)
+    ratio = np.linalg.norm(shaped.basis[0]) / np.linalg.norm(shaped.basis[1])
+    assert ratio > 1.2
+    # Samples without a label, and classes with one member, say nothing about the variance within a class.
+    nothing = fit_likeness_axes(X, whitening, np.where(np.arange(300) < 2, y, -1))
+    np.testing.assert_allclose(np.abs(nothing.basis), np.abs(plain.basis), atol=1e-6)
+
+
+def test_search_takes_each_direction_once_and_resumes():
+    X, _ = blobs(n=120, d=5, k=4)
+    whitening = fit_whitening(X, n_components=5, ridge=0.1, random_state=0)
+    axes = fit_likeness_axes(X, whitening, None)
+    rows, _ = likeness_rows(X, np.random.default_rng(0))
+    weights = [np.ones(len(rows.misses)) / len(rows), -np.ones(len(rows.hits)) / len(rows)]
+    taken = TakenBits(len(X), 12, 0.0)
+
+    def bits(search, count):
+        return [search.best(weights, taken, lambda h: h) for _ in range(count)]
+
+    once = bits(LikenessSearch(axes(X), axes.basis, rows, seed=3), 8)
+    # Within a rotation directions are orthogonal.
+    B = np.stack([np.linalg.lstsq(axes.basis, bit.beta, rcond=None)[0] for bit in once[:5]])
+    np.testing.assert_allclose(B @ B.T, np.eye(5), atol=1e-6)
+    # The worth is the sum over rows of (miss distance - hit distance) / R.
+    for bit in once:
+        h = bit.h
+        (mi, mj, *_), (hi, hj, *_) = rows.misses.pairs(), rows.hits.pairs()
+        by_hand = (np.abs(h[mi] - h[mj]).sum() - np.abs(h[hi] - h[hj]).sum()) / len(rows)
+        assert bit.value == pytest.approx(by_hand, abs=1e-4)
+    again = LikenessSearch(axes(X), axes.basis, rows, seed=3)
+    for bit in once[:6]:
+        again.skip(bit.h)
+    for bit, expected in zip(bits(again, 2), once[6:]):
+        np.testing.assert_array_equal(bit.h, expected.h)
