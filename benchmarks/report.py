@@ -78,7 +78,7 @@ def learner_accuracy():
 mean and standard deviation over five seeds. On the given split of Scene-15, the seed is that of the coder and sets
 the order of the training rows (of two rows at the same distance, the first counts). On the other sets it also draws
 the split. All but three of the first 1,000 test images of the given split belong to five classes. They have a
-separate table, because other published figures of this set are for them alone. SDH is supervised discrete hashing
+separate table, because other figures of this set are for them alone. SDH is supervised discrete hashing
 on the same 1,000 anchors, with the kernel width that was best on validation splits.
 """
     ]
