@@ -117,12 +117,15 @@ def test_search(here, capsys):
     status, out, err = call(capsys, "search", "query.png", "-k", "2")
     assert (status, err) == (0, "")
     lines = out.splitlines()
-    assert lines[0].split() == ["distance", "label", "id", "image"]
+    assert lines[0].split() == ["bits", "that", "agree", "distance", "label", "id", "image"]
     assert len(lines) == 3
-    assert lines[1].split()[1] == "red"
+    assert lines[1].split()[1:3] == ["of", "16"]
+    assert lines[1].split()[4] == "red"
     status, out, _ = call(capsys, "search", "query.png", "-k", "2", "--how", "raw", "--label", "blue", "--json")
     (answer,) = json.loads(out)
-    assert (status, answer["how"], answer["bytes"]) == (0, "raw", 4 * 3072)
+    assert (status, answer["how"], answer["bytes"], answer["n_bits"]) == (0, "raw", 4 * 3072, None)
+    assert {match["agree"] for match in answer["matches"]} == {None}
+    assert all(0 < match["similarity"] < 1 for match in answer["matches"])
     assert {match["label"] for match in answer["matches"]} == {"blue"}
     status, out, _ = call(capsys, "search", "images/green", "query.png", "-k", "1", "--n-bits", "8")
     assert status == 0

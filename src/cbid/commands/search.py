@@ -64,9 +64,10 @@ def search(
                         {
                             "query": asked.name,
                             "how": how,
+                            "n_bits": found.n_bits,
                             "bytes": found.n_bytes,
                             "milliseconds": 1000 * found.seconds,
-                            "matches": [{**vars(r), "distance": d} for r, d in _matches(opened, found)],
+                            "matches": [{**vars(record), **values} for record, values in _matches(opened, found)],
                         }
                     )
                 else:
@@ -82,8 +83,13 @@ def search(
 
 def matches_table(project: "Project", found: "ProjectMatches") -> str:
     """Format the matches of one query."""
-    rows = [(f"{distance:.3f}", r.label or "", r.id, _shown_path(r)) for r, distance in _matches(project, found)]
-    return table(["distance", "label", "id", "image"], rows, right=["distance", "id"])
+    header, rows = ["distance", "label", "id", "image"], []
+    for record, values in _matches(project, found):
+        row = [f"{values['distance']:.3f}", record.label or "", record.id, _shown_path(record)]
+        rows.append(row if found.n_bits is None else [f"{values['agree']} of {found.n_bits}", *row])
+    if found.n_bits is not None:
+        header = ["bits that agree", *header]
+    return table(header, rows, right=["bits that agree", "distance", "id"])
 
 
 def _shown_path(record: "ImageRecord") -> str:
@@ -92,8 +98,22 @@ def _shown_path(record: "ImageRecord") -> str:
     return str(record.path.removeprefix(here) or record.name)
 
 
-def _matches(project: "Project", found: "ProjectMatches") -> list[tuple["ImageRecord", float]]:
-    return [(project.record(int(id)), float(d)) for id, d in zip(found.ids[0], found.distances[0]) if id >= 0]
+def _matches(project: "Project", found: "ProjectMatches") -> list[tuple["ImageRecord", dict[str, Any]]]:
+    """Return the records of the matches of one query, and for each its distance, similarity and agreeing bits."""
+    columns = (
+        found.ids[0].tolist(),
+        found.distances[0].tolist(),
+        found.similarity[0].tolist(),
+        found.agree[0].tolist(),
+    )
+    return [
+        (
+            project.record(id),
+            {"distance": distance, "similarity": similarity, "agree": None if found.n_bits is None else agree},
+        )
+        for id, distance, similarity, agree in zip(*columns)
+        if id >= 0
+    ]
 
 
 def classify(
@@ -115,7 +135,7 @@ def classify(
         for queries in read_queries(opened, query, n_jobs=n_jobs):
             for asked in queries:
                 label, votes = opened.classify(asked.vector, k, n_bits)
-                by_class = {name: int(v) for name, v in zip(opened.classes, votes[0]) if v >= 1}
+                by_class = {name: _as_votes(v) for name, v in zip(opened.classes, votes[0]) if v > 0}
                 answers.append({"query": asked.name, "label": str(label[0]), "votes": by_class})
     if as_json:
         echo_json(answers)
@@ -123,5 +143,11 @@ def classify(
     rows = []
     for answer in answers:
         most_first = sorted(answer["votes"].items(), key=lambda item: -item[1])
-        rows.append((answer["label"], ", ".join(f"{name} {n}" for name, n in most_first), answer["query"]))
+        rows.append((answer["label"], ", ".join(f"{name} {n:g}" for name, n in most_first), answer["query"]))
     echo(table(["label", "votes", "image"], rows))
+
+
+def _as_votes(votes: float) -> float:
+    """Return votes with three decimals, as an integer if they are whole: images that tie share votes."""
+    rounded = round(float(votes), 3)
+    return int(rounded) if rounded.is_integer() else rounded

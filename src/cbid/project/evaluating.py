@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.classify.knn import count_votes
+from cbid.classify.knn import Neighbours, count_votes, neighbours_with_ties, random_keys
 from cbid.codes import unpack
 from cbid.evaluation import average_precision, mean_average_precision
 from cbid.search import CodeIndex
 
-__all__ = ["evaluate", "is_evaluation", "nearest_vectors"]
+__all__ = ["MAX_RANKED_TIES", "evaluate", "is_evaluation", "nearest_vectors", "rank_by_vectors", "vote"]
+
+MAX_RANKED_TIES = 512  # images at one distance whose vectors are compared; of more, a random subset
 
 _K = 5  # neighbours that vote
 _OVERLAP = 10  # nearest neighbours by codes and by raw vectors that are compared
@@ -57,10 +59,12 @@ def evaluate(
         "raw" and, for each length and kind of search, "codes". Values are None if they cannot be measured, because
         there are no held-out images or no labels.
 
-        - accuracy: share of queries whose class wins the vote of the 5 nearest.
+        - accuracy: share of queries whose class wins the vote of the 5 nearest. Images at the same distance are
+          ranked by their vectors, as ``Project.search`` and ``Project.classify`` do.
         - map: mean average precision of up to 500 queries over the ranking of up to 20,000 stored images. An image
-          of the same class is relevant.
-        - overlap: share of the 10 nearest by raw vectors that are also among the 10 nearest by codes.
+          of the same class is relevant. Codes alone are ranked: the expectation over all orders of ties.
+        - overlap: share of the 10 nearest by raw vectors that are also among the 10 nearest by codes, ties ranked
+          by the vectors.
         - milliseconds: time per query in a batch of queries.
     """
     rng = np.random.default_rng(seed)
@@ -84,12 +88,13 @@ def evaluate(
         begun = time.perf_counter()
         near, distances = nearest_vectors(asked[0], stored[0], np.arange(len(stored[0])), _OVERLAP)
         result["raw"]["milliseconds"] = _milliseconds(begun, len(asked[0]))
-        result["raw"]["accuracy"] = _accuracy(stored[2][near], distances, asked[2], classes)[0]
+        result["raw"]["accuracy"] = _accuracy(stored[2][near], distances, asked, classes)[0]
         ranked = _sample(stored, _MAX_RANKED, rng)
         findable = np.flatnonzero((asked[2] != "") & np.isin(asked[2], ranked[2]))
         ranking = np.sort(rng.permutation(findable)[:_MAX_RANKINGS])
         if len(classes) > 1 and len(ranking):
             result["raw"]["map"] = _raw_map(asked[0][ranking], asked[2][ranking], ranked[0], ranked[2])
+    ranking_of = b""
     for length in lengths:
         entry: dict[str, Any] = {"n_bits": length, "bytes": (length + 7) // 8}
         for how in _HOW:
@@ -97,11 +102,14 @@ def evaluate(
             if near is not None:
                 w = weights(length, how)
                 begun = time.perf_counter()
-                found = index.search(asked[1], _OVERLAP, weights=w)
+                index.search(asked[1], _OVERLAP, weights=w)
                 measured["milliseconds"] = _milliseconds(begun, len(asked[1]))
-                measured["overlap"] = _overlap(found.ids, near)
-                assert found.labels is not None
-                measured["accuracy"], confusion = _accuracy(found.labels, found.distances, asked[2], classes)
+                key = (w / w.max(initial=1e-300)).tobytes()
+                if ranking_of != key:  # weights are often equal, and then "weighted" and "plain" rank alike
+                    ranking_of, (found, ranks) = key, _ranked(index, asked, stored[0], w)
+                measured["overlap"] = _overlap(found, near)
+                names = np.where(found < 0, "", stored[2][found])
+                measured["accuracy"], confusion = _accuracy(names, ranks, asked, classes)
                 if result["raw"]["map"] is not None:
                     bits, base = (unpack(c, n_bits)[:, :length] for c in (asked[1][ranking], ranked[1]))
                     measured["map"] = mean_average_precision(
@@ -146,6 +154,74 @@ def nearest_vectors(
     return at, best.astype(np.float32)
 
 
+def rank_by_vectors(
+    near: Neighbours, queries: NDArray[np.float32], vectors: NDArray[np.float32], k: int
+) -> tuple[Neighbours, NDArray[np.float64]]:
+    """Rank images at the same distance by their vectors, and return the k nearest and all that still tie with them.
+
+    Parameters
+    ----------
+    near : Neighbours
+        The k nearest by codes, with all that tie with the k-th.
+    queries : array (q, d)
+        Vectors of all queries; ``near.rows`` are places in it.
+    vectors : array (n, d)
+        Vectors by id.
+    k : int
+
+    Returns
+    -------
+    near : Neighbours
+        In the new order; images with equal codes and vectors are ordered by id.
+    ranks : array (r, m)
+        0, 1, ...; equal only if the distances of both codes and vectors are; inf where there is no image.
+    """
+    ids, distances = near.ids.copy(), near.distances.copy()
+    labels, ranks = near.labels.copy(), np.full(ids.shape, np.inf)
+    most = 1
+    for i, row in enumerate(near.rows):
+        n = int((ids[i] >= 0).sum())
+        found, d = ids[i, :n], distances[i, :n]
+        step = np.flatnonzero(d[1:] != d[:-1]) + 1
+        apart = np.zeros(n)
+        chosen = np.ones(n, dtype=bool)
+        for first, last in zip([0, *step], [*step, n]):
+            if last - first > MAX_RANKED_TIES:
+                kept = first + np.argsort(random_keys(found[first:last]), kind="stable")[: max(MAX_RANKED_TIES, k)]
+                chosen[first:last] = False
+                chosen[kept] = True
+            if last - first > 1:
+                group = first + np.flatnonzero(chosen[first:last])
+                difference = vectors[found[group]] - queries[row]
+                apart[group] = np.square(difference, out=difference).sum(axis=1)
+        at = np.flatnonzero(chosen)
+        at = at[np.lexsort((found[at], apart[at], d[at]))]
+        different = (d[at][1:] != d[at][:-1]) | (apart[at][1:] != apart[at][:-1])
+        rank = np.concatenate([[0], np.cumsum(different)])[: len(at)]
+        at = at[rank <= rank[min(k, len(at)) - 1]] if len(at) else at
+        most = max(most, len(at))
+        for array in (ids, distances, labels):
+            array[i, : len(at)] = array[i, at]
+        ids[i, len(at) :], distances[i, len(at) :] = -1, np.inf
+        ranks[i, : len(at)] = rank[: len(at)]
+    return Neighbours(near.rows, ids[:, :most], distances[:, :most], labels[:, :most]), ranks[:, :most]
+
+
+def _ranked(
+    index: CodeIndex, asked: tuple[Vectors, Codes, NDArray[np.str_]], vectors: Vectors, weights: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the nearest images of all queries, ties ranked by vectors: ids and ranks, both (q, m)."""
+    parts = [
+        rank_by_vectors(near, asked[0], vectors, _OVERLAP)
+        for near in neighbours_with_ties(index, asked[1], _OVERLAP, weights=weights)
+    ]
+    width = max(ranks.shape[1] for _, ranks in parts)
+    ids, all_ranks = np.full((len(asked[0]), width), -1, dtype=np.int64), np.full((len(asked[0]), width), np.inf)
+    for near, ranks in parts:
+        ids[near.rows, : ranks.shape[1]], all_ranks[near.rows, : ranks.shape[1]] = near.ids, ranks
+    return ids, all_ranks
+
+
 def is_evaluation(saved: Any) -> bool:
     """Return whether the content of a file is a result of ``evaluate``."""
     kinds = {"k": int, "n_queries": int, "n_stored": int, "n_classes": int, "raw": dict, "codes": list}
@@ -163,19 +239,30 @@ def _has(saved: Any, *names: str) -> bool:
     return isinstance(saved, dict) and saved.keys() >= set(names)
 
 
+def vote(
+    ranks: NDArray[Any], labels: NDArray[np.str_], classes: NDArray[np.str_], k: int, queries: Codes
+) -> NDArray[np.float64]:
+    """Return the votes (q, n_classes) of the k nearest; a neighbour without a label gives its vote to no class.
+
+    ``ranks`` (q, m) are distances or ranks, ascending; ``labels`` (q, m) their labels; ``queries`` the codes (q, b).
+    """
+    numbers = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+    return count_votes(ranks, np.where(labels == "", -1, numbers), len(classes), k, queries=queries)
+
+
 def _accuracy(
-    labels: NDArray[np.str_], distances: NDArray[np.float32], wanted: NDArray[np.str_], classes: NDArray[np.str_]
+    labels: NDArray[np.str_],
+    ranks: NDArray[Any],
+    asked: tuple[Vectors, Codes, NDArray[np.str_]],
+    classes: NDArray[np.str_],
 ) -> tuple[float | None, dict[str, Any] | None]:
     """Return the share of correct votes of the k nearest, and the confusion matrix (true class, vote)."""
-    known = wanted != ""
+    known = asked[2] != ""
     if len(classes) < 2 or not known.any():
         return None, None
-    near = labels[known, :_K]
-    numbers = np.searchsorted(classes, near)  # "" sorts before every name
-    numbers = np.where(near == "", len(classes), np.minimum(numbers, len(classes) - 1))
-    votes = count_votes(distances[known, :_K].astype(np.float64), numbers, len(classes) + 1, "uniform")
-    voted = np.where(votes[:, :-1].any(axis=1), votes[:, :-1].argmax(axis=1), -1)  # -1: no neighbour has a label
-    truth = np.searchsorted(classes, wanted[known])
+    votes = vote(ranks[known], labels[known], classes, _K, asked[1][known])
+    voted = np.where(votes.any(axis=1), votes.argmax(axis=1), -1)  # -1: no neighbour has a label
+    truth = np.searchsorted(classes, asked[2][known])
     matrix = np.zeros((len(classes), len(classes)), dtype=np.int64)
     np.add.at(matrix, (truth[voted >= 0], voted[voted >= 0]), 1)
     return float((voted == truth).mean()), {"classes": classes.tolist(), "matrix": matrix.tolist()}
@@ -191,7 +278,7 @@ def _raw_map(queries: Vectors, wanted: NDArray[np.str_], vectors: Vectors, label
 
 
 def _overlap(found: NDArray[np.int64], near: NDArray[np.int64]) -> float:
-    return float((found[:, :, None] == near[:, None, :]).any(axis=1).mean())
+    return float((found[:, :_OVERLAP, None] == near[:, None, :]).any(axis=1).mean())
 
 
 def _sample(given: tuple[Any, Any, Any], most: int, rng: np.random.Generator) -> tuple[Any, Any, Any]:

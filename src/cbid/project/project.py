@@ -302,8 +302,12 @@ class Project:
         how: str = "weighted",
         exclude: int | Sequence[int] | None = None,
         label: str | None = None,
+        vectors: ArrayLike | None = None,
     ) -> ProjectMatches:
         """Return the k nearest images of each query.
+
+        Images at the same distance are ranked by the distance of their vectors from the vector of the query (of more
+        than 512 that tie, by a random subset). If only the code of the query is known, the smaller id comes first.
 
         Parameters
         ----------
@@ -318,10 +322,20 @@ class Project:
             Ids to exclude, such as the id of the query.
         label : str or None, default=None
             Search only images of this class.
+        vectors : array (q, d) or None, default=None
+            The vectors of the queries, to rank ties if the queries are codes.
         """
         queries = np.asarray(codes_or_vectors)
         return searching.search(
-            self._snapshot, self._store, queries, k, n_bits=n_bits, how=how, exclude=exclude, label=label
+            self._snapshot,
+            self._store,
+            queries,
+            k,
+            n_bits=n_bits,
+            how=how,
+            exclude=exclude,
+            label=label,
+            vectors=vectors,
         )
 
     def search_in(self, store: CodeStore) -> None:
@@ -334,13 +348,21 @@ class Project:
         return self._snapshot.weights(n_bits, how)
 
     def classify(
-        self, codes: ArrayLike, k: int = 5, n_bits: int | None = None, *, exclude: int | Sequence[int] | None = None
+        self,
+        codes: ArrayLike,
+        k: int = 5,
+        n_bits: int | None = None,
+        *,
+        exclude: int | Sequence[int] | None = None,
+        vectors: ArrayLike | None = None,
     ) -> Votes:
         """Return the class that wins the vote of the k nearest labelled images, and all votes.
 
-        ``codes`` are packed codes or vectors.
+        ``codes`` are packed codes or vectors; with codes, ``vectors`` may be the vectors of the same queries. Vectors
+        rank ties, as in ``search``. If the vector of the query is not known, all images as near as the k-th
+        vote, each with an even share (of more than 8,192, a random subset).
         """
-        return searching.classify(self._snapshot, self._store, np.asarray(codes), k, n_bits, exclude)
+        return searching.classify(self._snapshot, self._store, np.asarray(codes), k, n_bits, exclude, vectors)
 
     def explain(self, code_a: ArrayLike, code_b: ArrayLike, n_bits: int | None = None) -> Explanation:
         """Compare two codes bit by bit. The weights of the bits that differ sum to the weighted distance."""

@@ -1,7 +1,7 @@
 """Answers of a project: nearest images, votes for a class, and the images at both ends of a bit."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cbid.checks import check_choice, check_integer
-from cbid.classify.knn import count_votes
-from cbid.codes import check_codes, n_bytes
-from cbid.project.evaluating import nearest_vectors
+from cbid.classify.knn import Neighbours, neighbours_with_ties
+from cbid.codes import check_codes, n_bytes, prefix
+from cbid.project.evaluating import nearest_vectors, rank_by_vectors, vote
 from cbid.project.files import ProjectError
 from cbid.project.snapshot import Snapshot
-from cbid.search import Matches
+from cbid.search import Matches, UnknownIdError
 
 __all__ = [
     "HOW",
@@ -57,12 +57,19 @@ class CodeStore(Protocol):
 class ProjectMatches:
     """The k nearest images of each query, nearest first.
 
-    If there are fewer than k, the rest has id -1, distance inf and label "".
+    If there are fewer than k, the rest has id -1, distance inf, label "", similarity 0 and agree -1.
 
     Attributes
     ----------
     ids, distances, labels : arrays (q, k)
         An image without a label has the label "".
+    similarity : array (q, k)
+        From 0 to 1. Of codes: 1 less the distance divided by the sum of the weights. Of raw vectors: 1 less the
+        distance divided by the sum of both norms, which is the largest possible distance.
+    agree : array (q, k)
+        Number of bits, of ``n_bits`` compared, in which query and image agree; -1 for raw vectors.
+    n_bits : int or None
+        Bits compared; None for raw vectors.
     seconds : float
         Duration of the search, for all queries together.
     n_bytes : int
@@ -72,8 +79,11 @@ class ProjectMatches:
     ids: NDArray[np.int64]
     distances: NDArray[np.float32]
     labels: NDArray[np.str_]
+    similarity: NDArray[np.float32]
+    agree: NDArray[np.int64]
     seconds: float
     n_bytes: int
+    n_bits: int | None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -83,7 +93,7 @@ class Votes(NamedTuple):
     """The vote of the nearest images.
 
     labels : (q,) the class with most votes; "" if there are none
-    votes : (q, n_classes) in the order of ``project.classes``
+    votes : (q, n_classes) in the order of ``project.classes``; images that tie have parts of a vote
     """
 
     labels: NDArray[np.str_]
@@ -118,6 +128,7 @@ def search(
     how: str,
     exclude: int | Sequence[int] | None,
     label: str | None,
+    vectors: ArrayLike | None,
 ) -> ProjectMatches:
     """Search by codes in the index or the store, or by raw vectors; see ``Project.search``."""
     check_choice("how", how, HOW)
@@ -129,13 +140,21 @@ def search(
             raise ValueError("how='raw' compares vectors; expected vectors, not codes")
         if n_bits is not None:
             raise ValueError(f"how='raw' compares vectors; n_bits={n_bits} is not accepted")
-        found = _nearest_vectors(snapshot, as_vectors(snapshot, queries), k, excluded, label)
-        return ProjectMatches(*found, time.perf_counter() - begun, 4 * snapshot.n_features)
+        asked = as_vectors(snapshot, queries)
+        near = _nearest_vectors(snapshot, asked, k, excluded, label)
+        seconds = time.perf_counter() - begun
+        similarity = _similarity_of_vectors(snapshot, asked, near)
+        agree = np.full(near.ids.shape, -1, dtype=np.int64)
+        return ProjectMatches(*near[1:], similarity, agree, seconds, 4 * snapshot.n_features, None)
     length = _length(snapshot, store, n_bits)
+    codes, asked_vectors = _codes_and_vectors(snapshot, queries, vectors)
+    weights = snapshot.weights(length, how)
     labels = None if label is None else [label]
-    codes, weights = as_codes(snapshot, queries), snapshot.weights(length, how)
-    found = _nearest_codes(snapshot, store, codes, k, weights, excluded, labels)
-    return ProjectMatches(*found, time.perf_counter() - begun, n_bytes(length))
+    near = _nearest_codes(snapshot, store, codes, asked_vectors, k, weights, excluded, labels)
+    seconds = time.perf_counter() - begun
+    similarity = np.where(near.ids < 0, 0, 1 - near.distances / max(weights.sum(), 1e-300)).astype(np.float32)
+    agree = _count_agreeing(snapshot, codes, near.ids, length)
+    return ProjectMatches(*near[1:], np.clip(similarity, 0, 1), agree, seconds, n_bytes(length), length)
 
 
 def classify(
@@ -145,6 +164,7 @@ def classify(
     k: int,
     n_bits: int | None,
     exclude: int | Sequence[int] | None,
+    vectors: ArrayLike | None,
 ) -> Votes:
     """Return the vote of the k nearest labelled images; see ``Project.classify``."""
     stored = snapshot.stored()
@@ -153,12 +173,14 @@ def classify(
     check_integer("k", k, 1)
     weights = snapshot.weights(_length(snapshot, store, n_bits), "weighted")
     labels = None if stored.complete else stored.classes
-    ids, distances, names = _nearest_codes(
-        snapshot, store, as_codes(snapshot, queries), k, weights, _as_ids(exclude), labels
-    )
+    codes, asked = _codes_and_vectors(snapshot, queries, vectors)
     classes = np.array(stored.classes)
-    numbers = np.where(ids < 0, len(classes), np.searchsorted(classes, names) % len(classes))
-    votes = count_votes(distances.astype(np.float64), numbers, len(classes) + 1, "uniform")[:, :-1]
+    votes = np.zeros((len(codes), len(classes)))
+    for near in _with_ties(snapshot, store, codes, k, weights, _as_ids(exclude), labels):
+        ranks: NDArray[Any] = near.distances
+        if asked is not None:
+            near, ranks = rank_by_vectors(near, asked, snapshot.vectors(near.ids.ravel()), k)
+        votes[near.rows] = vote(ranks, near.labels, classes, k, codes[near.rows])
     return Votes(np.where(votes.any(axis=1), classes[votes.argmax(axis=1)], ""), votes)
 
 
@@ -207,10 +229,22 @@ def _length(snapshot: Snapshot, store: CodeStore | None, n_bits: int | None) -> 
     return snapshot.n_bits if n_bits is None else n_bits
 
 
-_Found = tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.str_]]  # ids, distances, labels; each (q, k)
+def _codes_and_vectors(
+    snapshot: Snapshot, queries: NDArray[Any], vectors: ArrayLike | None
+) -> tuple[NDArray[np.uint8], NDArray[np.float32] | None]:
+    """Return the codes of the queries, and their vectors if they are known."""
+    codes = as_codes(snapshot, queries)
+    if queries.dtype != np.uint8:
+        return codes, as_vectors(snapshot, queries)
+    if vectors is None:
+        return codes, None
+    known = as_vectors(snapshot, vectors)
+    if len(known) != len(codes):
+        raise ValueError(f"vectors has {len(known)} rows for {len(codes)} codes; expected one per code")
+    return codes, known
 
 
-def _nearest_codes(
+def _with_ties(
     snapshot: Snapshot,
     store: CodeStore | None,
     codes: NDArray[np.uint8],
@@ -218,24 +252,39 @@ def _nearest_codes(
     weights: NDArray[np.float64],
     excluded: NDArray[np.int64],
     labels: list[str] | None,
-) -> _Found:
+) -> Iterator[Neighbours]:
     if store is not None:
         check_store(snapshot, store)
     searched = snapshot.index if store is None else store
-    found = searched.search(codes, k + len(excluded), weights=weights, labels=labels)
-    assert found.labels is not None
-    if not len(excluded):
-        return found.ids, found.distances, found.labels
-    # A stable sort moves excluded ids to the end; some remain if few images were found.
-    order = np.argsort(np.isin(found.ids, excluded), axis=1, kind="stable")[:, :k]
-    ids, distances, names = (np.take_along_axis(a, order, axis=1) for a in (found.ids, found.distances, found.labels))
-    gone = np.isin(ids, excluded)
-    return np.where(gone, -1, ids), np.where(gone, np.float32(np.inf), distances), np.where(gone, "", names)
+    return neighbours_with_ties(searched, codes, k, weights=weights, labels=labels, excluded=excluded)
+
+
+def _nearest_codes(
+    snapshot: Snapshot,
+    store: CodeStore | None,
+    codes: NDArray[np.uint8],
+    vectors: NDArray[np.float32] | None,
+    k: int,
+    weights: NDArray[np.float64],
+    excluded: NDArray[np.int64],
+    labels: list[str] | None,
+) -> Neighbours:
+    """Return the k nearest; ties are ranked by vectors, or by the smaller id without vectors of the queries."""
+    shape = len(codes), k
+    all_ids, distances = np.full(shape, -1, dtype=np.int64), np.full(shape, np.inf, np.float32)
+    names = np.full(shape, "", dtype=object)
+    for near in _with_ties(snapshot, store, codes, k, weights, excluded, labels):
+        if vectors is not None:
+            near = rank_by_vectors(near, vectors, snapshot.vectors(near.ids.ravel()), k)[0]
+        n = min(k, near.ids.shape[1])
+        all_ids[near.rows, :n], distances[near.rows, :n] = near.ids[:, :n], near.distances[:, :n]
+        names[near.rows, :n] = np.where(near.ids[:, :n] < 0, "", near.labels[:, :n])
+    return Neighbours(np.arange(len(codes)), all_ids, distances, names.astype(str))
 
 
 def _nearest_vectors(
     snapshot: Snapshot, queries: NDArray[np.float32], k: int, excluded: NDArray[np.int64], label: str | None
-) -> _Found:
+) -> Neighbours:
     ids, labels = snapshot.stored()[:2]
     keep = ~np.isin(ids, excluded)
     if label is not None:
@@ -246,4 +295,32 @@ def _nearest_vectors(
     names = np.full(shape, "", dtype=labels.dtype)
     found[:, :n_found], distances[:, :n_found] = nearest, near
     names[:, :n_found] = labels[np.searchsorted(ids, nearest)]
-    return found, distances, names
+    return Neighbours(np.arange(len(queries)), found, distances, names)
+
+
+def _similarity_of_vectors(snapshot: Snapshot, queries: NDArray[np.float32], near: Neighbours) -> NDArray[np.float32]:
+    similarity = np.zeros(near.ids.shape, dtype=np.float32)
+    vectors = snapshot.vectors(near.ids.ravel())
+    for i, query in enumerate(queries.astype(np.float64)):
+        found = near.ids[i] >= 0
+        norms = np.linalg.norm(query) + np.linalg.norm(vectors[near.ids[i, found]].astype(np.float64), axis=1)
+        similarity[i, found] = np.clip(1 - near.distances[i, found] / np.maximum(norms, 1e-300), 0, 1)
+    return similarity
+
+
+def _count_agreeing(
+    snapshot: Snapshot, codes: NDArray[np.uint8], ids: NDArray[np.int64], length: int
+) -> NDArray[np.int64]:
+    """Return how many of the first ``length`` bits agree, (q, k); -1 for ids that are missing, or removed by now."""
+    agree = np.full(ids.shape, -1, dtype=np.int64)
+    at = np.argwhere(ids >= 0)
+    found = ids[ids >= 0]
+    try:
+        stored = snapshot.index.reconstruct(found)
+    except UnknownIdError:
+        left = np.isin(found, snapshot.index.ids)
+        at, found = at[left], found[left]
+        stored = snapshot.index.reconstruct(found)
+    differ = np.bitwise_count(prefix(codes[at[:, 0]] ^ stored, length)).sum(axis=1, dtype=np.int64)
+    agree[at[:, 0], at[:, 1]] = length - differ
+    return agree

@@ -50,7 +50,8 @@ def choose_examples(project: "Project", count: int = 12) -> list[Example]:
 
 def _search(project: "Project", queries: list["ImageRecord"]) -> list[Example]:
     query_ids = np.array([query.id for query in queries], dtype=np.int64)
-    found = project.search(project.index.reconstruct(query_ids), _N_NEAREST + 1)
+    vectors = np.array([project.vector(query.id) for query in queries]).reshape(len(queries), project.n_features)
+    found = project.search(project.index.reconstruct(query_ids), _N_NEAREST + 1, vectors=vectors)
     records = {record.id: record for record in project.records_of(np.unique(found.ids[found.ids >= 0]))}
     examples = []
     for query, ids, distances in zip(queries, found.ids, found.distances):

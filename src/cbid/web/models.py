@@ -176,6 +176,11 @@ class Match(Image):
     """A stored image and its distance to the query."""
 
     distance: float
+    similarity: float = Field(
+        description="From 0 to 1: 1 less the distance divided by the largest possible one (the sum of the weights of "
+        "the bits, or the sum of the norms of two raw vectors)."
+    )
+    agree: int | None = Field(description="Number of bits, of n_bits, that agree; null for raw vectors.")
 
 
 class ImagePage(BaseModel):
@@ -186,7 +191,7 @@ class ImagePage(BaseModel):
 
 
 class SearchResult(BaseModel):
-    """The most similar images, nearest first."""
+    """The most similar images, nearest first. Images at the same distance are ranked by their vectors."""
 
     matches: list[Match]
     how: How
@@ -205,7 +210,8 @@ class Vote(BaseModel):
     """A class and its number of votes."""
 
     label: Text
-    votes: int
+    votes: int = Field(description="Votes, rounded: if the query is a code, images that tie share votes.")
+    share: float = Field(description="Share of all votes, from 0 to 1.")
 
 
 class Classification(BaseModel):

@@ -14,14 +14,17 @@ from tests.web.conftest import N_BITS, PER_CLASS, client_of
 from tests.web.shapes import KINDS, png, shape
 
 
-def nearest(project, code, n_bits, how, k=10, without=()):
-    """Return ids and distances by brute force, with the weights of the coder and ties by smaller id."""
+def nearest(project, code, n_bits, how, k=10, without=(), vector=None):
+    """Return ids and distances by brute force, with the weights of the coder; ties by vectors, then by smaller id."""
     short = project.coder.truncate(n_bits) if n_bits < project.n_bits else project.coder
     weights = np.ones(n_bits) if how == "plain" else short.weights_
     ids = np.setdiff1d(project.ids, without)
     stored = np.stack([project.code(id) for id in ids])
     distances = weighted_hamming(prefix(code, n_bits), prefix(stored, n_bits), weights)
-    order = np.lexsort((ids, distances))[:k]
+    apart = np.zeros(len(ids))
+    if vector is not None:
+        apart = np.linalg.norm([project.vector(id).astype(float) - vector for id in ids], axis=1)
+    order = np.lexsort((ids, apart, distances.astype(np.float32)))[:k]
     return ids[order].tolist(), distances[order]
 
 
@@ -38,8 +41,13 @@ def check(answer, wanted):
 def test_by_id(client, project, how, n_bits):
     id = int(project.ids[5])
     answer = client.post("/api/search", json={"query": {"id": id}, "how": how, "n_bits": n_bits})
-    check(answer, nearest(project, project.code(id), n_bits, how, without=[id]))
+    check(answer, nearest(project, project.code(id), n_bits, how, without=[id], vector=project.vector(id)))
     response = answer.json()
+    for match in response["matches"][::4]:
+        agree, weights = project.explain(project.code(id), project.code(match["id"]), n_bits)
+        assert match["agree"] == agree.sum()
+        weights = np.ones(n_bits) if how == "plain" else weights
+        assert match["similarity"] == pytest.approx(weights[agree].sum() / weights.sum(), abs=1e-5)
     assert response["bytes_per_image"] == n_bits // 8
     assert response["label"] == project.record(id).label
     assert response["code"] == project.code(id).tobytes().hex()
@@ -55,7 +63,7 @@ def test_by_code(client, project):
 def test_by_vector(client, project):
     vector = project.vector(int(project.ids[3]))
     answer = client.post("/api/search", json={"query": {"vector": vector.tolist()}, "how": "plain"})
-    check(answer, nearest(project, project.encode(vector)[0], N_BITS, "plain"))
+    check(answer, nearest(project, project.encode(vector)[0], N_BITS, "plain", vector=vector))
 
 
 def test_by_raw_vector(client, project):
@@ -66,6 +74,8 @@ def test_by_raw_vector(client, project):
     answer = client.post("/api/search", json={"query": {"id": id}, "how": "raw"})
     check(answer, (project.ids[order].tolist(), distances[order]))
     assert answer.json()["n_bits"] is None
+    assert {match["agree"] for match in answer.json()["matches"]} == {None}
+    assert all(0 <= match["similarity"] <= 1 for match in answer.json()["matches"])
     assert answer.json()["bytes_per_image"] == 4 * project.n_features
 
 
@@ -149,6 +159,7 @@ def test_classify(client, project):
     assert answer["label"] == "stripes"
     assert answer["votes"][0]["label"] == "stripes"
     assert sum(vote["votes"] for vote in answer["votes"]) == 5
+    assert sum(vote["share"] for vote in answer["votes"]) == pytest.approx(1)
     vector = project.describe_image(shape("stripes", 900)).tolist()
     assert client.post("/api/classify", json={"query": {"vector": vector}, "k": 3}).json()["label"] == "stripes"
 

@@ -15,13 +15,13 @@ export function frame(image) {
   return shown;
 }
 
-/** A stored image as a button. options: rank, distance, share of the largest distance, other (not in the class of the query). */
+/** A stored image as a button. options: rank, distance, similarity (0 to 1), agreeing (bits, as text), other (not in the class of the query). */
 export function card(image, onclick, options = {}) {
   const label = image.label ?? UNLABELLED;
   const description = [
     options.rank ? `${options.rank}.` : "",
     `${label}, ${image.name}`,
-    options.distance === undefined ? "" : `distance ${figure(options.distance)}`,
+    options.distance === undefined ? "" : (options.agreeing ?? `distance ${figure(options.distance)}`),
     options.other ? "not in the class of the query" : "",
   ];
   return h(
@@ -43,8 +43,8 @@ export function card(image, onclick, options = {}) {
         "span",
         { class: "caption" },
         h("span", { class: "name" }, label),
-        options.distance === undefined ? null : h("span", { class: "distance" }, figure(options.distance)),
-        options.share === undefined ? null : h("span", { class: "meter" }, h("i", { style: { "--share": options.share } })),
+        options.distance === undefined ? null : h("span", { class: "distance" }, options.agreeing ?? figure(options.distance)),
+        options.similarity === undefined ? null : h("span", { class: "meter" }, h("i", { style: { "--share": options.similarity } })),
       ),
     ),
   );

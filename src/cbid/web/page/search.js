@@ -204,13 +204,13 @@ function show(answer) {
   latest = answer;
   const chosen = $("own-label").value;
   const wanted = chosen === AS_PREDICTED ? predicted : chosen;
-  const furthest = Math.max(...answer.matches.map((match) => match.distance), 1e-12);
   let others = 0;
   const shown = answer.matches.map((match, i) => {
     const other = wanted !== null && match.label !== null && match.label !== wanted;
     others += other;
     const open = (event) => explain(query, match, { length: length(), how: answer.how }, event.currentTarget);
-    return card(match, open, { rank: i + 1, distance: match.distance, share: match.distance / furthest, other });
+    const agreeing = match.agree === null ? undefined : `${match.agree} of ${plural(answer.n_bits, "bit")} agree`;
+    return card(match, open, { rank: i + 1, distance: match.distance, similarity: match.similarity, agreeing, other });
   });
   $("results").classList.remove("stale");
   $("results").replaceChildren(...shown);

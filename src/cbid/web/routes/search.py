@@ -52,7 +52,8 @@ async def search(body: SearchRequest, request: Request) -> SearchResult:
         if isinstance(body.query, ById):
             exclude.append(body.query.id)
             label = served.project.record(body.query.id).label
-        result = _search(served, _code_or_vector(served.project, body.query, body.how), body, exclude)
+        code, vector = _code_and_vector(served.project, body.query)
+        result = _search(served, code, vector, body, exclude)
         result.label = label
         return result
 
@@ -72,7 +73,7 @@ async def search_image(
     vector = await served.image_pool.run(_describe, served.project, data, served.settings.max_pixels)
 
     def work() -> SearchResult:
-        result = _search(served, vector, options)
+        result = _search(served, served.project.encode(vector)[0], vector, options)
         result.vector = vector.tolist() if options.vector else None
         return result
 
@@ -86,7 +87,8 @@ async def classify(body: ClassifyRequest, request: Request) -> Classification:
 
     def work() -> Classification:
         exclude = [body.query.id] if isinstance(body.query, ById) else None
-        return _classify(served.project, code_of(served.project, body.query), body.k, body.n_bits, exclude)
+        code, vector = _code_and_vector(served.project, body.query)
+        return _classify(served.project, code, vector, body.k, body.n_bits, exclude)
 
     return await served.search_pool.run(served.read_consistently, work)
 
@@ -105,7 +107,9 @@ async def classify_image(
 
     def work() -> Classification:
         vector = _describe(project, data, served.settings.max_pixels)
-        return served.read_consistently(lambda: _classify(project, project.encode(vector)[0], k, n_bits, None))
+        return served.read_consistently(
+            lambda: _classify(project, project.encode(vector)[0], vector, k, n_bits, None)
+        )
 
     return await served.image_pool.run(work)
 
@@ -122,15 +126,12 @@ def code_of(project: Project, query: SearchQuery) -> Code:
     return code
 
 
-def _code_or_vector(project: Project, query: SearchQuery, how: str) -> Code | Vector:
-    """Return the code of a query, or its vector for a raw search."""
-    if how != "raw":
-        return code_of(project, query)
+def _code_and_vector(project: Project, query: SearchQuery) -> tuple[Code, Vector | None]:
+    """Return the code of a query, and its vector unless the query is a code."""
+    code = code_of(project, query)
     if isinstance(query, ById):
-        return project.vector(query.id)
-    if isinstance(query, ByCode):
-        raise ValueError("how='raw': expected an id or a vector as the query, not a code")
-    return np.asarray(query.vector, dtype=np.float32)
+        return code, project.vector(query.id)
+    return code, None if isinstance(query, ByCode) else np.asarray(query.vector, dtype=np.float32)
 
 
 def _describe(project: Project, data: bytes, max_pixels: int) -> Vector:
@@ -139,30 +140,47 @@ def _describe(project: Project, data: bytes, max_pixels: int) -> Vector:
 
 
 def _search(
-    served: ServedProject, query: Code | Vector, options: SearchOptions, exclude: list[int] | None = None
+    served: ServedProject,
+    code: Code,
+    vector: Vector | None,
+    options: SearchOptions,
+    exclude: list[int] | None = None,
 ) -> SearchResult:
     """Search, and look up the records of the matches."""
     project = served.project
     raw = options.how == "raw"
     if raw and options.n_bits is not None:
         raise ValueError(f"n_bits={options.n_bits}: a raw search compares whole vectors")
-    code = query if query.dtype == np.uint8 else project.encode(query)[0]
+    if raw and vector is None:
+        raise ValueError("how='raw': expected an id or a vector as the query, not a code")
     total = len(project)
     if not total:
         raise ValueError("the project is empty")
     found = project.search(
-        query if raw else code,
+        vector if raw and vector is not None else code,
         min(options.k, total),
         n_bits=options.n_bits,
         how=options.how,
         exclude=exclude or None,
         label=options.label,
+        vectors=vector,
     )
     served.metrics.search(options.how, found.seconds)
-    distances = dict(zip(found.ids[0].tolist(), found.distances[0].tolist()))
+    places = {id: place for place, id in enumerate(found.ids[0].tolist())}
     records = served.records(found.ids[0][found.ids[0] >= 0])
     return SearchResult(
-        matches=[Match(id=r.id, name=r.name, label=r.label, part=r.part, distance=distances[r.id]) for r in records],
+        matches=[
+            Match(
+                id=r.id,
+                name=r.name,
+                label=r.label,
+                part=r.part,
+                distance=found.distances[0, places[r.id]],
+                similarity=found.similarity[0, places[r.id]],
+                agree=None if raw or found.agree[0, places[r.id]] < 0 else found.agree[0, places[r.id]],
+            )
+            for r in records
+        ],
         how=options.how,
         n_bits=None if raw else options.n_bits or project.n_bits,
         bytes_per_image=found.n_bytes,
@@ -172,11 +190,17 @@ def _search(
     )
 
 
-def _classify(project: Project, code: Code, k: int, n_bits: int | None, exclude: list[int] | None) -> Classification:
-    classes, voted = project.classes, project.classify(code, k, n_bits, exclude=exclude)
+def _classify(
+    project: Project, code: Code, vector: Vector | None, k: int, n_bits: int | None, exclude: list[int] | None
+) -> Classification:
+    classes, voted = project.classes, project.classify(code, k, n_bits, exclude=exclude, vectors=vector)
     while classes != project.classes:  # another request has added an image of a new class
-        classes, voted = project.classes, project.classify(code, k, n_bits, exclude=exclude)
-    # Nearer neighbours have slightly more than one vote, which breaks ties. Show whole votes.
-    order = np.argsort(-voted.votes[0], kind="stable")
-    votes = [Vote(label=classes[i], votes=round(voted.votes[0, i])) for i in order if voted.votes[0, i] > 0]
-    return Classification(label=str(voted.labels[0]), votes=votes)
+        classes, voted = project.classes, project.classify(code, k, n_bits, exclude=exclude, vectors=vector)
+    # The winner has slightly more votes than a class it ties with. Show whole votes.
+    votes = voted.votes[0]
+    shown = [
+        Vote(label=classes[i], votes=round(votes[i]), share=votes[i] / votes.sum())
+        for i in np.argsort(-votes, kind="stable")
+        if votes[i] > 0
+    ]
+    return Classification(label=str(voted.labels[0]), votes=shown)
