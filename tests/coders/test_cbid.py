@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
 import cbid.coders.large_margin
@@ -467,3 +467,37 @@ def test_copies_of_a_point_with_different_labels(digits):
     twice, labels = np.vstack([X, X]), np.concatenate([y, (y + 1) % 10])
     coder = CBID(n_bits=24, likeness=0.5).fit(twice, labels)
     assert coder.n_bits_ == 24
+
+
+@pytest.mark.parametrize("settings", [{}, {"kernel": "rbf", "n_anchors": 60}, {"likeness": 0}])
+def test_extension_keeps_old_bits_and_learns_new_classes(digits, settings, tmp_path):
+    X, y = digits
+    old = y < 6
+    coder = CBID(n_bits=24, **settings).fit(X[old], y[old])
+    before = coder.encode(X)
+    coder.extend(X, y, n_bits=48)
+    assert coder.n_bits_ == 48
+    np.testing.assert_array_equal(coder.encode(X)[:, :3], before)
+    np.testing.assert_array_equal(coder.classes_, np.unique(y))
+    coder.save(tmp_path / "m")
+    np.testing.assert_array_equal(load(tmp_path / "m").encode(X), coder.encode(X))
+    # The appended bits tell the new classes apart better than the old ones did.
+    new = ~old
+    grown, short = (
+        cross_val_score(LogisticRegression(), coder.transform(X)[new][:, :t], y[new]).mean() for t in (48, 24)
+    )
+    assert grown > short
+
+
+def test_extension_that_cannot_be(digits):
+    X, y = digits
+    coder = CBID(n_bits=8).fit(X, y)
+    before = coder.encode(X)
+    with pytest.raises(ValueError, match="n_bits=8"):
+        coder.extend(X, y, n_bits=8)
+    with pytest.raises(ValueError, match="63 features"):
+        coder.extend(X[:, 1:], y, n_bits=16)
+    np.testing.assert_array_equal(coder.encode(X), before)
+    assert coder.n_bits == 8
+    with pytest.raises(NotFittedError):
+        CBID().extend(X, y, n_bits=16)

@@ -6,10 +6,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Tags, assert_all_finite, check_consistent_length, column_or_1d
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cbid.checks import check_choice, check_integer, check_real, check_share
-from cbid.coders.large_margin import LargeMarginCoder
+from cbid.coders.large_margin import MOST_BITS, LargeMarginCoder
 from cbid.labels import encode_partial_labels, is_list_of_objects
 from cbid.learning.losses import Loss
 from cbid.learning.margins import MARGINS
@@ -273,11 +273,37 @@ class CBID(LargeMarginCoder):
         -------
         self
         """
+        return self._fit(X, y)
+
+    def extend(self, X: ArrayLike, y: Any = None, *, n_bits: int) -> Self:
+        """Append bits for new classes or more data; the bits so far stay as they are, byte for byte.
+
+        Parameters
+        ----------
+        X, y
+            Old and new samples together, as for ``fit``.
+        n_bits : int
+            Length of the code in all.
+
+        Returns
+        -------
+        self
+            With weights refitted for the whole code. Stored codes remain prefixes of the new ones: until they are
+            encoded again, compare all on ``truncate(old length)``.
+        """
+        check_is_fitted(self)
+        check_integer("n_bits", n_bits, self.n_bits_ + 1, MOST_BITS)
+        if np.ndim(X) == 2 and np.shape(X)[1] != self.n_features_in_:
+            raise ValueError(f"X has {np.shape(X)[1]} features: expected {self.n_features_in_}, as in the last fit")
+        self.n_bits = n_bits
+        return self._fit(X, y, extend=True)
+
+    def _fit(self, X: ArrayLike, y: Any, *, extend: bool = False) -> Self:
         self._check_params()
         samples, classes, numbers = self._samples_and_labels(X, y)
         labelled = np.flatnonzero(numbers >= 0)
         if not len(labelled):
-            return self._learn(samples, None, classes, numbers, self._seed(), labels=numbers)
+            return self._learn(samples, None, classes, numbers, self._seed(), labels=numbers, extend=extend)
         _check_classes(classes, numbers[labelled])
 
         def rows(rng: np.random.Generator, n_threads: int) -> Rows:
@@ -297,7 +323,7 @@ class CBID(LargeMarginCoder):
             )
             return rows_from_neighbourhoods(near, y, triplets=self.triplets, n_classes=len(classes))
 
-        return self._learn(samples, rows, classes, numbers, self._seed(), labels=numbers)
+        return self._learn(samples, rows, classes, numbers, self._seed(), labels=numbers, extend=extend)
 
     def _samples_and_labels(self, X: ArrayLike, y: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]:
         """Return X, checked, the classes, and the class number of each sample, -1 without a label."""

@@ -135,34 +135,38 @@ class LargeMarginCoder(HyperplaneCoder):
         seed: int,
         *,
         labels: NDArray[np.integer] | None = None,
+        extend: bool = False,
         **about: Any,
     ) -> Self:
         """Learn bits and weights on samples X (n, d) from rows about them.
 
         ``make_rows`` makes the class rows, about the samples with a label; None: there are none. ``given`` is what
         came with the samples (class numbers, or triplets): with X and the settings it makes the problem that a warm
-        start must find unchanged. ``labels`` has a class number for each sample, or -1. ``about`` are further
-        attributes of the fitted coder.
+        start must find unchanged. ``labels`` has a class number for each sample, or -1. ``extend`` keeps the bits
+        that the coder has, whatever they were learned from. ``about`` are further attributes of the fitted coder.
         """
         problem_id = self._problem(X, given)
-        resumed = self.warm_start and hasattr(self, "coef_")
-        if resumed:
+        resumed = extend or (self.warm_start and hasattr(self, "coef_"))
+        if resumed and not extend:
             self._refuse_another(problem_id)
         nu = self.nu_ if resumed else self._effective_nu()
         likeness = self._effective_likeness(make_rows is not None, labels is not None)
         share = _DEFAULT_LIKENESS if likeness is None else likeness
         kinds = [is_likeness_bit(s, likeness, len(classes)) for s in range(self.n_bits)]
+        if extend:
+            kinds = self._extended_kinds(likeness, len(classes))
         n_threads = effective_n_jobs(self.n_jobs)
         # Many small products: BLAS threads beyond those that pay would only wait for each other.
         blas = max(1, min(n_threads, X.size // _VALUES_PER_THREAD))
         with threadpool_limits(blas, user_api="blas"):
             rng = np.random.default_rng(seed)
             class_rows = make_rows(rng, n_threads) if make_rows is not None and share < 1 else None
-            anchors, whitening, F = self._fit_features(X, seed)
+            anchors, whitening, F = self._fit_features(X, seed, extend)
             labelled = np.flatnonzero(labels >= 0) if labels is not None and (labels < 0).any() else None
             alike = self._likeness_rows(X, F, whitening, labels, share, seed) if share > 0 else None
             about |= {"classes_": classes, "nu_": nu, "seed_": seed, "problem_": problem_id, "likeness_": share}
-            learned = Learned(X, F, whitening, anchors, alike[1] if alike and any(kinds) else None, about)
+            likeness_mean = alike[1] if alike and any(kinds) else None
+            learned = Learned(X, F, whitening, anchors, likeness_mean, about, self.mean_ if extend else None)
             if resumed:
                 learned.recall(self, kinds[: self.n_bits_])
             by_class = None
@@ -332,10 +336,19 @@ class LargeMarginCoder(HyperplaneCoder):
         wanted = 0.0 if self.kernel else (0.8 * d / n) ** 2
         return min(max(wanted, _LEAST_RIDGE), _MOST_RIDGE)
 
-    def _fit_features(self, X: Array, seed: int) -> tuple[Anchors | None, Whitening, Array]:
-        """Anchors (kernel form only), whitening, and the samples as hyperplanes will see them."""
+    def _extended_kinds(self, likeness: float | None, n_classes: int) -> list[bool]:
+        """Return the kinds of the bits so far and of those to come, which begin with the new classes."""
+        old = getattr(self, "kinds_", np.zeros(self.n_bits_, dtype=np.int8)).astype(bool).tolist()
+        new = max(n_classes - len(self.classes_), 0)
+        return old + [is_likeness_bit(s, likeness, new) for s in range(self.n_bits - len(old))]
+
+    def _fit_features(self, X: Array, seed: int, extend: bool) -> tuple[Anchors | None, Whitening, Array]:
+        """Return anchors (kernel form only), whitening, and the samples as hyperplanes see them."""
         anchors, F = None, X
-        if self.kernel == "rbf":
+        if extend and hasattr(self, "anchors_"):
+            anchors = Anchors(self.anchors_, self.gamma_)
+            F = anchors(X)
+        elif self.kernel == "rbf":
             rng = np.random.default_rng([seed, MOST_BITS])  # not the generator of any bit
             anchors = fit_anchors(X, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng)
             F = anchors(X)

@@ -94,14 +94,21 @@ class Learned:
         anchors: Anchors | None,
         likeness_mean: NDArray[np.float64] | None,
         about: dict[str, Any],
+        mean: NDArray[np.float64] | None = None,
     ) -> None:
+        """``mean`` is what hyperplanes lie around, if not the mean of the samples: that of a coder to be extended."""
         self.whitening, self.anchors, self.about = whitening, anchors, about
-        self.centred = F - whitening.mean.astype(F.dtype)
-        self.mean = whitening.mean
-        self.centred_X = self.centred
+        m = F.shape[1]
+        self.mean = whitening.mean if mean is None else mean[:m]
+        self.centred = F - self.mean.astype(F.dtype)
+        self.centred_X, mean_X = self.centred, self.mean
         if anchors is not None and likeness_mean is not None:
-            self.centred_X = X - likeness_mean.astype(X.dtype)
-            self.mean = np.concatenate([whitening.mean, likeness_mean])
+            mean_X = likeness_mean if mean is None or len(mean) == m else mean[m:]
+            self.centred_X = X - mean_X.astype(X.dtype)
+            self.mean = np.concatenate([self.mean, mean_X])
+        # Bits are found around the mean of the samples.
+        self._shift = whitening.mean - self.mean[:m]
+        self._shift_X = np.zeros(0) if likeness_mean is None else likeness_mean - mean_X
         self.coef: list[NDArray[np.float64]] = []
         self.offset: list[float] = []
         self.likeness: list[bool] = []
@@ -118,7 +125,8 @@ class Learned:
         coef = self.whitening.fold(bit.beta) if bit.whitened else bit.beta
         features = self.centred_X if bit.likeness else self.centred
         spread = float(np.std(features @ coef.astype(features.dtype), dtype=np.float64)) or 1.0
-        coef, offset = coef / spread, bit.intercept / spread
+        offset = (bit.intercept - float(coef @ (self._shift_X if bit.likeness else self._shift))) / spread
+        coef = coef / spread
         return Bit(coef, offset, self._values(coef, offset, bit.likeness), bit.value, False, bit.likeness)
 
     def _values(self, coef: NDArray[np.float64], offset: float, likeness: bool) -> NDArray[np.float32]:
