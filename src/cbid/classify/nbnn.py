@@ -3,7 +3,6 @@
 import os
 import time
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -15,10 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from cbid.bags import Bags
-from cbid.checks import as_random_state, check_choice, check_integer, check_n_jobs, check_real, unchanged_on_error
+from cbid.checks import as_random_state, unchanged_on_error
 from cbid.classify.class_distances import class_distances, sum_by_image
 from cbid.classify.patches import Images, PatchRows, PatchStore, drop_empty, named_bags, takes_bags
 from cbid.labels import check_labels, encode_labels, image_labels
+from cbid.params import check_params, choice, estimator, flag, integer, jobs, param, positive, real
 
 __all__ = ["EvaluationTime", "NBNNClassifier"]
 
@@ -37,7 +37,7 @@ class EvaluationTime(NamedTuple):
         return self.encode + self.search
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class NBNNClassifier(ClassifierMixin, BaseEstimator):
     """Predict the class whose training patches are nearest to the patches of an image (Boiman et al., 2008).
 
@@ -100,32 +100,24 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
     """
 
     coder: Any = None
-    search: str = "exact"
-    local: bool = False
-    n_neighbors: int = 10
-    weighted: bool | None = None
-    location: float | None = None
-    n_components: int = 16
-    checks: int = 500
-    n_trees: int = 1
-    n_tables: int = 25
-    n_functions: int = 20
-    bin_width: float = 0.25
-    max_patches: int = 100_000
+    search: str = param("exact", choice("exact", "kd-tree", "lsh", "pca"))
+    local: bool = param(False, flag)
+    n_neighbors: int = param(10, integer(1))
+    weighted: bool | None = param(None, choice(None, False, True))
+    location: float | None = param(None, real(0))
+    n_components: int = param(16, integer(1))
+    checks: int = param(500, integer(1))
+    n_trees: int = param(1, integer(1))
+    n_tables: int = param(25, integer(1))
+    n_functions: int = param(20, integer(1))
+    bin_width: float = param(0.25, positive)
+    max_patches: int = param(100_000, integer(1))
     descriptor: Any = None
-    n_jobs: int | None = None
+    n_jobs: int | None = param(None, jobs)
     random_state: Any = 0
 
     def _check_params(self) -> None:
-        check_choice("search", self.search, ("exact", "kd-tree", "lsh", "pca"))
-        check_choice("local", self.local, (False, True))
-        check_choice("weighted", self.weighted, (None, False, True))
-        for name in ("n_neighbors", "n_components", "checks", "n_trees", "n_tables", "n_functions", "max_patches"):
-            check_integer(name, getattr(self, name), 1)
-        check_real("bin_width", self.bin_width, 0, open_below=True)
-        if self.location is not None:
-            check_real("location", self.location, 0)
-        check_n_jobs(self.n_jobs)
+        check_params(self)
         if self.descriptor is not None and not hasattr(self.descriptor, "transform"):
             raise ValueError(f"descriptor={self.descriptor!r}: expected a local descriptor (DenseSIFT()), or None")
         if self.coder is None:

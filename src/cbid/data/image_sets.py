@@ -4,7 +4,7 @@ import os
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,12 +37,20 @@ class ImageSet(Sequence[Image], metaclass=ABCMeta):
         What was found but skipped.
     """
 
-    names: Names
-    labels: NDArray[np.int64] | None = None
-    classes: NDArray[Any] | None = None
+    max_pixels: int = MAX_PIXELS
 
-    def __init__(self) -> None:
+    def __init__(
+        self,
+        names: Names | Iterable[str | bytes],
+        labels: NDArray[np.int64] | None = None,
+        classes: NDArray[Any] | None = None,
+    ) -> None:
+        self.names = names if isinstance(names, Names) else Names(names)
+        self.labels, self.classes = labels, classes
         self.problems: Problems = []
+
+    def __len__(self) -> int:
+        return len(self.names)
 
     @abstractmethod
     def load(self, i: int) -> bytes | Image:
@@ -53,7 +61,7 @@ class ImageSet(Sequence[Image], metaclass=ABCMeta):
         """Return the file of image i, or None."""
 
     @abstractmethod
-    def take(self, rows: ArrayLike) -> Self:
+    def take(self, rows: ArrayLike) -> "ImageSet":
         """Return the set of these rows (indices or a mask), in this order."""
 
     def read(self, i: int) -> Image:
@@ -65,7 +73,7 @@ class ImageSet(Sequence[Image], metaclass=ABCMeta):
 
     def decode(self, item: bytes | Image) -> Image:
         """Return the image of a result of ``load``."""
-        return decode_image(item) if isinstance(item, bytes) else check_image(item)
+        return decode_image(item, max_pixels=self.max_pixels) if isinstance(item, bytes) else check_image(item)
 
     def digest(self, i: int) -> bytes:
         """Return a digest of the content of image i, 16 bytes."""
@@ -75,11 +83,6 @@ class ImageSet(Sequence[Image], metaclass=ABCMeta):
         if isinstance(i, slice):
             return self.take(np.arange(*i.indices(len(self))))
         return self.read(range(len(self))[i]) if np.ndim(i) == 0 else self.take(i)
-
-    def _take_labels(self, other: Self, index: NDArray[np.int64]) -> Self:
-        other.labels = None if self.labels is None else self.labels[index]
-        other.classes = self.classes
-        return other
 
     def __repr__(self) -> str:
         classes = "" if self.classes is None else f", {len(self.classes)} classes"
@@ -98,13 +101,8 @@ class ImageFiles(ImageSet):
         *,
         max_pixels: int = MAX_PIXELS,
     ) -> None:
-        super().__init__()
-        self.root = os.fspath(root)
-        self.names: Names = names if isinstance(names, Names) else Names(names)
-        self.labels, self.classes, self.max_pixels = labels, classes, max_pixels
-
-    def __len__(self) -> int:
-        return len(self.names)
+        super().__init__(names, labels, classes)
+        self.root, self.max_pixels = os.fspath(root), max_pixels
 
     def path(self, i: int) -> Path:
         return Path(os.path.join(self.root, os.fsdecode(self.names.raw(i))))
@@ -112,13 +110,10 @@ class ImageFiles(ImageSet):
     def load(self, i: int) -> bytes:
         return read_bytes(self.path(i), max_pixels=self.max_pixels)
 
-    def decode(self, item: bytes | Image) -> Image:
-        return decode_image(item, max_pixels=self.max_pixels) if isinstance(item, bytes) else check_image(item)
-
     def take(self, rows: ArrayLike) -> "ImageFiles":
         index = row_numbers(rows, len(self))
-        taken = ImageFiles(self.root, self.names.take(index), max_pixels=self.max_pixels)
-        return self._take_labels(taken, index)
+        labels = None if self.labels is None else self.labels[index]
+        return ImageFiles(self.root, self.names.take(index), labels, self.classes, max_pixels=self.max_pixels)
 
 
 class ImageItems(ImageSet):
@@ -131,15 +126,10 @@ class ImageItems(ImageSet):
         labels: NDArray[np.int64] | None = None,
         classes: NDArray[Any] | None = None,
     ) -> None:
-        super().__init__()
-        self.items = items
         if names is None:
             names = (os.fspath(v) if isinstance(v, (str, os.PathLike)) else f"image {i}" for i, v in enumerate(items))
-        self.names: Names = names if isinstance(names, Names) else Names(names)
-        self.labels, self.classes = labels, classes
-
-    def __len__(self) -> int:
-        return len(self.items)
+        super().__init__(names, labels, classes)
+        self.items = items
 
     def path(self, i: int) -> Path | None:
         item = self.items[i]
@@ -154,7 +144,8 @@ class ImageItems(ImageSet):
     def take(self, rows: ArrayLike) -> "ImageItems":
         index = row_numbers(rows, len(self))
         items = self.items[index] if isinstance(self.items, np.ndarray) else [self.items[i] for i in index]
-        return self._take_labels(ImageItems(items, self.names.take(index)), index)
+        labels = None if self.labels is None else self.labels[index]
+        return ImageItems(items, self.names.take(index), labels, self.classes)
 
 
 def as_image_set(X: Any) -> ImageSet:

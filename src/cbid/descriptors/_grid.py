@@ -45,9 +45,9 @@ def frames_of(scales: Sequence[Grid]) -> NDArray[np.float32]:
     return np.concatenate([block.reshape(-1, 3) for block in blocks])
 
 
-def check_sides(sides: Any, least: float) -> None:
-    """Raise a ValueError that names ``sides`` unless it is a sequence of patch sides in pixels."""
-    check_sequence("sides", sides, "patch sides in pixels", lambda name, side: check_real(name, side, least, 10_000))
+def check_sides(name: str, sides: Any) -> None:
+    """Raise a ValueError unless ``sides`` is a sequence of patch sides in pixels."""
+    check_sequence(name, sides, "patch sides in pixels", lambda name, side: check_real(name, side, 4, 10_000))
 
 
 def _line(length: int, half: float, step: int) -> NDArray[np.int64]:

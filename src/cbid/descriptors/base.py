@@ -3,7 +3,6 @@
 import json
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,6 +13,7 @@ from sklearn.utils import Tags
 from cbid.bags import Bags
 from cbid.data.image_sets import as_image_set
 from cbid.descriptors.describing import describe
+from cbid.params import check_params, estimator
 from cbid.storage.digests import digest_text
 
 __all__ = ["Descriptor", "LocalDescriptor"]
@@ -21,7 +21,7 @@ __all__ = ["Descriptor", "LocalDescriptor"]
 Image = NDArray[Any]
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class _Describer(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
     """Transformer of images given as paths or arrays: (h, w) gray or (h, w, 3) RGB, uint8 or floats in 0..1."""
 
@@ -39,9 +39,9 @@ class _Describer(TransformerMixin, BaseEstimator, metaclass=ABCMeta):
         self._check_params()
         return self
 
-    @abstractmethod
     def _check_params(self) -> None:
         """Raise a ValueError that names an invalid parameter."""
+        check_params(self)
 
     def settings(self) -> dict[str, Any]:
         """Return the parameters that the values depend on, as JSON values."""

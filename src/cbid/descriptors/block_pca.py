@@ -1,6 +1,5 @@
 """PCA shared by the blocks of a descriptor."""
 
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -10,11 +9,12 @@ from sklearn.decomposition import PCA
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cbid.checks import check_integer
+from cbid.params import check_params, estimator, integer, param
 
 __all__ = ["BlockPCA"]
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class BlockPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Project all blocks of a vector on the same principal components, fitted to all blocks of all samples.
 
@@ -36,15 +36,14 @@ class BlockPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator)
     """
 
     n_components: int = 40
-    n_blocks: int = 1
-    n_kept: int = 0
+    n_blocks: int = param(1, integer(1))
+    n_kept: int = param(0, integer(0))
     random_state: int = 0
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Fit the components; y is ignored."""
+        check_params(self)
         checked: NDArray[Any] = validate_data(self, X, dtype=[np.float64, np.float32])
-        check_integer("n_blocks", self.n_blocks, 1)
-        check_integer("n_kept", self.n_kept, 0)
         width = checked.shape[1] // self.n_blocks - self.n_kept
         if checked.shape[1] % self.n_blocks or width < 1:
             raise ValueError(

@@ -1,6 +1,5 @@
 """Census-transform histograms, CENTRIST (Wu and Rehg, 2011)."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numba
@@ -8,10 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
-from cbid.checks import check_choice, check_integer, check_pair
+from cbid.checks import check_pair
 from cbid.data.images import Size, as_gray, check_least, resize, to_uint8
 from cbid.descriptors.base import Descriptor
 from cbid.descriptors.block_pca import BlockPCA
+from cbid.params import choice, estimator, flag, integer, param
 
 __all__ = ["CENTRIST", "census_transform", "spatial_pact"]
 
@@ -20,7 +20,7 @@ NORMS = ("unit", "root", None)
 _NEIGHBOURS = ((0, 0), (0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1), (2, 2))
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class CENTRIST(Descriptor):
     """Histograms of the census transform over the overlapping blocks of a pyramid; 31 x 254 = 7,874 values.
 
@@ -48,9 +48,9 @@ class CENTRIST(Descriptor):
 
     _threads = True
 
-    levels: int = 2
-    norm: str | None = "unit"
-    moments: bool = False
+    levels: int = param(2, integer(0, 6))
+    norm: str | None = param("unit", choice(*NORMS))
+    moments: bool = param(False, flag)
     size: Size | None = None
 
     @property
@@ -59,9 +59,7 @@ class CENTRIST(Descriptor):
         return sum(4**level + (2**level - 1) ** 2 for level in range(self.levels + 1))
 
     def _check_params(self) -> None:
-        check_integer("levels", self.levels, 0, 6)
-        check_choice("norm", self.norm, NORMS)
-        check_choice("moments", self.moments, (True, False))
+        super()._check_params()
         if self.size is not None:
             check_pair("size", self.size, self._least())
 

@@ -13,19 +13,15 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.checks import check_choice, check_integer, check_real
+from cbid.checks import check_integer, check_real
 from cbid.data.images import as_gray, as_rgb, to_uint8
 from cbid.descriptors.base import Descriptor, Image
+from cbid.params import check_params, choice, estimator, flag, param, positive, real
 from cbid.storage.digests import digest_bytes, new_digest
 
 __all__ = ["ONNXEmbedding", "Preprocessing"]
 
-_FITS = ("crop", "stretch")
-_INTERPOLATIONS = ("bilinear", "bicubic", "nearest")
-_CHANNELS = (None, "RGB", "BGR", "gray")
-_LAYOUTS = (None, "NCHW", "NHWC")
 _USUAL = np.array([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]])  # mean and std of ImageNet, red, green, blue
-_POOLINGS = ("mean", "max", "first", "flatten")
 
 
 @dataclass(frozen=True)
@@ -49,17 +45,17 @@ class Preprocessing:
     """
 
     size: tuple[int, int] | None = None
-    fit: str = "crop"
-    crop: float = 0.875
-    interpolation: str = "bilinear"
-    scale: float = 1 / 255
+    fit: str = param("crop", choice("crop", "stretch"))
+    crop: float = param(0.875, real(0, 1 + 1e-9, open_below=True))
+    interpolation: str = param("bilinear", choice("bilinear", "bicubic", "nearest"))
+    scale: float = param(1 / 255, positive)
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
-    channels: str | None = None
-    layout: str | None = None
+    channels: str | None = param(None, choice(None, "RGB", "BGR", "gray"))
+    layout: str | None = param(None, choice(None, "NCHW", "NHWC"))
     output: str | None = None
-    pooling: str = "mean"
-    l2: bool = True
+    pooling: str = param("mean", choice("mean", "max", "first", "flatten"))
+    l2: bool = param(True, flag)
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> Self:
@@ -85,28 +81,16 @@ class Preprocessing:
             if name not in names:
                 raise ValueError(f"preprocessing has an entry {name!r}: expected {', '.join(names)}")
         given = dict(entries)
-        for name, convert in (("mean", _mean), ("std", _std), ("size", _size)):
+        for name, above in (("mean", -math.inf), ("std", 0)):
             if given.get(name) is not None:
-                given[name] = convert(given[name])
+                given[name] = _numbers(name, given[name], above)
+        if given.get("size") is not None:
+            given["size"] = _size(given["size"])
         made = cls(**given)
-        made._check()
+        check_params(made)
+        if made.output is not None and not isinstance(made.output, str):
+            raise ValueError(f"output={made.output!r}: expected the name of an output")
         return made
-
-    def _check(self) -> None:
-        check_choice("fit", self.fit, _FITS)
-        check_real("crop", self.crop, 0, 1 + 1e-9, open_below=True)
-        check_choice("interpolation", self.interpolation, _INTERPOLATIONS)
-        check_real("scale", self.scale, 0, open_below=True)
-        check_choice("channels", self.channels, _CHANNELS)
-        check_choice("layout", self.layout, _LAYOUTS)
-        if self.output is not None and not isinstance(self.output, str):
-            raise ValueError(f"output={self.output!r}: expected the name of an output")
-        check_choice("pooling", self.pooling, _POOLINGS)
-        check_choice("l2", self.l2, (False, True))
-
-    def settings(self) -> dict[str, Any]:
-        """Return the fields as JSON values."""
-        return asdict(self)
 
     def settled(self, size: tuple[int, int], layout: str, channels: str, output: str) -> Self:
         """Return a copy with these values and the mean and std to use."""
@@ -165,14 +149,6 @@ class Preprocessing:
         return np.ascontiguousarray(values)
 
 
-def _mean(value: Any) -> tuple[float, ...]:
-    return _numbers("mean", value, -math.inf)
-
-
-def _std(value: Any) -> tuple[float, ...]:
-    return _numbers("std", value, 0)
-
-
 def _numbers(name: str, value: Any, above: float) -> tuple[float, ...]:
     numbers = tuple(value) if isinstance(value, (list, tuple)) else (value,)
     for number in numbers:
@@ -206,7 +182,7 @@ class _Network(NamedTuple):
     outputs: tuple[str, ...]
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class ONNXEmbedding(Descriptor):
     """The output of a network over images, run by onnxruntime on the CPU (extra ``deep``).
 
@@ -244,7 +220,7 @@ class ONNXEmbedding(Descriptor):
         return {
             **super().settings(),
             "model": _digest(*_state(self.model)),
-            "preprocessing": preprocessing.settings(),
+            "preprocessing": asdict(preprocessing),
         }
 
     def describe(self, image: Image) -> NDArray[np.float32]:

@@ -2,18 +2,17 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.checks import check_choice, check_integer, check_real
 from cbid.data.images import as_gray, opencv, resize_longest, to_float
 from cbid.descriptors._grid import Grid, check_sides, frames_of, grids, pool
 from cbid.descriptors._oriented import orientation_maps
 from cbid.descriptors.base import Image, LocalDescriptor
+from cbid.params import choice, estimator, flag, integer, param, positive, real
 
 __all__ = ["DenseSIFT"]
 
@@ -25,7 +24,7 @@ CLIP = 0.2
 DIMENSIONS = BINS * BINS * ORIENTATIONS
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class DenseSIFT(LocalDescriptor):
     """Lowe's SIFT descriptor without rotation, 128 values of unit length, at every point of a grid.
 
@@ -61,29 +60,15 @@ class DenseSIFT(LocalDescriptor):
 
     _threads: ClassVar[bool] = True
 
-    step: int = 2
-    sides: Sequence[float] = (16, 24, 32, 40)
-    longest: int | None = 150
-    border: str = "inside"
-    magnification: float | None = 12.0
-    window: float | None = 2.0
-    root: bool = False
-    low_contrast: str = "keep"
-    contrast: float = 0.005
-
-    def _check_params(self) -> None:
-        check_integer("step", self.step, 1)
-        check_sides(self.sides, 4)
-        if self.longest is not None:
-            check_integer("longest", self.longest, 1)
-        check_choice("border", self.border, ("inside", "zero", "mirror"))
-        if self.magnification is not None:
-            check_real("magnification", self.magnification, 0, open_below=True)
-        if self.window is not None:
-            check_real("window", self.window, 0, open_below=True)
-        check_choice("root", self.root, (False, True))
-        check_choice("low_contrast", self.low_contrast, ("keep", "zero", "drop"))
-        check_real("contrast", self.contrast, 0)
+    step: int = param(2, integer(1))
+    sides: Sequence[float] = param((16, 24, 32, 40), check_sides)
+    longest: int | None = param(150, integer(1), or_none=True)
+    border: str = param("inside", choice("inside", "zero", "mirror"))
+    magnification: float | None = param(12.0, positive, or_none=True)
+    window: float | None = param(2.0, positive, or_none=True)
+    root: bool = param(False, flag)
+    low_contrast: str = param("keep", choice("keep", "zero", "drop"))
+    contrast: float = param(0.005, real(0))
 
     def settings(self) -> dict[str, Any]:
         """Return the settings, with the sides of the patches in pixels."""

@@ -8,7 +8,6 @@ cells of a grid.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -16,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import fft
 
-from cbid.checks import check_choice, check_integer, check_real
+from cbid.checks import check_integer
 from cbid.data.images import crop_to_fill, resize, to_float
 from cbid.descriptors.base import Descriptor
+from cbid.params import estimator, flag, integer, param, positive
 
 __all__ = ["GIST", "gabor_filters", "whiten"]
 
@@ -26,7 +26,7 @@ Floats = NDArray[np.float32]
 _WHITENING_BORDER = 5
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class GIST(Descriptor):
     """Mean answers of Gabor filters over the cells of a grid; 4 scales x 8 orientations x 4 x 4 cells = 512 values.
 
@@ -55,21 +55,19 @@ class GIST(Descriptor):
 
     size: int = 256
     orientations: Sequence[int] = (8, 8, 8, 8)
-    cells: int = 4
-    fc: float = 4.0
+    cells: int = param(4, integer(1))
+    fc: float = param(4.0, positive)
     border: int = 32
-    crop: bool = True
+    crop: bool = param(True, flag)
 
     def _check_params(self) -> None:
-        check_integer("cells", self.cells, 1)
+        super()._check_params()
         check_integer("size", self.size, max(2, self.cells))
         if not (isinstance(self.orientations, (tuple, list)) and self.orientations):
             raise ValueError(f"orientations={self.orientations!r}: expected a sequence, one number for each scale")
         for i, count in enumerate(self.orientations):
             check_integer(f"orientations[{i}]", count, 1)
-        check_real("fc", self.fc, 0, open_below=True)
         check_integer("border", self.border, 0, self.size)
-        check_choice("crop", self.crop, (True, False))
 
     def describe(self, image: NDArray[Any]) -> NDArray[np.float32]:
         """Return mean responses by scale, orientation, and cell (row by row)."""

@@ -1,7 +1,6 @@
 """Haar-like features (Viola and Jones, 2004): differences of the sums over neighbouring rectangles."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -13,6 +12,7 @@ from cbid.checks import check_choice, check_integer, check_pair
 from cbid.data.images import Size, as_gray, resize, to_float
 from cbid.descriptors.base import Descriptor
 from cbid.descriptors.pixels import normalise
+from cbid.params import estimator, flag, integer, param
 
 __all__ = ["HaarFeatures"]
 
@@ -21,7 +21,7 @@ KINDS = {"2-x": (1, 2), "2-y": (2, 1), "3-x": (1, 3), "3-y": (3, 1), "4": (2, 2)
 MOST = 5_000_000
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class HaarFeatures(Descriptor):
     """Sums over two, three or four equal rectangles side by side, neighbours with opposite signs.
 
@@ -52,17 +52,16 @@ class HaarFeatures(Descriptor):
     size: Size = (19, 19)
     kinds: Sequence[str] = tuple(KINDS)
     n_features: int | None = None
-    random_state: int = 0
-    variance: bool = True
+    random_state: int = param(0, integer(0))
+    variance: bool = param(True, flag)
 
     def _check_params(self) -> None:
+        super()._check_params()
         check_pair("size", self.size, 3)
         if not (isinstance(self.kinds, (tuple, list)) and self.kinds):
             raise ValueError(f"kinds={self.kinds!r}: expected a sequence of {', '.join(map(repr, KINDS))}")
         for i, kind in enumerate(self.kinds):
             check_choice(f"kinds[{i}]", kind, tuple(KINDS))
-        check_integer("random_state", self.random_state, 0)
-        check_choice("variance", self.variance, (True, False))
         total = sum(_counts(self._window(), tuple(self.kinds)))
         if self.n_features is not None:
             check_integer("n_features", self.n_features, 1, total)

@@ -12,24 +12,24 @@ come from the pixels around.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.checks import check_choice, check_integer, check_pair
+from cbid.checks import check_pair
 from cbid.data.images import Size, check_image, check_least, resize, to_float
 from cbid.descriptors._oriented import describe_each, mean_votes, normalise
 from cbid.descriptors.base import Descriptor
 from cbid.descriptors.gradients import VOTING, check_orientations, prepared, votes_of_cells
+from cbid.params import choice, estimator, flag, integer, param
 
 __all__ = ["HOG", "NORMS", "cell_histograms", "normalised_blocks"]
 
 NORMS = ("l2-hys", "l2", "l1", "l1-sqrt")
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class HOG(Descriptor):
     """Block-normalised histograms of oriented gradients; 3,780 values for a window of 128 x 64.
 
@@ -63,23 +63,18 @@ class HOG(Descriptor):
     _threads = True
 
     size: Size | None = None
-    cell: int = 8
-    block: int = 2
+    cell: int = param(8, integer(1))
+    block: int = param(2, integer(1))
     orientations: int = 9
     signed: bool = False
-    voting: str = "trilinear"
-    norm: str = "l2-hys"
-    sqrt: bool = False
-    margin: int = 0
+    voting: str = param("trilinear", choice(*VOTING))
+    norm: str = param("l2-hys", choice(*NORMS))
+    sqrt: bool = param(False, flag)
+    margin: int = param(0, integer(0))
 
     def _check_params(self) -> None:
-        check_integer("cell", self.cell, 1)
-        check_integer("block", self.block, 1)
+        super()._check_params()
         check_orientations(self.orientations, self.signed)
-        check_choice("voting", self.voting, VOTING)
-        check_choice("norm", self.norm, NORMS)
-        check_choice("sqrt", self.sqrt, (True, False))
-        check_integer("margin", self.margin, 0)
         if self.size is not None:
             check_pair("size", self.size, self._least())
 

@@ -9,17 +9,16 @@ centred, so that inner products of features approximate the kernel itself.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, reduce
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.checks import check_choice, check_integer, check_real
 from cbid.data.images import as_gray, as_rgb, opencv, resize_longest, to_float
 from cbid.descriptors._grid import Grid, check_sides, frames_of, grids, pool
 from cbid.descriptors.base import Image, LocalDescriptor
+from cbid.params import choice, estimator, integer, param, positive
 
 __all__ = ["KernelDescriptors"]
 
@@ -109,7 +108,7 @@ class _Basis(NamedTuple):
     entries: NDArray[np.int64]  # (t,): where each one stands in what ``pool`` gives
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class KernelDescriptors(LocalDescriptor):
     """Patches on a grid, described so that inner products approximate a match kernel between patches.
 
@@ -148,21 +147,12 @@ class KernelDescriptors(LocalDescriptor):
 
     _threads: ClassVar[bool] = True
 
-    kernel: str = "gradient"
-    n_components: int = 200
-    sides: Sequence[float] = (16, 24, 32)
-    step: int = 8
-    longest: int | None = 300
-    epsilon: float = 0.1
-
-    def _check_params(self) -> None:
-        check_choice("kernel", self.kernel, ("gradient", "shape", "colour"))
-        check_integer("n_components", self.n_components, 1, 625)  # 25 positions and 25 directions
-        check_sides(self.sides, 4)
-        check_integer("step", self.step, 1)
-        if self.longest is not None:
-            check_integer("longest", self.longest, 1)
-        check_real("epsilon", self.epsilon, 0, open_below=True)
+    kernel: str = param("gradient", choice("gradient", "shape", "colour"))
+    n_components: int = param(200, integer(1, 625))  # 25 positions and 25 directions
+    sides: Sequence[float] = param((16, 24, 32), check_sides)
+    step: int = param(8, integer(1))
+    longest: int | None = param(300, integer(1), or_none=True)
+    epsilon: float = param(0.1, positive)
 
     def settings(self) -> dict[str, Any]:
         """Return the settings, with the sides of the patches in pixels."""

@@ -7,13 +7,12 @@ second.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.checks import check_choice, check_integer, check_pair
+from cbid.checks import check_integer, check_pair
 from cbid.data.images import Size, as_gray, check_image, check_least, opencv, resize, to_float, to_uint8
 from cbid.descriptors.base import Descriptor
 from cbid.descriptors.gradients import (
@@ -24,13 +23,14 @@ from cbid.descriptors.gradients import (
     grid_of_regions,
     orientation_histograms,
 )
+from cbid.params import choice, estimator, flag, integer, param
 
 __all__ = ["PyramidHOG"]
 
 NORMS = ("l1-sqrt", "l1", "l2")
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class PyramidHOG(Descriptor):
     """Orientation histograms over grids of 1, 4, 16, ... regions, or of cells of given sides.
 
@@ -64,28 +64,24 @@ class PyramidHOG(Descriptor):
 
     _threads = True
 
-    levels: int = 3
+    levels: int = param(3, integer(0, 8))
     cells: Sequence[int] | None = None
     orientations: int = 20
     signed: bool = False
-    voting: str = "trilinear"
-    sqrt: bool = True
-    edges: bool = False
-    norm: str = "l1-sqrt"
+    voting: str = param("trilinear", choice(*VOTING))
+    sqrt: bool = param(True, flag)
+    edges: bool = param(False, flag)
+    norm: str = param("l1-sqrt", choice(*NORMS))
     size: Size | None = None
 
     def _check_params(self) -> None:
-        check_integer("levels", self.levels, 0, 8)
+        super()._check_params()
         if self.cells is not None:
             if not (isinstance(self.cells, (tuple, list)) and self.cells):
                 raise ValueError(f"cells={self.cells!r}: expected a sequence of sides in pixels, or None")
             for i, side in enumerate(self.cells):
                 check_integer(f"cells[{i}]", side, 1)
         check_orientations(self.orientations, self.signed)
-        check_choice("voting", self.voting, VOTING)
-        check_choice("sqrt", self.sqrt, (True, False))
-        check_choice("edges", self.edges, (True, False))
-        check_choice("norm", self.norm, NORMS)
         if self.size is not None:
             check_pair("size", self.size, self._least())
 

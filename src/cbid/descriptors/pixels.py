@@ -1,21 +1,21 @@
 """Raw pixels as a descriptor."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.checks import check_choice, check_pair
+from cbid.checks import check_pair
 from cbid.data.images import Size, as_gray, as_rgb, resize, to_float
 from cbid.descriptors.base import Descriptor
+from cbid.params import choice, estimator, flag, param
 
 __all__ = ["RawPixels"]
 
 NORMS = (None, "contrast", "l2")
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class RawPixels(Descriptor):
     """The values of the pixels, row by row, in 0..1.
 
@@ -36,15 +36,9 @@ class RawPixels(Descriptor):
 
     _threads = True
 
-    size: Size | None = None
-    color: bool = False
-    norm: str | None = None
-
-    def _check_params(self) -> None:
-        if self.size is not None:
-            check_pair("size", self.size)
-        check_choice("color", self.color, (True, False))
-        check_choice("norm", self.norm, NORMS)
+    size: Size | None = param(None, check_pair)
+    color: bool = param(False, flag)
+    norm: str | None = param(None, choice(*NORMS))
 
     def describe(self, image: NDArray[Any]) -> NDArray[np.float32]:
         """Return the pixels row by row."""

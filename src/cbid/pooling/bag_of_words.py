@@ -1,17 +1,15 @@
 """Bags of words: how often each visual word occurs in an image and in the cells of its pyramid."""
 
-from dataclasses import dataclass
-
 import numpy as np
 from scipy.sparse import csr_array
 
-from cbid.checks import check_choice, check_integer, check_real
+from cbid.params import choice, estimator, integer, param, positive
 from cbid.pooling.base import NORMS, Pooling, Rows, fixed_codes, k_means, nearest_words
 
 __all__ = ["BagOfWords"]
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class BagOfWords(Pooling):
     """Histograms of the nearest words, over the cells of a spatial pyramid.
 
@@ -51,23 +49,13 @@ class BagOfWords(Pooling):
     _VALUES = Pooling._VALUES | {"width_"}
 
     n_words: int = 200
-    level_weights: str | None = "match"
-    assignment: str = "hard"
-    n_nearest: int = 5
-    width: float | None = None
-    pooling: str = "sum"
-    norm: str | None = "l1"
+    level_weights: str | None = param("match", choice(None, "match"))
+    assignment: str = param("hard", choice("hard", "soft"))
+    n_nearest: int = param(5, integer(1))
+    width: float | None = param(None, positive)
+    pooling: str = param("sum", choice("sum", "max"))
+    norm: str | None = param("l1", choice(*NORMS))
     n_rows: int = 200_000
-
-    def _check_params(self) -> None:
-        super()._check_params()
-        check_choice("level_weights", self.level_weights, (None, "match"))
-        check_choice("assignment", self.assignment, ("hard", "soft"))
-        check_integer("n_nearest", self.n_nearest, 1)
-        if self.width is not None:
-            check_real("width", self.width, 0, open_below=True)
-        check_choice("pooling", self.pooling, ("sum", "max"))
-        check_choice("norm", self.norm, NORMS)
 
     def _settings(self) -> tuple[str, str | None, str | None]:
         return self.pooling, self.level_weights, self.norm

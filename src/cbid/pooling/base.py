@@ -9,7 +9,7 @@ import os
 from abc import abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from typing import Any, Self
 
@@ -24,7 +24,8 @@ from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from cbid.bags import Bags, check_bags
-from cbid.checks import check_integer, check_n_jobs
+from cbid.checks import check_integer
+from cbid.params import check_params, estimator, integer, jobs, param
 from cbid.storage.models import Saved, load_from
 from cbid.threads import faiss_threads
 
@@ -48,7 +49,7 @@ NORMS = (None, "l1", "l2", "power")
 _CHUNK_ROWS = 8192  # rows that a thread codes at once
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class Pooling(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Base class of the poolings. A subclass learns ``words_`` from rows and codes rows by them.
 
@@ -76,11 +77,11 @@ class Pooling(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     _ARRAYS = frozenset({"words_"})
 
-    n_words: int = 1024
+    n_words: int = param(1024, integer(1))
     pyramid: Sequence[Any] = (1, 2, 4)
-    n_rows: int = 100_000
-    n_iter: int = 25
-    n_jobs: int | None = None
+    n_rows: int = param(100_000, integer(1))
+    n_iter: int = param(25, integer(1))
+    n_jobs: int | None = param(None, jobs)
     random_state: Any = 0
 
     words_: Rows = field(init=False)
@@ -98,11 +99,8 @@ class Pooling(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """Return codes (m, n_words) of rows (m, d), in one thread."""
 
     def _check_params(self) -> None:
-        check_integer("n_words", self.n_words, 1)
-        check_integer("n_rows", self.n_rows, 1)
-        check_integer("n_iter", self.n_iter, 1)
+        check_params(self)
         check_pyramid(self.pyramid)
-        check_n_jobs(self.n_jobs)
 
     def fit(self, X: Bags | Sequence[ArrayLike], y: Any = None) -> Self:
         """Learn the words from ``n_rows`` random rows of X; y is ignored."""
@@ -313,26 +311,16 @@ def pool(
     # Fixed types, so that numba compiles the kernels once.
     ends, words = codes.indptr.astype(np.int64, copy=False), codes.indices.astype(np.int32, copy=False)
     values = codes.data.astype(np.float32, copy=False)
-    kernel = _add if how == "sum" else _largest
-    kernel(ends, words, values, offsets, cells, pooled)
+    _pool(ends, words, values, offsets, cells, how == "max", pooled)
     return pooled
 
 
 @numba.njit(nogil=True, cache=True)
-def _add(ends: Any, words: Any, values: Any, offsets: Any, cells: Any, pooled: Any) -> None:
+def _pool(ends: Any, words: Any, values: Any, offsets: Any, cells: Any, largest: bool, pooled: Any) -> None:
     for image in range(len(offsets) - 1):
         for row in range(offsets[image], offsets[image + 1]):
             for level in range(cells.shape[1]):
                 histogram = pooled[image, cells[row, level]]
                 for place in range(ends[row], ends[row + 1]):
-                    histogram[words[place]] += values[place]
-
-
-@numba.njit(nogil=True, cache=True)
-def _largest(ends: Any, words: Any, values: Any, offsets: Any, cells: Any, pooled: Any) -> None:
-    for image in range(len(offsets) - 1):
-        for row in range(offsets[image], offsets[image + 1]):
-            for level in range(cells.shape[1]):
-                histogram = pooled[image, cells[row, level]]
-                for place in range(ends[row], ends[row + 1]):
-                    histogram[words[place]] = max(histogram[words[place]], values[place])
+                    word, value = words[place], values[place]
+                    histogram[word] = max(histogram[word], value) if largest else histogram[word] + value

@@ -6,14 +6,14 @@ the match kernel is approximately the inner product of one vector per image: K^(
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
 from cbid.bags import Bags
-from cbid.checks import check_choice, check_real
+from cbid.checks import check_real
+from cbid.params import choice, estimator, param, positive
 from cbid.pooling.base import NORMS, Pooling, Rows, _as_bags, _scale, k_means
 
 __all__ = ["EMK"]
@@ -22,7 +22,7 @@ _SCALE_ROWS = 5000  # rows that determine gamma
 _CHUNK_VALUES = 2**24  # values of the vectors that are projected at once
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class EMK(Pooling):
     """Vectors of images whose inner products approximate a match kernel of their rows, cell by cell.
 
@@ -60,16 +60,9 @@ class EMK(Pooling):
     _VALUES = Pooling._VALUES | {"gamma_"}
 
     n_words: int = 1000
-    gamma: float | None = None
-    ridge: float = 1e-3
-    norm: str | None = "l2"
-
-    def _check_params(self) -> None:
-        super()._check_params()
-        if self.gamma is not None:
-            check_real("gamma", self.gamma, 0, open_below=True)
-        check_real("ridge", self.ridge, 0, open_below=True)
-        check_choice("norm", self.norm, NORMS)
+    gamma: float | None = param(None, positive)
+    ridge: float = param(1e-3, positive)
+    norm: str | None = param("l2", choice(*NORMS))
 
     def _settings(self) -> tuple[str, str | None, str | None]:
         return "sum", None, None  # scaled after the projection

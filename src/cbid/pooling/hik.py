@@ -1,7 +1,6 @@
 """A support vector machine with the histogram intersection kernel, k(x, y) = sum_j min(x_j, y_j)."""
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numba
@@ -14,7 +13,7 @@ from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from cbid.checks import check_real
+from cbid.params import check_params, estimator, param, positive
 from cbid.storage.models import Saved
 
 __all__ = ["HIKClassifier", "histogram_intersection"]
@@ -53,7 +52,7 @@ def _add_minima(X: Any, Y: Any, K: Any) -> None:
                     K[i, j] += total
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class HIKClassifier(Saved, ClassifierMixin, BaseEstimator):
     """One-against-rest SVMs with the histogram intersection kernel, for non-negative vectors such as histograms.
 
@@ -83,12 +82,12 @@ class HIKClassifier(Saved, ClassifierMixin, BaseEstimator):
 
     _ARRAYS = frozenset({"support_vectors_", "dual_coef_", "intercept_"})
 
-    C: float = 10.0
+    C: float = param(10.0, positive)
     n_jobs: int | None = None
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from non-negative vectors X (n, d) and labels y (n,)."""
-        check_real("C", self.C, 0, open_below=True)
+        check_params(self)
         checked, y = validate_data(self, X, y, dtype=[np.float64, np.float32])
         check_classification_targets(y)
         histograms = self._non_negative(checked)

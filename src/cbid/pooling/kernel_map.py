@@ -9,7 +9,6 @@ so each value x becomes sqrt(x L s(0)) and, for each j, sqrt(2 x L s(j L)) times
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -19,7 +18,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from cbid.checks import check_choice, check_integer, check_real
+from cbid.params import check_params, choice, estimator, integer, param, positive
 
 __all__ = ["AdditiveKernelMap"]
 
@@ -35,7 +34,7 @@ _INTERVALS = {
 }
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class AdditiveKernelMap(TransformerMixin, BaseEstimator):
     """Features whose inner products approximate the chi-squared or the intersection kernel of non-negative vectors.
 
@@ -63,9 +62,9 @@ class AdditiveKernelMap(TransformerMixin, BaseEstimator):
     array([[0.9]])
     """
 
-    kernel: str = "chi2"
-    sample_steps: int = 2
-    sample_interval: float | None = None
+    kernel: str = param("chi2", choice(*_SPECTRA))
+    sample_steps: int = param(2, integer(1))
+    sample_interval: float | None = param(None, positive)
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Check the settings and X; nothing is learned."""
@@ -97,10 +96,8 @@ class AdditiveKernelMap(TransformerMixin, BaseEstimator):
         return features
 
     def _interval(self) -> float:
-        check_choice("kernel", self.kernel, tuple(_SPECTRA))
-        check_integer("sample_steps", self.sample_steps, 1)
+        check_params(self)
         if self.sample_interval is not None:
-            check_real("sample_interval", self.sample_interval, 0, open_below=True)
             return float(self.sample_interval)
         known = _INTERVALS[self.kernel]
         if self.sample_steps > len(known):

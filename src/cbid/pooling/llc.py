@@ -9,20 +9,19 @@ has the solution w proportional to (Z Z^T + ridge tr(Z Z^T) I)^-1 1.
 """
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numba
 import numpy as np
 from scipy.sparse import csr_array
 
-from cbid.checks import check_integer, check_real
+from cbid.params import estimator, integer, param, positive
 from cbid.pooling.base import Pooling, Rows, fixed_codes, k_means, nearest_words
 
 __all__ = ["LLC"]
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class LLC(Pooling):
     """Locality-constrained linear codes of the rows, max pooling, and unit l2 length.
 
@@ -40,13 +39,8 @@ class LLC(Pooling):
     words_ : (n_words, d)
     """
 
-    n_nearest: int = 5
-    ridge: float = 1e-4
-
-    def _check_params(self) -> None:
-        super()._check_params()
-        check_integer("n_nearest", self.n_nearest, 1)
-        check_real("ridge", self.ridge, 0, open_below=True)
+    n_nearest: int = param(5, integer(1))
+    ridge: float = param(1e-4, positive)
 
     def _learn(self, rows: Rows, seed: int, n_threads: int) -> None:
         self.words_ = k_means(rows, self.n_words, n_iter=self.n_iter, seed=seed, n_threads=n_threads)

@@ -8,7 +8,6 @@ Bergamo and Torresani, 2012). A label tree splits classes last that are confused
 
 from abc import abstractmethod
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -23,7 +22,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from cbid.checks import check_choice, check_integer, check_real
+from cbid.params import check_params, choice, estimator, integer, param, positive
 from cbid.storage.models import Saved
 
 __all__ = ["Classemes", "MetaClass"]
@@ -34,15 +33,15 @@ OUTPUTS = ("real", "bit", "pca")
 Array = NDArray[np.floating]
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class _ClassifierOutputs(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """One linear SVM for each group of base classes against all other classes."""
 
     _ARRAYS = frozenset({"groups_", "coef_", "intercept_", "mean_", "components_"})
 
-    C: float = 1.0
-    output: str = "real"
-    n_components: int = 2
+    C: float = param(1.0, positive)
+    output: str = param("real", choice(*OUTPUTS))
+    n_components: int = param(2, integer(1))
     n_jobs: int | None = None
     random_state: Any = 0
 
@@ -52,7 +51,7 @@ class _ClassifierOutputs(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from the base set: vectors X (n, d) and labels y (n,)."""
-        self._check_params()
+        check_params(self)
         samples, y = validate_data(self, X, y, dtype=[np.float64, np.float32])
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
@@ -94,13 +93,8 @@ class _ClassifierOutputs(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixi
         # would change the result; the primal one does not.
         return LinearSVC(C=self.C, class_weight="balanced", dual=False, max_iter=10_000)
 
-    def _check_params(self) -> None:
-        check_real("C", self.C, 0, open_below=True)
-        check_choice("output", self.output, OUTPUTS)
-        check_integer("n_components", self.n_components, 1)
-
     def _check_state(self) -> None:
-        self._check_params()
+        check_params(self)
         n_groups, n_classes, d = len(self.groups_), len(self.classes_), self.n_features_in_
         shapes = {"groups_": (n_groups, n_classes), "coef_": (n_groups, d), "intercept_": (n_groups,)}
         if self.output == "pca":
@@ -148,7 +142,7 @@ class Classemes(_ClassifierOutputs):
         return np.eye(len(self.classes_), dtype=bool)
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class MetaClass(_ClassifierOutputs):
     """Outputs of one linear SVM for each node of a label tree over the base classes.
 
@@ -186,11 +180,7 @@ class MetaClass(_ClassifierOutputs):
     (1797, 18)
     """
 
-    n_folds: int = 3
-
-    def _check_params(self) -> None:
-        super()._check_params()
-        check_integer("n_folds", self.n_folds, 2)
+    n_folds: int = param(3, integer(2))
 
     def _groups(self, X: Array, labels: NDArray[np.integer], seed: int) -> NDArray[np.bool_]:
         counts = np.bincount(labels)

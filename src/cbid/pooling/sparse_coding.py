@@ -14,7 +14,6 @@ to this solution, the first value that would change its sign leaves.
 
 import math
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import numba
@@ -24,7 +23,7 @@ from scipy.sparse import csr_array, vstack
 from sklearn.preprocessing import normalize
 from threadpoolctl import threadpool_limits
 
-from cbid.checks import check_choice, check_real
+from cbid.params import estimator, flag, param, positive, real
 from cbid.pooling.base import Pooling, Rows
 
 __all__ = ["ScSPM"]
@@ -33,7 +32,7 @@ _CHUNK_ROWS = 4096
 _RIDGE = 1e-6  # on the diagonal of the small systems, whose words may coincide
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class ScSPM(Pooling):
     """Sparse codes of the rows over a learned dictionary, max pooling of absolute values, and unit l2 length.
 
@@ -60,17 +59,11 @@ class ScSPM(Pooling):
     words_ : (n_words, d), each at most of unit length
     """
 
-    alpha: float = 0.15
-    unit_rows: bool = True
-    tol: float = 1e-3
+    alpha: float = param(0.15, positive)
+    unit_rows: bool = param(True, flag)
+    tol: float = param(1e-3, real(0, 1, open_below=True))
     n_rows: int = 50_000
     n_iter: int = 10
-
-    def _check_params(self) -> None:
-        super()._check_params()
-        check_real("alpha", self.alpha, 0, open_below=True)
-        check_choice("unit_rows", self.unit_rows, (False, True))
-        check_real("tol", self.tol, 0, 1, open_below=True)
 
     def _learn(self, rows: Rows, seed: int, n_threads: int) -> None:
         self.words_ = learn_dictionary(

@@ -1,7 +1,6 @@
 """Anchor-graph hashing."""
 
 import warnings
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -18,13 +17,14 @@ from cbid.coders.hyperplane import MOST_BITS, generator
 from cbid.coders.mixins import PrefixMixin, check_arrays
 from cbid.coders.rivals.common import Array, Seed, check_most_bits, check_vectors, fix_signs
 from cbid.learning.scaling import check_varies
+from cbid.params import choice, estimator, integer, param, positive
 
 __all__ = ["AnchorGraphHashing"]
 
 _SHRINK = 1e-4  # relative; well above the rounding of float32
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class AnchorGraphHashing(PrefixMixin, Coder):
     """Signs of the eigenvectors of an anchor graph (Liu, Wang, Kumar and Chang, ICML 2011).
 
@@ -64,22 +64,16 @@ class AnchorGraphHashing(PrefixMixin, Coder):
     _ARRAYS = frozenset({"anchors_", "coef_", "thresholds_"})
     _VALUES = Coder._VALUES | {"sigma_", "n_layers_", "n_nearest_"}
 
-    n_bits: int = 64
-    n_layers: int = 2
-    n_anchors: int = 300
-    n_nearest: int = 5
-    sigma: float | None = None
-    n_iter: int = 20
+    n_bits: int = param(64, integer(1, MOST_BITS))
+    n_layers: int = param(2, choice(1, 2))
+    n_anchors: int = param(300, integer(2))
+    n_nearest: int = param(5, integer(1))
+    sigma: float | None = param(None, positive)
+    n_iter: int = param(20, integer(1))
     random_state: Seed = 0
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Learn from vectors X (n, d); y is ignored."""
-        check_choice("n_layers", self.n_layers, (1, 2))
-        check_integer("n_anchors", self.n_anchors, 2)
-        check_integer("n_nearest", self.n_nearest, 1)
-        check_integer("n_iter", self.n_iter, 1)
-        if self.sigma is not None:
-            check_real("sigma", self.sigma, 0, open_below=True)
         samples = check_vectors(self, X)
         check_varies(samples)
         seed = int(generator(self.random_state).integers(2**31))

@@ -8,9 +8,8 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
-from cbid.checks import check_integer
-from cbid.coders.hyperplane import MOST_BITS
 from cbid.learning.neighbourhoods import of_unit_size, squared_distances
+from cbid.params import check_params
 from cbid.threads import faiss_products
 
 __all__ = [
@@ -30,8 +29,8 @@ Seed = int | np.random.RandomState | None
 
 
 def check_vectors(coder: BaseEstimator, X: ArrayLike, least: int = 2) -> Vectors:
-    """Check ``n_bits`` and X of an unsupervised coder; return X (n, d) with at least ``least`` samples."""
-    check_integer("n_bits", coder.n_bits, 1, MOST_BITS)
+    """Check the parameters and X of an unsupervised coder; return X (n, d) with at least ``least`` samples."""
+    check_params(coder)
     samples: Vectors = validate_data(coder, X, dtype=[np.float64, np.float32], ensure_min_samples=least)
     return samples
 

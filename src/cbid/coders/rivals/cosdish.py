@@ -1,22 +1,21 @@
 """COSDISH: bits from sampled columns of the label similarity, then hash functions that predict them."""
 
-from dataclasses import dataclass
 from typing import Self
 
 import numba
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cbid.checks import check_integer, check_real
 from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder, generator, kernel_features
 from cbid.coders.mixins import SupervisedMixin
 from cbid.coders.rivals.common import Array, Seed
 from cbid.learning.ridge import RidgeMap
+from cbid.params import check_params, estimator, integer, param, real
 
 __all__ = ["COSDISH"]
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class COSDISH(SupervisedMixin, HyperplaneCoder):
     """Column-sampling discrete supervised hashing (Kang, Li and Zhou, AAAI 2016), with linear hash functions.
 
@@ -44,11 +43,11 @@ class COSDISH(SupervisedMixin, HyperplaneCoder):
         Seed of the initial bits, the columns and the anchors.
     """
 
-    n_bits: int = 64
-    n_columns: int | None = None
-    n_rounds: int = 10
-    n_turns: int = 3
-    ridge: float = 1.0
+    n_bits: int = param(64, integer(1, MOST_BITS))
+    n_columns: int | None = param(None, integer(1))
+    n_rounds: int = param(10, integer(1))
+    n_turns: int = param(3, integer(1))
+    ridge: float = param(1.0, real(0))
     kernel: str | None = None
     n_anchors: int = 1000
     gamma: float | None = None
@@ -56,12 +55,7 @@ class COSDISH(SupervisedMixin, HyperplaneCoder):
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from vectors X (n, d) and labels y (n,)."""
-        check_integer("n_bits", self.n_bits, 1, MOST_BITS)
-        if self.n_columns is not None:
-            check_integer("n_columns", self.n_columns, 1)
-        check_integer("n_rounds", self.n_rounds, 1)
-        check_integer("n_turns", self.n_turns, 1)
-        check_real("ridge", self.ridge, 0)
+        check_params(self)
         self._check_kernel(self.kernel, self.n_anchors, self.gamma)
         samples, labels = self._labelled(X, y)
         rng = generator(self.random_state)

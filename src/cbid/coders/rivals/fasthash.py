@@ -7,7 +7,6 @@ a_ij is negative within a class. So a block of samples of one class, with all ot
 that a minimum cut solves exactly. Blocks are visited in turn; only the rows of one block are in memory at a time.
 """
 
-from dataclasses import dataclass
 from typing import Self
 
 import numba
@@ -23,6 +22,7 @@ from cbid.coders.mixins import SupervisedMixin, check_arrays, check_indices
 from cbid.coders.rivals.boosted_trees import boost, fit_bins, sum_of_trees
 from cbid.coders.rivals.common import Seed
 from cbid.learning.scaling import centre
+from cbid.params import check_params, estimator, integer, param, real
 
 __all__ = ["FastHash"]
 
@@ -32,7 +32,7 @@ MOST_DEPTH = 10
 _MOST_FLOW = 2**30  # capacities are int32
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class FastHash(SupervisedMixin, Coder):
     """Two-step hashing with boosted decision trees (Lin, Shen, Shi, van den Hengel and Suter, CVPR 2014).
 
@@ -72,25 +72,18 @@ class FastHash(SupervisedMixin, Coder):
     _ARRAYS = frozenset({"features_", "thresholds_", "leaves_", "tree_weights_", "mean_"})
     _VALUES = Coder._VALUES | {"unit_"}
 
-    n_bits: int = 64
-    n_trees: int = 200
-    depth: int = 4
-    n_features: int | None = None
-    trim: float = 0.9
-    block_size: int = 200
-    n_sweeps: int = 2
+    n_bits: int = param(64, integer(1, MOST_BITS))
+    n_trees: int = param(200, integer(1))
+    depth: int = param(4, integer(1, MOST_DEPTH))
+    n_features: int | None = param(None, integer(1))
+    trim: float = param(0.9, real(0, 1, open_below=True))
+    block_size: int = param(200, integer(1))
+    n_sweeps: int = param(2, integer(1))
     random_state: Seed = 0
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from vectors X (n, d) and labels y (n,)."""
-        check_integer("n_bits", self.n_bits, 1, MOST_BITS)
-        check_integer("n_trees", self.n_trees, 1)
-        check_integer("depth", self.depth, 1, MOST_DEPTH)
-        if self.n_features is not None:
-            check_integer("n_features", self.n_features, 1)
-        check_real("trim", self.trim, 0, 1, open_below=True)
-        check_integer("block_size", self.block_size, 1)
-        check_integer("n_sweeps", self.n_sweeps, 1)
+        check_params(self)
         samples, labels = self._labelled(X, y)
         rng = generator(self.random_state)
         data = centre(samples)

@@ -1,12 +1,10 @@
 """Iterative quantisation: axes rotated so that taking signs loses least, after PCA (ITQ) or CCA (CCA-ITQ)."""
 
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cbid.checks import check_integer, check_real
 from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder, generator
 from cbid.coders.mixins import SupervisedMixin
 from cbid.coders.rivals.common import Seed, check_vectors
@@ -14,11 +12,12 @@ from cbid.coders.rivals.signs import canonical_directions
 from cbid.learning.axes import check_enough_axes, parts, principal_axes
 from cbid.learning.likeness import fit_rotation
 from cbid.learning.scaling import centre
+from cbid.params import check_params, estimator, integer, param, real
 
 __all__ = ["CCAITQ", "ITQ"]
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class ITQ(HyperplaneCoder):
     """Iterative quantisation of the leading principal axes (Gong and Lazebnik, CVPR 2011).
 
@@ -35,13 +34,12 @@ class ITQ(HyperplaneCoder):
         Seed of the initial rotation.
     """
 
-    n_bits: int = 64
-    n_iter: int = 50
+    n_bits: int = param(64, integer(1, MOST_BITS))
+    n_iter: int = param(50, integer(0))
     random_state: Seed = 0
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Learn from vectors X (n, d); y is ignored."""
-        check_integer("n_iter", self.n_iter, 0)
         samples = check_vectors(self, X)
         mean, axes = principal_axes(samples, self.n_bits)
         check_enough_axes(self.n_bits, len(axes.vectors), samples)
@@ -51,7 +49,7 @@ class ITQ(HyperplaneCoder):
         return self._set_hyperplanes(W @ R, 0.0, mean)
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class CCAITQ(SupervisedMixin, HyperplaneCoder):
     """Iterative quantisation of canonical directions (Gong and Lazebnik, CVPR 2011 and PAMI 2013).
 
@@ -69,16 +67,14 @@ class CCAITQ(SupervisedMixin, HyperplaneCoder):
         Seed of the initial rotation.
     """
 
-    n_bits: int = 64
-    reg: float = 1e-4
-    n_iter: int = 50
+    n_bits: int = param(64, integer(1, MOST_BITS))
+    reg: float = param(1e-4, real(0))
+    n_iter: int = param(50, integer(0))
     random_state: Seed = 0
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from vectors X (n, d) and labels y (n,)."""
-        check_integer("n_bits", self.n_bits, 1, MOST_BITS)
-        check_real("reg", self.reg, 0)
-        check_integer("n_iter", self.n_iter, 0)
+        check_params(self)
         samples, labels = self._labelled(X, y)
         data = centre(samples)
         W, correlations = canonical_directions(data.Z, labels, len(self.classes_), reg=self.reg)

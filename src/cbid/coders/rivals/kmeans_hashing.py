@@ -7,7 +7,6 @@ With 2^b centres c and the share p_i of samples nearest to each, it minimises
 where h_ij is the Hamming distance of the indices i and j (He, Wen and Sun, CVPR 2013, eqs. 3, 4 and 8).
 """
 
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -17,12 +16,13 @@ from scipy.sparse import csr_matrix
 from scipy.spatial.distance import cdist
 from sklearn.metrics.pairwise import euclidean_distances
 
-from cbid.checks import check_integer, check_real
+from cbid.checks import check_integer
 from cbid.coders.base import Coder
 from cbid.coders.hyperplane import MOST_BITS
 from cbid.coders.mixins import check_arrays, check_indices
 from cbid.coders.rivals.common import Array, check_vectors
 from cbid.learning.axes import check_enough_axes, parts, principal_axes
+from cbid.params import estimator, integer, param, real
 
 __all__ = ["KMeansHashing"]
 
@@ -31,7 +31,7 @@ _STEPS = 100  # updates of the centres per assignment of the samples
 _MOST_AXES = 1024  # unless there are more bits; further axes are dropped
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class KMeansHashing(Coder):
     """Indices of the nearest k-means centres, learned so that Hamming distance fits (He, Wen and Sun, CVPR 2013).
 
@@ -64,16 +64,13 @@ class KMeansHashing(Coder):
     _ARRAYS = frozenset({"mean_", "axes_", "subspace_", "centres_"})
     _VALUES = Coder._VALUES | {"bits_per_subspace_"}
 
-    n_bits: int = 64
-    bits_per_subspace: int = 4
-    lam: float = 10.0
-    n_iter: int = 50
+    n_bits: int = param(64, integer(1, MOST_BITS))
+    bits_per_subspace: int = param(4, integer(1, 8))
+    lam: float = param(10.0, real(0))
+    n_iter: int = param(50, integer(0))
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Learn from vectors X (n, d); y is ignored."""
-        check_integer("bits_per_subspace", self.bits_per_subspace, 1, 8)
-        check_real("lam", self.lam, 0)
-        check_integer("n_iter", self.n_iter, 0)
         samples = check_vectors(self, X)
         mean, axes = principal_axes(samples, max(self.n_bits, _MOST_AXES))
         check_enough_axes(self.n_bits, len(axes.vectors), samples)

@@ -4,7 +4,6 @@ S = 2 Y Y' - 1 1', with Y the indicators of the classes, has rank at most n_clas
 n^2, and no matrix of pairs is stored.
 """
 
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -12,17 +11,17 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh
 from scipy.optimize import minimize
 
-from cbid.checks import check_integer
 from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder, generator
 from cbid.coders.mixins import SupervisedMixin, check_arrays
 from cbid.coders.rivals.common import Array, Seed, fix_signs
 from cbid.learning.features import Anchors
 from cbid.learning.scaling import NOTHING_VARIES, check_squares, indicator
+from cbid.params import check_params, estimator, integer, param
 
 __all__ = ["KSH"]
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class KSH(SupervisedMixin, HyperplaneCoder):
     """Supervised hashing with kernels (Liu, Wang, Ji, Jiang and Chang, CVPR 2012).
 
@@ -55,20 +54,17 @@ class KSH(SupervisedMixin, HyperplaneCoder):
 
     _ARRAYS = HyperplaneCoder._ARRAYS | {"objective_"}
 
-    n_bits: int = 64
+    n_bits: int = param(64, integer(1, MOST_BITS))
     n_anchors: int = 300
     gamma: float | None = None
-    n_labelled: int | None = None
-    n_iter: int = 500
+    n_labelled: int | None = param(None, integer(1))
+    n_iter: int = param(500, integer(0))
     random_state: Seed = 0
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from vectors X (n, d) and labels y (n,)."""
-        check_integer("n_bits", self.n_bits, 1, MOST_BITS)
+        check_params(self)
         self._check_kernel("rbf", self.n_anchors, self.gamma)
-        if self.n_labelled is not None:
-            check_integer("n_labelled", self.n_labelled, 1)
-        check_integer("n_iter", self.n_iter, 0)
         samples, labels = self._labelled(X, y)
         rng = generator(self.random_state)
         points = samples[np.sort(rng.choice(len(samples), min(self.n_anchors, len(samples)), replace=False))]

@@ -1,6 +1,5 @@
 """Laplacian co-hashing of samples and features."""
 
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -13,11 +12,12 @@ from cbid.coders.mixins import PrefixMixin, check_arrays
 from cbid.coders.rivals.common import Array, check_most_bits, check_vectors
 from cbid.learning.axes import leading_axes, parts
 from cbid.learning.scaling import check_varies
+from cbid.params import estimator, integer, param
 
 __all__ = ["LaplacianCoHashing"]
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class LaplacianCoHashing(PrefixMixin, Coder):
     """Samples and features hashed together as a bipartite graph (Zhang, Wang, Cai and Lu, ECIR 2010).
 
@@ -45,7 +45,7 @@ class LaplacianCoHashing(PrefixMixin, Coder):
     _ARRAYS = frozenset({"terms_", "threshold_"})
     _BY_BIT = ("terms_", "threshold_")
 
-    n_bits: int = 64
+    n_bits: int = param(64, integer(1, MOST_BITS))
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Learn from vectors X (n, d); y is ignored."""

@@ -1,23 +1,23 @@
 """Baselines from the class scores of a linear classifier: the predicted class as a code, and LSH of the scores."""
 
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.svm import LinearSVC
 
-from cbid.checks import check_integer, check_real
+from cbid.checks import check_integer
 from cbid.coders.base import Coder
 from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder, generator
 from cbid.coders.mixins import SupervisedMixin, check_arrays
 from cbid.coders.rivals.common import Array, Seed
 from cbid.learning.scaling import centre
+from cbid.params import check_params, estimator, integer, param, positive
 
 __all__ = ["ArgmaxCode", "ScoreLSH", "fit_linear_scores"]
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class ArgmaxCode(SupervisedMixin, Coder):
     """The class predicted by a linear classifier, written as a code: a baseline that supervised hashing should beat.
 
@@ -43,14 +43,12 @@ class ArgmaxCode(SupervisedMixin, Coder):
 
     _ARRAYS = frozenset({"coef_", "intercept_", "mean_", "codewords_"})
 
-    n_bits: int | None = None
-    C: float = 1.0
+    n_bits: int | None = param(None, integer(1, MOST_BITS))
+    C: float = param(1.0, positive)
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from vectors X (n, d) and labels y (n,)."""
-        if self.n_bits is not None:
-            check_integer("n_bits", self.n_bits, 1, MOST_BITS)
-        check_real("C", self.C, 0, open_below=True)
+        check_params(self)
         samples, labels = self._labelled(X, y)
         n_classes = len(self.classes_)
         self.codewords_ = _codewords(n_classes, n_classes if self.n_bits is None else self.n_bits)
@@ -82,7 +80,7 @@ class ArgmaxCode(SupervisedMixin, Coder):
             raise ValueError(f"codewords_: expected the codes of {k} classes in {self.n_bits_} bits")
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class ScoreLSH(SupervisedMixin, HyperplaneCoder):
     """Locality-sensitive hashing of class scores: a simple baseline that supervised codes should beat.
 
@@ -98,14 +96,13 @@ class ScoreLSH(SupervisedMixin, HyperplaneCoder):
         Seed of the projections.
     """
 
-    n_bits: int = 64
-    C: float = 1.0
+    n_bits: int = param(64, integer(1, MOST_BITS))
+    C: float = param(1.0, positive)
     random_state: Seed = 0
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from vectors X (n, d) and labels y (n,)."""
-        check_integer("n_bits", self.n_bits, 1, MOST_BITS)
-        check_real("C", self.C, 0, open_below=True)
+        check_params(self)
         samples, labels = self._labelled(X, y)
         data = centre(samples)
         W, _ = fit_linear_scores(data.Z, labels, C=self.C)

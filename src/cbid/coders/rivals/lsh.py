@@ -1,16 +1,16 @@
 """Locality-sensitive hashing by random projections: their signs, their cells, or their random Fourier features."""
 
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.neighbors import NearestNeighbors
 
-from cbid.checks import check_choice, check_real
-from cbid.coders.hyperplane import HyperplaneCoder, generator
+from cbid.checks import check_real
+from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder, generator
 from cbid.coders.mixins import PrefixMixin, check_arrays
 from cbid.coders.rivals.common import Seed, check_vectors
+from cbid.params import choice, estimator, flag, integer, param, positive
 
 __all__ = ["LSH", "PStableLSH", "ShiftInvariantLSH", "neighbour_distance"]
 
@@ -19,7 +19,7 @@ _MAX_QUERIES = 1_000
 _MAX_SAMPLES = 20_000
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class LSH(PrefixMixin, HyperplaneCoder):
     """Signs of Gaussian random projections (Charikar, STOC 2002).
 
@@ -36,13 +36,12 @@ class LSH(PrefixMixin, HyperplaneCoder):
         Seed of the hyperplanes.
     """
 
-    n_bits: int = 64
-    center: bool = True
+    n_bits: int = param(64, integer(1, MOST_BITS))
+    center: bool = param(True, flag)
     random_state: Seed = 0
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Draw hyperplanes for vectors like X (n, d); y is ignored."""
-        check_choice("center", self.center, (True, False))
         samples = check_vectors(self, X, least=1)
         d = samples.shape[1]
         planes = generator(self.random_state).standard_normal((self.n_bits, d))
@@ -50,7 +49,7 @@ class LSH(PrefixMixin, HyperplaneCoder):
         return self._set_hyperplanes(planes.T, 0.0, mean)
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class PStableLSH(PrefixMixin, HyperplaneCoder):
     """Parities of the cells of p-stable projections (Datar, Immorlica, Indyk and Mirrokni, SoCG 2004).
 
@@ -81,16 +80,13 @@ class PStableLSH(PrefixMixin, HyperplaneCoder):
 
     _VALUES = HyperplaneCoder._VALUES | {"width_"}
 
-    n_bits: int = 64
-    p: int = 2
-    width: float | None = None
+    n_bits: int = param(64, integer(1, MOST_BITS))
+    p: int = param(2, choice(1, 2))
+    width: float | None = param(None, positive)
     random_state: Seed = 0
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Draw projections for vectors like X (n, d); y is ignored."""
-        check_choice("p", self.p, (1, 2))
-        if self.width is not None:
-            check_real("width", self.width, 0, open_below=True)
         samples = check_vectors(self, X, least=2 if self.width is None else 1)
         # Separate streams, so that a shorter code is a prefix of a longer one.
         planes, shifts, draws = generator(self.random_state).spawn(3)
@@ -114,7 +110,7 @@ class PStableLSH(PrefixMixin, HyperplaneCoder):
         check_real("width_", self.width_, 0, open_below=True)
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class ShiftInvariantLSH(PrefixMixin, HyperplaneCoder):
     """Signs of random Fourier features of the Gaussian kernel (Raginsky and Lazebnik, NIPS 2009).
 
@@ -145,14 +141,12 @@ class ShiftInvariantLSH(PrefixMixin, HyperplaneCoder):
     _VALUES = HyperplaneCoder._VALUES | {"bandwidth_"}
     _BY_BIT = ("coef_", "intercept_", "threshold_")
 
-    n_bits: int = 64
-    gamma: float | None = None
+    n_bits: int = param(64, integer(1, MOST_BITS))
+    gamma: float | None = param(None, positive)
     random_state: Seed = 0
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Draw features for vectors like X (n, d); y is ignored."""
-        if self.gamma is not None:
-            check_real("gamma", self.gamma, 0, open_below=True)
         samples = check_vectors(self, X, least=2 if self.gamma is None else 1)
         waves, phases, thresholds, draws = generator(self.random_state).spawn(4)
         gamma = self.gamma or 0.5 / neighbour_distance(samples, _NEIGHBOUR, name="gamma", rng=draws) ** 2

@@ -1,22 +1,22 @@
 """MC-bit: thresholded classifiers of meta-classes, the nodes of a label tree."""
 
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from cbid.checks import as_random_state, check_integer, check_real
+from cbid.checks import as_random_state
 from cbid.coders.hyperplane import HyperplaneCoder
 from cbid.coders.mixins import SupervisedMixin
 from cbid.coders.rivals.common import Seed, check_most_bits
 from cbid.learning.scaling import centre
+from cbid.params import check_params, estimator, integer, param, positive
 from cbid.pooling.meta_class import MetaClass
 
 __all__ = ["MCBit"]
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class MCBit(SupervisedMixin, HyperplaneCoder):
     """Meta-class bits (Bergamo and Torresani, CVPR 2012), with the training set as its own base set.
 
@@ -43,17 +43,14 @@ class MCBit(SupervisedMixin, HyperplaneCoder):
 
     _ARRAYS = HyperplaneCoder._ARRAYS | {"groups_"}
 
-    n_bits: int | None = None
-    C: float = 1.0
-    n_folds: int = 3
+    n_bits: int | None = param(None, integer(1))
+    C: float = param(1.0, positive)
+    n_folds: int = param(3, integer(2))
     random_state: Seed = 0
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from vectors X (n, d) and labels y (n,); every class needs two samples."""
-        if self.n_bits is not None:
-            check_integer("n_bits", self.n_bits, 1)
-        check_real("C", self.C, 0, open_below=True)
-        check_integer("n_folds", self.n_folds, 2)
+        check_params(self)
         as_random_state(self.random_state)
         samples, labels = self._labelled(X, y)
         k = len(self.classes_)

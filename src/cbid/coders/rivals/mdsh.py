@@ -6,7 +6,7 @@ smoother the larger their eigenvalues are (Fergus, Weiss and Torralba, NIPS 2009
 eigenfunctions and the eigenvalues are products of those of single axes.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Self
 
 import numpy as np
@@ -21,6 +21,7 @@ from cbid.coders.mixins import PrefixMixin, check_arrays, check_indices
 from cbid.coders.rivals.common import Array, Seed, check_most_bits, check_vectors
 from cbid.coders.rivals.lsh import neighbour_distance
 from cbid.learning.axes import parts, principal_axes
+from cbid.params import estimator, flag, integer, param, positive
 
 __all__ = ["MultidimensionalSpectralHashing"]
 
@@ -32,7 +33,7 @@ _NEIGHBOUR = 50
 _AXES_PER_BATCH = 64
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class MultidimensionalSpectralHashing(PrefixMixin, Coder):
     """Codes that approximate the affinity exp(-||x - y||^2 / 2 sigma^2) (Weiss, Fergus and Torralba, ECCV 2012).
 
@@ -69,18 +70,15 @@ class MultidimensionalSpectralHashing(PrefixMixin, Coder):
     _VALUES = Coder._VALUES | {"sigma_", "outer_"}
     _BY_BIT = ("factors_", "weights_")
 
-    n_bits: int = 64
-    sigma: float | None = None
-    outer: bool = False
+    n_bits: int = param(64, integer(1, MOST_BITS))
+    sigma: float | None = param(None, positive)
+    outer: bool = param(False, flag)
     random_state: Seed = 0
 
     factors_: NDArray[np.int64] = field(init=False)
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Learn from vectors X (n, d); y is ignored."""
-        check_choice("outer", self.outer, (True, False))
-        if self.sigma is not None:
-            check_real("sigma", self.sigma, 0, open_below=True)
         samples = check_vectors(self, X)
         mean, axes = principal_axes(samples, min(self.n_bits, samples.shape[1]))
         sigma = self.sigma or neighbour_distance(samples, _NEIGHBOUR, name="sigma", rng=generator(self.random_state))

@@ -1,23 +1,22 @@
 """PiCoDes: bits that are good features of one-against-rest linear classifiers."""
 
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.svm import LinearSVC
 
-from cbid.checks import check_integer, check_real
 from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder, generator
 from cbid.coders.mixins import SupervisedMixin, check_arrays
 from cbid.coders.rivals.common import Array, Seed
 from cbid.coders.rivals.linear_scores import fit_linear_scores
 from cbid.learning.scaling import centre
+from cbid.params import check_params, estimator, integer, param, positive
 
 __all__ = ["PiCoDes"]
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class PiCoDes(SupervisedMixin, HyperplaneCoder):
     """Picture codes (Bergamo, Torresani and Fitzgibbon, NIPS 2011).
 
@@ -54,18 +53,15 @@ class PiCoDes(SupervisedMixin, HyperplaneCoder):
 
     _ARRAYS = HyperplaneCoder._ARRAYS | {"objective_"}
 
-    n_bits: int = 64
-    C: float = 0.1
-    C_bits: float = 1.0
-    n_iter: int = 5
+    n_bits: int = param(64, integer(1, MOST_BITS))
+    C: float = param(0.1, positive)
+    C_bits: float = param(1.0, positive)
+    n_iter: int = param(5, integer(0))
     random_state: Seed = 0
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from vectors X (n, d) and labels y (n,)."""
-        check_integer("n_bits", self.n_bits, 1, MOST_BITS)
-        check_real("C", self.C, 0, open_below=True)
-        check_real("C_bits", self.C_bits, 0, open_below=True)
-        check_integer("n_iter", self.n_iter, 0)
+        check_params(self)
         samples, labels = self._labelled(X, y)
         data = centre(samples)
         rng = generator(self.random_state)

@@ -1,23 +1,22 @@
 """Supervised discrete hashing: codes that a linear classifier separates, kept binary during learning."""
 
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import solve
 
-from cbid.checks import check_integer, check_real
 from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder, generator, kernel_features
 from cbid.coders.mixins import SupervisedMixin, check_arrays
 from cbid.coders.rivals.common import Array, Seed
 from cbid.learning.ridge import RidgeMap
 from cbid.learning.scaling import centre, indicator
+from cbid.params import check_params, estimator, integer, param, positive, real
 
 __all__ = ["SDH"]
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class SDH(SupervisedMixin, HyperplaneCoder):
     """Supervised discrete hashing (Shen, Shen, Liu and Shen, CVPR 2015), with the squared loss.
 
@@ -54,26 +53,21 @@ class SDH(SupervisedMixin, HyperplaneCoder):
 
     _ARRAYS = HyperplaneCoder._ARRAYS | {"objective_"}
 
-    n_bits: int = 64
+    n_bits: int = param(64, integer(1, MOST_BITS))
     kernel: str | None = "rbf"
     n_anchors: int = 1000
     gamma: float | None = None
-    lam: float = 1.0
-    nu: float = 1e-5
-    ridge: float = 1e-2
-    n_iter: int = 5
-    n_sweeps: int = 10
+    lam: float = param(1.0, positive)
+    nu: float = param(1e-5, real(0))
+    ridge: float = param(1e-2, real(0))
+    n_iter: int = param(5, integer(1))
+    n_sweeps: int = param(10, integer(1))
     random_state: Seed = 0
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from vectors X (n, d) and labels y (n,)."""
-        check_integer("n_bits", self.n_bits, 1, MOST_BITS)
+        check_params(self)
         self._check_kernel(self.kernel, self.n_anchors, self.gamma)
-        check_real("lam", self.lam, 0, open_below=True)
-        check_real("nu", self.nu, 0)
-        check_real("ridge", self.ridge, 0)
-        check_integer("n_iter", self.n_iter, 1)
-        check_integer("n_sweeps", self.n_sweeps, 1)
         samples, labels = self._labelled(X, y)
         rng = generator(self.random_state)
         anchors, F = kernel_features(samples, kernel=self.kernel, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng)

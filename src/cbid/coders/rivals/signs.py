@@ -4,7 +4,6 @@ Canonical correlation analysis between X and the indicators of its classes maxim
 C is the covariance of X and B that of the class means. This is linear discriminant analysis, up to the length of w.
 """
 
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -12,18 +11,19 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cholesky, solve_triangular, svd
 from sklearn.utils.validation import validate_data
 
-from cbid.checks import check_choice, check_integer, check_real
+from cbid.checks import check_integer
 from cbid.coders.base import Coder
 from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder
 from cbid.coders.mixins import PrefixMixin, SupervisedMixin, check_arrays
 from cbid.coders.rivals.common import Array, check_most_bits, check_vectors
 from cbid.learning.axes import check_enough_axes, leading_axes, parts, principal_axes
 from cbid.learning.scaling import centre, check_varies, class_means
+from cbid.params import check_params, choice, estimator, integer, param, real
 
 __all__ = ["LSI", "LDASign", "PCASign", "SignEmbedding", "canonical_directions"]
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class SignEmbedding(Coder):
     """One bit per coordinate: whether it is above the mean of the training samples, or above zero.
 
@@ -39,13 +39,12 @@ class SignEmbedding(Coder):
 
     _ARRAYS = frozenset({"mean_"})
 
-    n_bits: int | None = None
+    n_bits: int | None = param(None, integer(1, MOST_BITS))
     centre: bool = True
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Compute the mean of X (n, d); y is ignored."""
-        if self.n_bits is not None:
-            check_integer("n_bits", self.n_bits, 1, MOST_BITS)
+        check_params(self)
         samples: NDArray[np.floating] = validate_data(self, X, dtype=[np.float64, np.float32])
         d = samples.shape[1]
         n_bits = d if self.n_bits is None else self.n_bits
@@ -62,7 +61,7 @@ class SignEmbedding(Coder):
         check_arrays(self, {"mean_": (self.n_features_in_,)})
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class PCASign(PrefixMixin, HyperplaneCoder):
     """Signs of the leading principal components, known as PCA hashing (see Wang, Kumar and Chang, 2010).
 
@@ -74,7 +73,7 @@ class PCASign(PrefixMixin, HyperplaneCoder):
         At most the number of axes along which X varies.
     """
 
-    n_bits: int = 64
+    n_bits: int = param(64, integer(1, MOST_BITS))
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Learn from vectors X (n, d); y is ignored."""
@@ -84,7 +83,7 @@ class PCASign(PrefixMixin, HyperplaneCoder):
         return self._set_hyperplanes(axes.vectors.T, 0.0, mean)
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class LSI(PrefixMixin, HyperplaneCoder):
     """Latent semantic indexing, binarised: leading singular vectors of X, not centred (Deerwester et al., 1990).
 
@@ -99,12 +98,11 @@ class LSI(PrefixMixin, HyperplaneCoder):
         the sign; if X has no negative values, the first bit is then the same for all samples.
     """
 
-    n_bits: int = 64
-    threshold: str = "median"
+    n_bits: int = param(64, integer(1, MOST_BITS))
+    threshold: str = param("median", choice("median", "zero"))
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Learn from vectors X (n, d); y is ignored."""
-        check_choice("threshold", self.threshold, ("median", "zero"))
         samples = check_vectors(self, X)
         check_varies(samples)
         n, d = samples.shape
@@ -117,7 +115,7 @@ class LSI(PrefixMixin, HyperplaneCoder):
         return self._set_hyperplanes(V.T, offset, mean)
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class LDASign(SupervisedMixin, HyperplaneCoder):
     """Signs of Fisher's linear discriminants around the mean of the samples.
 
@@ -129,14 +127,12 @@ class LDASign(SupervisedMixin, HyperplaneCoder):
         Regularisation of the covariance of X, relative to the mean variance of its columns.
     """
 
-    n_bits: int | None = None
-    reg: float = 1e-4
+    n_bits: int | None = param(None, integer(1))
+    reg: float = param(1e-4, real(0))
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from vectors X (n, d) and labels y (n,)."""
-        check_real("reg", self.reg, 0)
-        if self.n_bits is not None:
-            check_integer("n_bits", self.n_bits, 1)
+        check_params(self)
         samples, labels = self._labelled(X, y)
         k, d = len(self.classes_), samples.shape[1]
         most = min(k - 1, d)

@@ -1,6 +1,5 @@
 """Spectral hashing."""
 
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -12,11 +11,12 @@ from cbid.coders.hyperplane import MOST_BITS
 from cbid.coders.mixins import PrefixMixin, check_arrays, check_indices
 from cbid.coders.rivals.common import check_vectors
 from cbid.learning.axes import parts, principal_axes
+from cbid.params import estimator, integer, param
 
 __all__ = ["SpectralHashing"]
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class SpectralHashing(PrefixMixin, Coder):
     """Signs of Laplacian eigenfunctions of a box around the data (Weiss, Torralba and Fergus, NIPS 2008).
 
@@ -42,7 +42,7 @@ class SpectralHashing(PrefixMixin, Coder):
     _ARRAYS = frozenset({"mean_", "axes_", "low_", "range_", "axis_", "mode_"})
     _BY_BIT = ("axis_", "mode_")
 
-    n_bits: int = 64
+    n_bits: int = param(64, integer(1, MOST_BITS))
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Learn from vectors X (n, d); y is ignored."""

@@ -1,6 +1,5 @@
 """Spherical hashing."""
 
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -8,12 +7,13 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.metrics.pairwise import euclidean_distances
 
 from cbid import codes
-from cbid.checks import check_integer, check_real
+from cbid.checks import check_integer
 from cbid.coders.base import Coder
 from cbid.coders.hyperplane import MOST_BITS, generator
 from cbid.coders.mixins import check_arrays
 from cbid.coders.rivals.common import Array, Seed, check_vectors, subsample
 from cbid.learning.scaling import check_varies
+from cbid.params import estimator, integer, param, real
 
 __all__ = ["SphericalHashing", "spherical_hamming"]
 
@@ -21,7 +21,7 @@ _START = 5  # samples whose mean is the initial centre of a sphere
 _LONGEST = 1.0  # longest step of a centre, relative to the radius of the data
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class SphericalHashing(Coder):
     """Inside or outside of spheres (Heo, Lee, He, Chang and Yoon, CVPR 2012).
 
@@ -57,19 +57,15 @@ class SphericalHashing(Coder):
     _ARRAYS = frozenset({"pivots_", "radii_"})
     _VALUES = Coder._VALUES | {"n_iter_"}
 
-    n_bits: int = 64
-    max_iter: int = 100
-    tol_mean: float = 0.1
-    tol_deviation: float = 0.15
-    max_samples: int = 100_000
+    n_bits: int = param(64, integer(1, MOST_BITS))
+    max_iter: int = param(100, integer(1))
+    tol_mean: float = param(0.1, real(0))
+    tol_deviation: float = param(0.15, real(0))
+    max_samples: int = param(100_000, integer(2))
     random_state: Seed = 0
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Learn from vectors X (n, d); y is ignored."""
-        check_integer("max_iter", self.max_iter, 1)
-        check_real("tol_mean", self.tol_mean, 0)
-        check_real("tol_deviation", self.tol_deviation, 0)
-        check_integer("max_samples", self.max_samples, 2)
         samples = check_vectors(self, X)
         check_varies(samples)
         rng = generator(self.random_state)

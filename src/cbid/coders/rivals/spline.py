@@ -10,7 +10,6 @@ A_ij = phi(||t_i - t_j||) and P = [1, t] (Wahba, 1990; Xiang et al., 2009, build
 y and at most ||y||^2. The sum over all neighbourhoods is y' M y with M sparse.
 """
 
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -18,8 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_matrix
 
-from cbid.checks import check_integer, check_real
-from cbid.coders.hyperplane import HyperplaneCoder, generator
+from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder, generator
 from cbid.coders.mixins import PrefixMixin
 from cbid.coders.rivals.common import (
     Array,
@@ -32,13 +30,14 @@ from cbid.coders.rivals.common import (
     subsample,
 )
 from cbid.learning.scaling import check_varies
+from cbid.params import estimator, integer, param, positive
 
 __all__ = ["SplineRegressionHashing"]
 
 _BATCH_VALUES = 2**22
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class SplineRegressionHashing(PrefixMixin, HyperplaneCoder):
     """Bits that are smooth over neighbourhoods and linear in X (Liu, Wu, Yang, Zhuang and Hauptmann, TIP 2012).
 
@@ -70,22 +69,17 @@ class SplineRegressionHashing(PrefixMixin, HyperplaneCoder):
         Seed of the subset.
     """
 
-    n_bits: int = 64
-    n_neighbors: int = 10
-    n_tangent: int = 2
-    ridge: float = 0.1
-    mu: float = 1.0
-    gamma: float = 0.01
-    max_samples: int = 5_000
+    n_bits: int = param(64, integer(1, MOST_BITS))
+    n_neighbors: int = param(10, integer(1))
+    n_tangent: int = param(2, integer(1, 3))
+    ridge: float = param(0.1, positive)
+    mu: float = param(1.0, positive)
+    gamma: float = param(0.01, positive)
+    max_samples: int = param(5_000, integer(4))
     random_state: Seed = 0
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Learn from vectors X (n, d); y is ignored."""
-        check_integer("n_neighbors", self.n_neighbors, 1)
-        check_integer("n_tangent", self.n_tangent, 1, 3)
-        for name in ("ridge", "mu", "gamma"):
-            check_real(name, getattr(self, name), 0, open_below=True)
-        check_integer("max_samples", self.max_samples, 4)
         samples = check_vectors(self, X, least=3)
         check_varies(samples)
         samples = subsample(samples, self.max_samples, generator(self.random_state))

@@ -1,6 +1,5 @@
 """Self-taught hashing."""
 
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -10,8 +9,7 @@ from scipy.sparse import coo_matrix, csr_matrix
 from scipy.sparse.csgraph import connected_components
 from sklearn.svm import LinearSVC
 
-from cbid.checks import check_integer, check_n_jobs, check_real
-from cbid.coders.hyperplane import HyperplaneCoder
+from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder
 from cbid.coders.mixins import PrefixMixin
 from cbid.coders.rivals.common import (
     Array,
@@ -22,6 +20,7 @@ from cbid.coders.rivals.common import (
     nearest_others,
 )
 from cbid.learning.scaling import check_varies
+from cbid.params import estimator, integer, jobs, param, positive
 
 __all__ = ["SelfTaughtHashing"]
 
@@ -29,7 +28,7 @@ _BATCH_EDGES = 2**14
 _MIN_WEIGHT = 1e-3  # of an edge, also if the cosine is not positive, so that no sample is isolated
 
 
-@dataclass(kw_only=True, eq=False, repr=False)
+@estimator
 class SelfTaughtHashing(PrefixMixin, HyperplaneCoder):
     """Codes of a Laplacian eigenmap, each bit predicted by a linear SVM (Zhang, Wang, Cai and Lu, SIGIR 2010).
 
@@ -49,16 +48,13 @@ class SelfTaughtHashing(PrefixMixin, HyperplaneCoder):
         SVMs learned in parallel, as in scikit-learn.
     """
 
-    n_bits: int = 64
-    n_neighbors: int = 5
-    C: float = 1.0
-    n_jobs: int | None = None
+    n_bits: int = param(64, integer(1, MOST_BITS))
+    n_neighbors: int = param(5, integer(1))
+    C: float = param(1.0, positive)
+    n_jobs: int | None = param(None, jobs)
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Learn from vectors X (n, d); y is ignored."""
-        check_integer("n_neighbors", self.n_neighbors, 1)
-        check_real("C", self.C, 0, open_below=True)
-        check_n_jobs(self.n_jobs)
         samples = check_vectors(self, X, least=3)
         check_varies(samples)
         n = len(samples)

@@ -20,17 +20,6 @@ from cbid.search.kernels.compile import helper
 from cbid.search.kernels.tables import LEVELS, Tables, budget_below, quantise
 from cbid.search.kernels.vectors import AT_ONCE, COLUMNS, FIELDS
 
-__all__ = [
-    "WHOLE_MOST",
-    "Plans",
-    "judge_level",
-    "limit_within",
-    "make_plans",
-    "passing_share",
-    "plan_level",
-    "sum_limit",
-]
-
 WHOLE_MOST = 254.0
 # The sum of the costliest part of a code at the limit, if its cost is proportional to that of the other parts. If all
 # weights are equal, whole numbers (which lose nothing) matter more than parts that saturate.

@@ -22,20 +22,6 @@ from cbid.search.kernels.filters import (
 from cbid.search.kernels.tables import Tables, budget_below, exact_distance, steps_until
 from cbid.search.kernels.vectors import AT_ONCE, BLOCKS, COLUMNS, ENTRIES, FIELDS, GROUP
 
-__all__ = [
-    "Chunk",
-    "Codes",
-    "Workspace",
-    "chunk_blocks",
-    "chunk_end",
-    "find_candidates",
-    "find_hits",
-    "keep_hits",
-    "make_workspace",
-    "open_chunk",
-    "position_of",
-]
-
 Bytes = NDArray[np.uint8]
 Places = NDArray[np.int32]
 Singles = NDArray[np.float32]

@@ -11,8 +11,6 @@ from typing import Any
 import numba
 from llvmlite import binding
 
-__all__ = ["HAS_AVX2", "HAS_VBMI", "compiled", "helper", "simd_wanted"]
-
 
 def _has(feature: str) -> bool:
     # numba compiles for this processor, unless NUMBA_CPU_FEATURES (part of its cache key) names other features.

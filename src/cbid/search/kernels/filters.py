@@ -37,8 +37,6 @@ from cbid.search.kernels.vectors import (
     zeros,
 )
 
-__all__ = ["FilterPass", "filter_portable", "make_scratch", "parts_all", "parts_one", "whole_all", "whole_one"]
-
 Columns = NDArray[np.int64]
 Lanes = NDArray[np.uint64]  # two masks for each query
 Found = NDArray[np.int32]

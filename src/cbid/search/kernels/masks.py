@@ -5,8 +5,6 @@ from numpy.typing import NDArray
 
 from cbid.search.kernels.compile import compiled
 
-__all__ = ["mark_ids", "mask_by_ids", "mask_by_merging", "mask_by_table"]
-
 
 @compiled
 def mask_by_table(labels: NDArray[np.unsignedinteger], table: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -32,8 +32,6 @@ from cbid.search.kernels.shared import (
 from cbid.search.kernels.tables import Tables, budget_below, exact_distance, make_tables, steps_until
 from cbid.search.kernels.vectors import BLOCKS, COLUMNS, ENTRIES, FIELDS, GROUP, SIX_BIT
 
-__all__ = ["nearest_in_buckets", "nearest_of_parts"]
-
 Bytes = NDArray[np.uint8]
 Columns = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -41,8 +41,6 @@ from cbid.search.kernels.shared import (
 from cbid.search.kernels.tables import Tables, budget_below, exact_distance, make_tables
 from cbid.search.kernels.vectors import BLOCKS, GROUP
 
-__all__ = ["scan_spans", "scan_topk", "scan_within"]
-
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float64]
 Positions = NDArray[np.int64]

@@ -52,21 +52,6 @@ from cbid.search.kernels.vectors import (
     zeros,
 )
 
-__all__ = [
-    "AT_A_TIME",
-    "MANY_SHARING",
-    "MOST_COLUMNS",
-    "SHARED_LOOKUPS",
-    "Shared",
-    "fit_scale",
-    "make_shared",
-    "most_passing",
-    "ready_to_share",
-    "set_limit",
-    "share_weights",
-    "shared_candidates",
-]
-
 SHARED_LOOKUPS = HAS_AVX2 and not SIX_BIT
 MOST_COLUMNS = 32  # their results, 32 KiB, fill a first-level cache; a pass uses about half of it
 MANY_SHARING = 64  # from this many queries on, shared lookups are faster

@@ -27,8 +27,6 @@ from cbid.search.kernels.vectors import (
     total_cost,
 )
 
-__all__ = ["LEVELS", "Tables", "budget_below", "exact_distance", "make_tables", "quantise", "steps_until"]
-
 Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
 Bytes = NDArray[np.uint8]

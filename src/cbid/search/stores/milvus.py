@@ -376,11 +376,12 @@ class MilvusStore:
                 f"sample has {len(queries)} queries for {len(index)} codes; expected at least one of each"
             )
         own = self._weights(True, weights, len(queries))
+        given = [vector for vector in own if vector is not None]
         found = [near for _, near in self._candidates(queries, tried[-1], own)]
         if weights is None and self.weights is not None and self.weights.ndim == 2:
             best = index.search(queries, k)  # weights per class can only be those of the index
         else:
-            best = index.search(queries, k, weighted=own[0] is not None, weights=_stacked(own))
+            best = index.search(queries, k, weighted=bool(given), weights=np.stack(given) if given else None)
         return _recalls(found, best.distances, tried)
 
     def choose_candidates(
@@ -417,11 +418,6 @@ class MilvusStore:
         n = as_count(candidates, "candidates", at_least=as_count(k, "k"), at_most=_MOST_CANDIDATES)
         self._collection.keep_candidates(k, n)
         self._kept[k] = n
-
-
-def _stacked(weights: list[NDArray[np.float64] | None]) -> NDArray[np.float64] | None:
-    given = [w for w in weights if w is not None]
-    return np.stack(given) if given else None
 
 
 def _recalls(found: list[NDArray[np.float32]], exact: NDArray[np.float32], candidates: list[int]) -> dict[int, float]:

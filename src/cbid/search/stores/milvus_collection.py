@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ __all__ = ["LARGEST_RESULT", "CollectionSettings", "MilvusCollection", "StoredRo
 LARGEST_RESULT = 16_384  # rows that Milvus returns for one query
 _BATCH = 10_000  # rows read or written at a time
 _FORMAT = 1
+_FIELDS = ["id", "code", "label"]
 _KINDS = (None, "int", "str", "bool")
 _MOST_BYTES = 1_000_000  # of a description; Milvus keeps it in etcd, which takes 1.5 MB
 _MISSING = {None: 0, "int": -1, "str": "", "bool": False}
@@ -96,18 +97,8 @@ class CollectionSettings:
 
     def to_json(self) -> str:
         """Return the description of a collection."""
-        text = json.dumps(
-            {
-                "cbid": _FORMAT,
-                "n_bits": self.n_bits,
-                "weights": None if self.weights is None else self.weights.tolist(),
-                "classes": None if self.classes is None else self.classes.tolist(),
-                "labels": self.labels,
-                "cells": self.cells,
-                "probes": self.probes,
-                "made_by": self.made_by,
-            }
-        )
+        values = {name: v.tolist() if isinstance(v, np.ndarray) else v for name, v in vars(self).items()}
+        text = json.dumps({"cbid": _FORMAT, **values})
         if len(text) > _MOST_BYTES:
             raise ValueError(
                 f"weights and classes have {len(text):,} bytes as text; the description of a collection has at most "
@@ -122,8 +113,7 @@ class CollectionSettings:
             given = json.loads(text)
             if given["cbid"] != _FORMAT:
                 raise ValueError(f"its description has format {given['cbid']}; this release reads format {_FORMAT}")
-            names = ("n_bits", "weights", "classes", "labels", "cells", "probes", "made_by")
-            return cls.checked(*(given[name] for name in names))
+            return cls.checked(**{field.name: given[field.name] for field in fields(cls)})
         except (KeyError, TypeError, RecursionError, json.JSONDecodeError) as error:
             raise ValueError("its description was not written by cbid") from error
 
@@ -242,9 +232,7 @@ class MilvusCollection:
                         raise
             elif not overwrite:
                 raise ValueError(f"{address} already exists; open or overwrite it")
-            connection.call(
-                "drop the collection", lambda c, left: c.drop_collection(address.collection, timeout=left)
-            )
+            connection.request("drop the collection", "drop_collection")
 
         def act(client: Any, left: float) -> None:
             types = _data_types()
@@ -307,27 +295,16 @@ class MilvusCollection:
 
     def count(self) -> int:
         """Return the number of stored codes."""
-        answer = self._query("count the codes", "id >= 0", ["count(*)"])
-        return int(answer[0]["count(*)"])
+        return int(self._query("count the codes", "id >= 0", ["count(*)"])[0]["count(*)"])
 
     def held(self, ids: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Return which of these ids are stored."""
-        found = [
-            row["id"]
-            for start in range(0, len(ids), _BATCH)
-            for row in self._query("look up ids", _among(ids[start : start + _BATCH]), ["id"])
-        ]
+        found = [row["id"] for row in self._rows_of(ids, "look up ids", ["id"])]
         return np.isin(ids, np.array(found, dtype=np.int64))
 
     def fetch(self, ids: NDArray[np.int64], consistency: str = "Strong") -> StoredRows:
         """Return the stored rows of these ids, by ascending id; unknown ids are skipped."""
-        fields = ["id", "code", "label"]
-        rows = [
-            row
-            for start in range(0, len(ids), _BATCH)
-            for row in self._query("read codes", _among(ids[start : start + _BATCH]), fields, consistency)
-        ]
-        return self._as_rows(rows)
+        return self._as_rows(self._rows_of(ids, "read codes", _FIELDS, consistency))
 
     def stream(self) -> Iterator[StoredRows]:
         """Yield all rows by ascending id, in batches; waits for a server that restarts."""
@@ -341,7 +318,7 @@ class MilvusCollection:
                         self._name,
                         batch_size=_BATCH,
                         filter=f"id > {last}",
-                        output_fields=["id", "code", "label"],
+                        output_fields=_FIELDS,
                         consistency_level="Strong",
                         timeout=left,
                     )
@@ -364,18 +341,15 @@ class MilvusCollection:
         """
         probes = self.settings.probes
         params = {"metric_type": "HAMMING", "params": {} if probes is None else {"nprobe": probes}}
-        answer = self.connection.call(
+        answer = self.connection.request(
             "search",
-            lambda client, left: client.search(
-                self._name,
-                data=[query.tobytes() for query in queries],
-                anns_field="code",
-                limit=min(limit + n_kept, LARGEST_RESULT),
-                filter="" if labels is None else f"label in {_literal(labels)}",
-                search_params=params,
-                consistency_level=consistency,
-                timeout=left,
-            ),
+            "search",
+            data=[query.tobytes() for query in queries],
+            anns_field="code",
+            limit=min(limit + n_kept, LARGEST_RESULT),
+            filter="" if labels is None else f"label in {_literal(labels)}",
+            search_params=params,
+            consistency_level=consistency,
         )
         found = [np.array(hits.ids, dtype=np.int64) for hits in answer]
         return [ids[ids >= 0][:limit] for ids in found]
@@ -396,11 +370,7 @@ class MilvusCollection:
                 {"id": id, "code": code.tobytes(), "label": label}
                 for id, code, label in zip(ids, rows.codes[start:], labels[start:])
             ]
-
-            def act(client: Any, left: float, batch: list[dict[str, Any]] = batch) -> int:
-                return int(client.upsert(self._name, batch, timeout=left)["upsert_count"])
-
-            done = self.connection.call("store codes", act)
+            done = int(self.connection.request("store codes", "upsert", batch)["upsert_count"])
             if done != len(batch):
                 raise MilvusError(f"{self.connection.address}: Milvus stored {done} of {len(batch)} codes")
             yield done
@@ -418,32 +388,26 @@ class MilvusCollection:
     def delete(self, ids: NDArray[np.int64]) -> None:
         """Delete rows."""
         for start in range(0, len(ids), _BATCH):
-            batch = ids[start : start + _BATCH].tolist()
-
-            def act(client: Any, left: float, batch: list[int] = batch) -> None:
-                client.delete(self._name, ids=batch, timeout=left)
-
-            self.connection.call("remove codes", act)
+            self.connection.request("remove codes", "delete", ids=ids[start : start + _BATCH].tolist())
 
     def flush(self) -> None:
         """Write the log of Milvus into segments."""
-        self.connection.call("flush", lambda client, left: client.flush(self._name, timeout=left))
+        self.connection.request("flush", "flush")
 
     # Helpers
 
     def _query(
         self, doing: str, condition: str, fields: list[str], consistency: str = "Strong"
     ) -> list[dict[str, Any]]:
-        return self.connection.call(
-            doing,
-            lambda client, left: client.query(
-                self._name,
-                filter=condition,
-                output_fields=fields,
-                consistency_level=consistency,
-                timeout=left,
-            ),
+        return self.connection.request(
+            doing, "query", filter=condition, output_fields=fields, consistency_level=consistency
         )
+
+    def _rows_of(
+        self, ids: NDArray[np.int64], doing: str, fields: list[str], consistency: str = "Strong"
+    ) -> list[dict[str, Any]]:
+        batches = [ids[start : start + _BATCH].tolist() for start in range(0, len(ids), _BATCH)]
+        return [row for batch in batches for row in self._query(doing, f"id in {batch}", fields, consistency)]
 
     def _as_rows(self, rows: list[dict[str, Any]]) -> StoredRows:
         width = n_bytes(self.settings.n_bits)
@@ -451,10 +415,6 @@ class MilvusCollection:
         codes = np.frombuffer(b"".join(row["code"][0] for row in rows), dtype=np.uint8).reshape(-1, width)
         labels = self.settings.decoded([row["label"] for row in rows])
         return StoredRows(ids, codes, labels).at(np.argsort(ids))
-
-
-def _among(ids: NDArray[np.int64]) -> str:
-    return f"id in {ids.tolist()}"
 
 
 def _literal(labels: NDArray[Any]) -> str:

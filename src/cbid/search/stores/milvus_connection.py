@@ -125,6 +125,11 @@ class MilvusConnection:
             raise ValueError(f"{self.address} is closed; open it again")
         return self._retried(doing, lambda left: act(client, left))
 
+    def request(self, doing: str, method: str, *args: Any, **kwargs: Any) -> Any:
+        """Return the result of a method of the client on the collection, as in `call`."""
+        collection = self.address.collection
+        return self.call(doing, lambda c, left: getattr(c, method)(collection, *args, timeout=left, **kwargs))
+
     def describe(self) -> dict[str, Any] | None:
         """Return the description of the collection, or None if it is missing."""
 
