@@ -34,7 +34,10 @@ def estimator(cls: type[_Estimator]) -> type[_Estimator]:
 
 
 def param(default: _Default, check: Check, *, or_none: bool = False) -> _Default:
-    """Declare a parameter with its accepted values; None is accepted with ``or_none``, or if it is the default."""
+    """Declare a parameter with its accepted values; None is accepted with ``or_none``, or if it is the default.
+
+    A subclass that declares the parameter again, for another default, replaces the accepted values too.
+    """
     declared: Any = field(default=default, metadata={"check": check, "or_none": or_none or default is None})
     return declared
 

@@ -48,14 +48,14 @@ class BagOfWords(Pooling):
 
     _VALUES = Pooling._VALUES | {"width_"}
 
-    n_words: int = 200
+    n_words: int = param(200, integer(1))
     level_weights: str | None = param("match", choice(None, "match"))
     assignment: str = param("hard", choice("hard", "soft"))
     n_nearest: int = param(5, integer(1))
     width: float | None = param(None, positive)
     pooling: str = param("sum", choice("sum", "max"))
     norm: str | None = param("l1", choice(*NORMS))
-    n_rows: int = 200_000
+    n_rows: int = param(200_000, integer(1))
 
     def _settings(self) -> tuple[str, str | None, str | None]:
         return self.pooling, self.level_weights, self.norm

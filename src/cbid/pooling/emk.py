@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 
 from cbid.bags import Bags
 from cbid.checks import check_real
-from cbid.params import choice, estimator, param, positive
+from cbid.params import choice, estimator, integer, param, positive
 from cbid.pooling.base import NORMS, Pooling, Rows, _as_bags, _scale, k_means
 
 __all__ = ["EMK"]
@@ -59,7 +59,7 @@ class EMK(Pooling):
     _ARRAYS = Pooling._ARRAYS | {"projection_"}
     _VALUES = Pooling._VALUES | {"gamma_"}
 
-    n_words: int = 1000
+    n_words: int = param(1000, integer(1))
     gamma: float | None = param(None, positive)
     ridge: float = param(1e-3, positive)
     norm: str | None = param("l2", choice(*NORMS))

@@ -23,7 +23,7 @@ from scipy.sparse import csr_array, vstack
 from sklearn.preprocessing import normalize
 from threadpoolctl import threadpool_limits
 
-from cbid.params import estimator, flag, param, positive, real
+from cbid.params import estimator, flag, integer, param, positive, real
 from cbid.pooling.base import Pooling, Rows
 
 __all__ = ["ScSPM"]
@@ -62,8 +62,8 @@ class ScSPM(Pooling):
     alpha: float = param(0.15, positive)
     unit_rows: bool = param(True, flag)
     tol: float = param(1e-3, real(0, 1, open_below=True))
-    n_rows: int = 50_000
-    n_iter: int = 10
+    n_rows: int = param(50_000, integer(1))
+    n_iter: int = param(10, integer(1))
 
     def _learn(self, rows: Rows, seed: int, n_threads: int) -> None:
         self.words_ = learn_dictionary(
