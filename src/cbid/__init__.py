@@ -7,8 +7,9 @@ if TYPE_CHECKING:
     from cbid.classify import CodeKNeighborsClassifier, NBNNClassifier
     from cbid.coders import CBID, PatchCBID, load
     from cbid.search import CodeIndex
+    from cbid.vector_index import VectorIndex
 
-__all__ = ["CBID", "CodeIndex", "CodeKNeighborsClassifier", "NBNNClassifier", "PatchCBID", "load"]
+__all__ = ["CBID", "CodeIndex", "CodeKNeighborsClassifier", "NBNNClassifier", "PatchCBID", "VectorIndex", "load"]
 __version__ = "0.1.0"  # the only place; the build reads it from here
 
 # Imported on first use: searching does not need the learner, and the command line starts fast.
@@ -18,6 +19,7 @@ _MODULES = {
     "CodeKNeighborsClassifier": "cbid.classify",
     "NBNNClassifier": "cbid.classify",
     "PatchCBID": "cbid.coders",
+    "VectorIndex": "cbid.vector_index",
     "load": "cbid.coders",
 }
 

@@ -3,14 +3,17 @@
 from cbid.search.errors import IndexConflictError, IndexCorruptError, IndexLockedError, UnknownIdError
 from cbid.search.index import CodeIndex
 from cbid.search.matches import Match, Matches, QueryMatches, RangeMatches
+from cbid.search.pairs import DuplicateGroup, Pairs
 
 __all__ = [
     "CodeIndex",
+    "DuplicateGroup",
     "IndexConflictError",
     "IndexCorruptError",
     "IndexLockedError",
     "Match",
     "Matches",
+    "Pairs",
     "QueryMatches",
     "RangeMatches",
     "UnknownIdError",

@@ -1,7 +1,9 @@
 """The codes of an index in memory (or mapped): distinct ids, optional labels, segments of geometric sizes."""
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,13 +16,30 @@ from cbid.search.ivf import Cells
 from cbid.search.segments import Rows, Segment
 from cbid.search.vocabulary import Vocabulary
 
-__all__ = ["CodeCollection", "IndexState"]
+__all__ = ["Attached", "AttachedFile", "CodeCollection", "IndexState"]
 
 TAIL = 4096  # rows; scanning this many takes less time than the call itself
 MOST_UNMERGED = 64  # sealed segments that may wait for a reader
 LARGEST_MERGE = 1 << 26  # codes; above this, copying costs more than searching one more segment
 
 _NO_IDS = np.empty(0, dtype=np.int64)
+
+
+@dataclass
+class AttachedFile:
+    """A file that is committed with an index: ``write`` writes it whole to a new path."""
+
+    suffix: str  # ".npy" or ".safetensors"
+    write: Callable[[Path], object]
+    stored_as: str | None = None  # name in the store, None until it is written
+
+
+@dataclass
+class Attached:
+    """What the owner of an index keeps with it: JSON values and files, committed together with the codes."""
+
+    values: dict[str, Any]
+    files: dict[str, AttachedFile]
 
 
 @dataclass
@@ -35,6 +54,7 @@ class IndexState:
     probes: int
     cells: Cells | None
     segments: list[Segment]
+    attached: Attached | None = None
 
 
 class CodeCollection:

@@ -6,22 +6,26 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cbid.codes import check_n_bits
 from cbid.search.checks import as_codes, as_count, as_ids, as_radius, as_weights
-from cbid.search.collection import CodeCollection, IndexState
+from cbid.search.collection import Attached, AttachedFile, CodeCollection, IndexState
 from cbid.search.ivf import CODES_PER_CELL, SAMPLE_PER_CELL, Cells
 from cbid.search.matches import Matches, RangeMatches
+from cbid.search.pairs import DuplicateGroup, Pairs, duplicate_groups, near_pairs, neighbour_graph
 from cbid.search.queries import QueryBatch
 from cbid.search.segment_search import Best, Filtered, filtered, search_all, search_cells, search_within
 from cbid.search.segments import Segment
 from cbid.search.store import IndexStore
 from cbid.search.vocabulary import Vocabulary
 from cbid.storage.atomic import deferred_signals
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 __all__ = ["CodeIndex"]
 
@@ -96,6 +100,7 @@ class CodeIndex:
         self.n_threads = None if n_threads is None else as_count(n_threads, "n_threads")
         self._codes = CodeCollection(IndexState(n_bits, checked, vocabulary, 0, n_cells, n_probes, None, []))
         self._store: IndexStore | None = None
+        self._attachment_is_current = False  # only the owner of attached files may save
 
     def __repr__(self) -> str:
         parts = [f"n_bits={self.n_bits}", f"{len(self)} codes"]
@@ -236,6 +241,44 @@ class CodeIndex:
         )
         return RangeMatches(offsets, ids, distances, self._decoded(label_codes))
 
+    def pairs(self, radius: float, *, weighted: bool = True, limit: int = 100_000_000) -> Pairs:
+        """Return all pairs of stored codes at distance <= ``radius``, exactly also with IVF: near-duplicates.
+
+        Every pair of codes is compared once, in blocks. ``limit`` bounds the number of pairs held in memory: more
+        raise a ValueError.
+        """
+        limit = as_count(limit, "limit")
+        return near_pairs(*self._for_pairs(radius, weighted), limit=limit, n_threads=self.n_threads)
+
+    def groups(self, radius: float, *, weighted: bool = True) -> list[DuplicateGroup]:
+        """Return groups of codes connected by pairs at distance <= ``radius``, each with a representative.
+
+        The representative has the most codes within the radius; ties go to the smallest id. Groups are ordered by
+        their smallest id.
+        """
+        return duplicate_groups(*self._for_pairs(radius, weighted), n_threads=self.n_threads)
+
+    def neighbours(self, k: int = 10) -> "csr_array":
+        """Return the k-NN graph: row i holds the distances of the k codes nearest to ``ids[i]``, without itself.
+
+        Rows and columns are in the order of `ids`, and each row is ordered by (distance, id). Distance 0 is stored
+        explicitly. The graph is exact also with IVF.
+        """
+        return neighbour_graph(self, as_count(k, "k"))
+
+    def _for_pairs(
+        self, radius: float, weighted: bool
+    ) -> tuple[NDArray[np.int64], NDArray[np.uint8], int, NDArray[np.float64] | None, float]:
+        limit = as_radius(radius)
+        weights = self._codes.state.weights if weighted else None
+        if weights is not None and weights.ndim == 2:
+            raise ValueError(
+                "weighted=True: with weights per class a distance depends on the direction; expected weighted=False"
+            )
+        with self._codes.mutex:
+            ids = self.ids
+            return ids, self.reconstruct(ids), self.n_bits, weights, float(limit)
+
     def _batch(
         self, codes: ArrayLike | None, projections: ArrayLike | None, weights: ArrayLike | None, weighted: bool
     ) -> QueryBatch:
@@ -329,6 +372,17 @@ class CodeIndex:
     # On disk
 
     @property
+    def attached(self) -> Attached | None:
+        """What the owner of this index has attached, or None."""
+        return self._codes.state.attached
+
+    def attach(self, values: dict[str, Any], files: dict[str, AttachedFile]) -> None:
+        """Commit JSON values and files together with the codes at the next `save`; for classes that own an index."""
+        with self._codes.mutex:
+            self._codes.state.attached = Attached(values, files)
+            self._attachment_is_current = self._codes.changed = True
+
+    @property
     def path(self) -> Path | None:
         """The directory that `save` commits to, or None."""
         return None if self._store is None else self._store.directory
@@ -370,6 +424,7 @@ class CodeIndex:
         index = cls.__new__(cls)
         index.n_threads = threads
         index._codes, index._store = CodeCollection(state), store
+        index._attachment_is_current = False
         index._codes.changed = False
         return index
 
@@ -389,6 +444,8 @@ class CodeIndex:
                 raise ValueError("path=None: this index was never opened or saved; expected a directory")
             self._segments()  # trains the cells when there are enough codes
             state = self._codes.snapshot()
+            if state.attached is not None and not self._attachment_is_current:
+                raise ValueError("save: this directory holds a VectorIndex; change it through VectorIndex.open")
             with deferred_signals():
                 if self._store is None or (path is not None and not _same(path, self._store.directory)):
                     assert path is not None
@@ -396,7 +453,12 @@ class CodeIndex:
                     if self._store is not None:
                         # Copies, so that our segments keep the names they have in our own directory.
                         segments = [dataclasses.replace(segment, stored_as=None) for segment in state.segments]
-                        store.commit(dataclasses.replace(state, segments=segments))
+                        attached = None
+                        if state.attached is not None:
+                            files = state.attached.files.items()
+                            copies = {key: dataclasses.replace(file, stored_as=None) for key, file in files}
+                            attached = Attached(state.attached.values, copies)
+                        store.commit(dataclasses.replace(state, segments=segments, attached=attached))
                         return
                 else:
                     store = self._store
@@ -404,7 +466,7 @@ class CodeIndex:
                     store.commit(state, changed=self._codes.changed)
                 finally:
                     if store.is_committed:  # also if an error followed the commit
-                        self._store, self._codes.changed = store, False
+                        self._store, self._codes.changed, self._attachment_is_current = store, False, False
 
     @property
     def is_saved(self) -> bool | None:

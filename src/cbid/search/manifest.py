@@ -19,12 +19,14 @@ from cbid.storage.npy import DAMAGED_NPY, header_bytes, map_npy
 
 __all__ = [
     "MANIFEST_NAME",
+    "AttachedRecord",
     "FileRecord",
     "IndexManifest",
     "SegmentRecord",
     "check_content",
     "is_index_file",
     "map_array",
+    "record_of",
     "write_array",
 ]
 
@@ -35,6 +37,7 @@ VERSION = 1
 _CHUNK = 1 << 24
 _INDEX_FILES = re.compile(
     r"(segment|weights|centres)-[0-9a-f]{16}(\.[a-z]+(-[0-9a-f]{16})?)?\.npy|manifest\.json(\.tmp)?"
+    r"|attached-[0-9a-f]{16}\.(npy|safetensors)|\.attached-[0-9a-f]{16}\.safetensors\.\w+\.tmp"
 )
 
 
@@ -52,6 +55,18 @@ class FileRecord(TypedDict):
     file: str
     bytes: int
     blake2b: str
+
+
+class AttachedRecord(TypedDict):
+    """The entry of what the owner of an index, such as `VectorIndex`, commits together with the codes."""
+
+    values: dict[str, Any]
+    files: dict[str, FileRecord]
+
+
+def record_of(path: Path) -> FileRecord:
+    """Return the entry of a file that is written and flushed."""
+    return {"file": path.name, "bytes": path.stat().st_size, "blake2b": digest_file(path)}
 
 
 def write_array(path: Path, array: NDArray[Any]) -> FileRecord:
@@ -140,14 +155,20 @@ class IndexManifest:
     weights: FileRecord | None = None
     centres: FileRecord | None = None
     segments: list[SegmentRecord] = field(default_factory=list)
+    attached: AttachedRecord | None = None
 
     def files(self) -> list[FileRecord]:
         """All files that the manifest names."""
         own = [record for record in (self.weights, self.centres) if record is not None]
+        if self.attached is not None:
+            own += self.attached["files"].values()
         return own + [record for segment in self.segments for record in segment.files()]
 
     def _content(self) -> dict[str, Any]:
-        return {"format": FORMAT, "version": VERSION, **asdict(self)}
+        content = {"format": FORMAT, "version": VERSION, **asdict(self)}
+        if self.attached is None:
+            del content["attached"]  # release 0.1.0 rejects unknown fields
+        return content
 
     def stamp(self) -> str:
         """Return the checksum that identifies this state."""
@@ -199,9 +220,10 @@ class IndexManifest:
         try:
             fields["segments"] = [SegmentRecord(**record) for record in fields["segments"]]
             manifest = cls(**fields)
-        except (KeyError, TypeError) as error:
+            records = manifest.files()
+        except (AttributeError, KeyError, TypeError) as error:
             raise IndexCorruptError(f"{path} has missing or unknown fields ({error})") from error
-        for record in manifest.files():
+        for record in records:
             if not is_index_file(record["file"]):  # a name such as ../other would lead out of the directory
                 raise IndexCorruptError(f"{path} names {record['file']!r}, which is not an index file")
         return manifest, outer["blake2b"]

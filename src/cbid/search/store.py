@@ -7,7 +7,9 @@ longer named. Readers that have them mapped keep them (POSIX); a reader that ope
 
 import contextlib
 import dataclasses
+import functools
 import secrets
+import shutil
 import weakref
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from numpy.typing import NDArray
 
 from cbid.codes import n_bytes
 from cbid.search.blocks import BLOCK
-from cbid.search.collection import IndexState
+from cbid.search.collection import Attached, AttachedFile, IndexState
 from cbid.search.errors import IndexConflictError, IndexCorruptError
 from cbid.search.ivf import Cells
 from cbid.search.manifest import (
@@ -28,6 +30,7 @@ from cbid.search.manifest import (
     check_content,
     is_index_file,
     map_array,
+    record_of,
     write_array,
 )
 from cbid.search.segments import Segment
@@ -157,8 +160,28 @@ class IndexStore:
             vocabulary = Vocabulary(manifest.label_kind, manifest.label_values, closed=bool(manifest.n_weights))
         segments = [self._mapped_segment(record, n_bytes(n_bits)) for record in manifest.segments]
         return IndexState(
-            n_bits, weights, vocabulary, manifest.next_id, manifest.n_cells, manifest.probes, cells, segments
+            n_bits,
+            weights,
+            vocabulary,
+            manifest.next_id,
+            manifest.n_cells,
+            manifest.probes,
+            cells,
+            segments,
+            self._attached(manifest),
         )
+
+    def _attached(self, manifest: IndexManifest) -> Attached | None:
+        if manifest.attached is None:
+            return None
+        files = {}
+        for key, record in manifest.attached["files"].items():
+            path = self.directory / record["file"]
+            size = path.stat().st_size
+            if size != record["bytes"]:
+                raise IndexCorruptError(f"{path} is damaged: it has {size} bytes; expected {record['bytes']}")
+            files[key] = AttachedFile(path.suffix, functools.partial(shutil.copyfile, path), record["file"])
+        return Attached(manifest.attached["values"], files)
 
     def _mapped_segment(self, record: SegmentRecord, width: int) -> Segment:
         directory, n, known = self.directory, record.n, self._segments.get(record.name)
@@ -195,6 +218,9 @@ class IndexStore:
         for segment, record in zip(state.segments, manifest.segments):
             self._segments[record.name] = segment
             segment.stored_as, segment.keep_stored = record.name, True
+        if state.attached is not None and manifest.attached is not None:
+            for key, file in state.attached.files.items():
+                file.stored_as = manifest.attached["files"][key]["file"]
 
     # Writing
 
@@ -283,7 +309,20 @@ class IndexStore:
         for segment in state.segments:
             record = known.get(segment.stored_as) if segment.stored_as is not None else None
             manifest.segments.append(self._written_segment(segment, record))
+        if state.attached is not None:
+            stored = {record["file"]: record for record in self.manifest.files()} if self.manifest is not None else {}
+            files = {}
+            for key, file in state.attached.files.items():
+                known_file = stored.get(file.stored_as) if file.stored_as is not None else None
+                files[key] = known_file if known_file is not None else self._written_file(file)
+            manifest.attached = {"values": state.attached.values, "files": files}
         return manifest
+
+    def _written_file(self, file: AttachedFile) -> FileRecord:
+        path = self._new_path("attached").with_suffix(file.suffix)
+        file.write(path)
+        flush(path)
+        return record_of(path)
 
     def _written_segment(self, segment: Segment, record: SegmentRecord | None) -> SegmentRecord:
         labels = segment.labels

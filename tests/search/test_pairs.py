@@ -1,0 +1,94 @@
+"""Pairs, groups and the k-NN graph against brute force."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cbid.codes import unpack
+from cbid.search import CodeIndex
+from cbid.search import pairs as pairs_module
+from tests.search.reference import random_codes
+
+
+def brute_force(index, weights):
+    bits = unpack(index.reconstruct(index.ids), index.n_bits)
+    differ = bits[:, None] != bits[None]
+    return (differ * weights).sum(axis=2).astype(np.float32)
+
+
+@st.composite
+def indexes(draw):
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    n_bits = draw(st.sampled_from([3, 8, 20]))
+    weights = draw(st.sampled_from([None, np.arange(n_bits) / 4]))
+    index = CodeIndex(n_bits, weights, n_threads=draw(st.sampled_from([1, 2])))
+    n = draw(st.integers(0, 70))
+    index.add(random_codes(rng, n, n_bits), ids=rng.permutation(3 * n)[:n])
+    index.remove(index.ids[:: draw(st.integers(2, 9))])
+    return index, np.ones(n_bits) if weights is None else weights
+
+
+@settings(max_examples=60, deadline=None)
+@given(made=indexes(), radius=st.sampled_from([0, 1, 2.5, 100]), block=st.sampled_from([1, 7, 1024]))
+def test_pairs_groups_and_neighbours_are_exact(made, radius, block):
+    index, weights = made
+    whole, pairs_module._BLOCK = pairs_module._BLOCK, block
+    try:
+        found, groups, graph = index.pairs(radius), index.groups(radius), index.neighbours(3)
+    finally:
+        pairs_module._BLOCK = whole
+    ids, distances = index.ids, brute_force(index, weights)
+    n = len(ids)
+    expected = sorted(
+        (int(ids[i]), float(distances[i, j]), int(ids[j]))
+        for i in range(n)
+        for j in range(i + 1, n)
+        if distances[i, j] <= radius
+    )
+    assert list(zip(found.left.tolist(), found.distances.tolist(), found.right.tolist())) == expected
+
+    group_of = {int(id): {int(id)} for id in ids}
+    for left, _, right in expected:
+        if group_of[left] is not group_of[right]:
+            joined = group_of[left] | group_of[right]
+            for id in joined:
+                group_of[id] = joined
+    components = {min(group): sorted(group) for group in group_of.values() if len(group) > 1}
+    assert [group.ids for group in groups] == [components[first] for first in sorted(components)]
+    near = dict(zip(ids.tolist(), (distances <= radius).sum(axis=1).tolist()))
+    assert all(g.representative == max(g.ids, key=lambda id: (near[id], -id)) for g in groups)
+
+    assert graph.shape == (n, n)
+    for i in range(n):
+        others = sorted((float(distances[i, j]), j) for j in range(n) if j != i)[:3]
+        span = slice(graph.indptr[i], graph.indptr[i + 1])
+        assert list(zip(graph.data[span].tolist(), graph.indices[span].tolist())) == others
+
+
+def test_limit_bounds_the_pairs():
+    index = CodeIndex(8)
+    index.add(np.zeros((10, 1), np.uint8))
+    assert len(index.pairs(0, limit=45)) == 45
+    with pytest.raises(ValueError, match="limit=44"):
+        index.pairs(0, limit=44)
+    assert index.groups(0) == [(0, list(range(10)))]
+
+
+def test_weights_per_class():
+    index = CodeIndex(8, np.ones((8, 2)))
+    index.add(np.zeros((3, 1), np.uint8), labels=[0, 1, 1])
+    with pytest.raises(ValueError, match="weighted="):
+        index.pairs(0)
+    assert len(index.pairs(0, weighted=False)) == 3
+    assert index.neighbours(1).nnz == 3
+
+
+def test_cells_do_not_matter():
+    rng = np.random.default_rng(0)
+    codes = random_codes(rng, 300, 16)
+    plain, cells = CodeIndex(16), CodeIndex(16, cells=4, probes=1)
+    for index in (plain, cells):
+        index.add(codes)
+    assert (plain.neighbours(4) != cells.neighbours(4)).nnz == 0
+    assert len(plain.pairs(2)) == len(cells.pairs(2))
