@@ -19,6 +19,7 @@ WORDS = {
     "scale": "more than memory, Dask",
     "detection": "sliding window, verification",
     "classify": "k-NN on codes, NBNN",
+    "vector_index": "coder, codes and vectors in one index",
     "coders": "CBID, PatchCBID, rivals",
     "search": "CodeIndex, kernels, stores",
     "evaluation": "metrics",
