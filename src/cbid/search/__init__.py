@@ -1,6 +1,6 @@
 """Search over packed codes: the index, its results and its exceptions."""
 
-from cbid.search.errors import IndexConflictError, IndexCorruptError, IndexLockedError, UnknownIdError
+from cbid.search.checks import IndexConflictError, IndexCorruptError, IndexLockedError, UnknownIdError
 from cbid.search.index import CodeIndex
 from cbid.search.matches import Match, Matches, QueryMatches, RangeMatches
 from cbid.search.pairs import DuplicateGroup, Pairs

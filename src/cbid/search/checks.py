@@ -1,4 +1,4 @@
-"""Checks of the arguments of an index. Messages name the argument, the value and what is expected."""
+"""Exceptions of the index, and checks of its arguments. Messages name the argument, the value and the expected."""
 
 import operator
 from collections.abc import Set
@@ -7,10 +7,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cbid.codes import check_codes, check_weights, n_bytes
-from cbid.search.errors import UnknownIdError
+from cbid.storage.lock import DirectoryLockedError
 
 __all__ = [
     "LARGEST_ID",
+    "IndexConflictError",
+    "IndexCorruptError",
+    "IndexLockedError",
+    "UnknownIdError",
     "as_codes",
     "as_count",
     "as_ids",
@@ -21,6 +25,24 @@ __all__ = [
 ]
 
 LARGEST_ID = np.iinfo(np.int64).max
+
+IndexLockedError = DirectoryLockedError
+"""Another process, or another open index, holds the writer lock."""
+
+
+class UnknownIdError(KeyError, ValueError):
+    """The index does not store this id."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # KeyError would show the repr of the message
+
+
+class IndexCorruptError(ValueError):
+    """The directory is not an index, or its files differ from what was committed."""
+
+
+class IndexConflictError(OSError):
+    """Another writer committed after this index was opened."""
 
 
 def as_count(value: object, name: str, *, at_least: int = 1, at_most: int | None = None) -> int:

@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.search.errors import IndexCorruptError
+from cbid.search.checks import IndexCorruptError
 from cbid.storage.atomic import flush
 from cbid.storage.digests import digest_file, digest_text, new_digest
 from cbid.storage.lock import LOCK_NAME

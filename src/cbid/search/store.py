@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from cbid.codes import n_bytes
 from cbid.search.blocks import BLOCK
+from cbid.search.checks import IndexConflictError, IndexCorruptError
 from cbid.search.collection import Attached, AttachedFile, IndexState
-from cbid.search.errors import IndexConflictError, IndexCorruptError
 from cbid.search.ivf import Cells
 from cbid.search.manifest import (
     MANIFEST_NAME,

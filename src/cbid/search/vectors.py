@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cbid.search.checks import IndexCorruptError
 from cbid.search.collection import AttachedFile
-from cbid.search.errors import IndexCorruptError
 from cbid.storage.npy import DAMAGED_NPY, map_npy
 
 __all__ = ["KEEP", "METRICS", "KeptVectors"]

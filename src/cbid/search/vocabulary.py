@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cbid.search.errors import IndexCorruptError
+from cbid.search.checks import IndexCorruptError
 
 __all__ = ["Vocabulary", "as_labels", "narrow"]
 
