@@ -56,7 +56,7 @@ def scene(part="test", n_test=None, forms=(("cbid", None), ("cbid rbf", "rbf")))
             coders = {length: make(n_bits=length, random_state=s).fit(X, y) for length in lengths}
             result[method].append({length: coder_scores(coder, split) for length, coder in coders.items()})
         for method, kernel in forms:
-            coder = CBID(n_bits=256, kernel=kernel, random_state=s).fit(X, y)
+            coder = CBID(likeness=0, n_bits=256, kernel=kernel, random_state=s).fit(X, y)
             result[method].append(prefix_scores(coder, split, (16, 32, 64, 128, 256)))
         result["raw"].append(raw_accuracy(*split))
     return result
@@ -83,7 +83,7 @@ def fashion_rbf():
     result = {"sdh widths on validation": tried, "sdh width": width, "cbid": [], "sdh": [], "raw": []}
     for s in SEEDS:
         split = data.fashion_mnist("test", s)
-        coder = CBID(n_bits=64, kernel="rbf", random_state=s).fit(*split[:2])
+        coder = CBID(likeness=0, n_bits=64, kernel="rbf", random_state=s).fit(*split[:2])
         result["cbid"].append(prefix_scores(coder, split, (16, 32, 64)))
         result["sdh"].append({length: sdh_scores(split, length, width, s) for length in (16, 32, 64)})
         result["raw"].append(raw_accuracy(*split))
@@ -94,7 +94,9 @@ def fashion_linear():
     result = {"cbid": [], "raw": []}
     for s in SEEDS:
         split = data.fashion_mnist("test", s, n_train=10_000)
-        result["cbid"].append(prefix_scores(CBID(n_bits=128, random_state=s).fit(*split[:2]), split, (32, 64, 128)))
+        result["cbid"].append(
+            prefix_scores(CBID(likeness=0, n_bits=128, random_state=s).fit(*split[:2]), split, (32, 64, 128))
+        )
         result["raw"].append(raw_accuracy(*split))
     return result
 
@@ -161,7 +163,7 @@ def ranking():
                 coder = make(n_bits=length, random_state=seed).fit(X, y)
                 found[length] = ways(coder.transform(X), y, coder.transform(Xt), yt)
             results[method].append(found)
-        coder = CBID(n_bits=256, random_state=seed).fit(X, y)
+        coder = CBID(likeness=0, n_bits=256, random_state=seed).fit(X, y)
         train, test = coder.transform(X), coder.transform(Xt)
         results["cbid"].append({t: ways(train[:, :t], y, test[:, :t], yt) for t in (16, 32, 64, 128, 256)})
     for method, fits in results.items():

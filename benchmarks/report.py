@@ -72,7 +72,7 @@ TITLES = {
 
 def learner_accuracy():
     parts = [
-        """## Accuracy of the default settings
+        """## Accuracy of class bits (`likeness=0`)
 
 5-NN accuracy / mean average precision over the training set (tie-aware) on test splits, by plain Hamming distance:
 mean and standard deviation over five seeds. On the given split of Scene-15, the seed is that of the coder and sets
@@ -258,7 +258,7 @@ def figures():
     }
     ratios = ", ".join(f"{ratio:.1f} at {bits:,}" for bits, ratio in speed.items())
     textbook = raw("learner_speed")["results"]["ratio"]
-    return f"""5-NN accuracy on test images, plain Hamming distance, default settings:
+    return f"""5-NN accuracy on test images, plain Hamming distance, class bits alone (`likeness=0`):
 
 {table(["", "float32 vectors", "learned codes"], rows)}
 Exact weighted search of 1 million codes, 1,000 queries, one thread, times as fast as `faiss.IndexBinaryFlat` scans

@@ -132,7 +132,7 @@ def prefixes(params, X, y, lengths):
     def note(coder):
         seconds[coder.n_bits_] = time.process_time() - start
 
-    whole = CBID(**params, n_bits=max(lengths), callback=note).fit(X, y)
+    whole = CBID(likeness=0, **params, n_bits=max(lengths), callback=note).fit(X, y)
     for length in lengths:
         if length <= whole.n_bits_:
             yield length, whole.truncate(length), seconds[length]

@@ -12,7 +12,7 @@
 | ``bits`` | the search for one new class bit | 6 |
 | ``features`` | anchors and whitening: where bits are searched | 6 |
 | ``patches`` | neighbours and rows of local descriptors | 8 |
-| ``likeness`` | rows and bits that follow the original distances | 10 |
+| ``likeness`` | rows and bits that follow the original distances | 9 |
 | ``column_generation`` | the loop: the paper's Algorithm 2 | 6, 7 |
 | ``axes``, ``ridge``, ``scaling`` | principal axes, ridge regression and centring, shared with the rivals | |
 """

@@ -1,4 +1,4 @@
-"""Likeness: what the original distances say, as rows and as bits (docs/method.md, section 10).
+"""Likeness: what the original distances say, as rows and as bits (docs/method.md, section 9).
 
 Class rows ask that a sample lies nearer to its own class. Likeness rows ask that samples which are near each other in
 the original space stay nearer than samples which are farther, by a margin that follows the difference of distances.

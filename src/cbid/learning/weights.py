@@ -1,4 +1,4 @@
-"""The Hamming weights of the bits so far: totally corrective, to a certified gap (docs/method.md, sections 5, 7, 10).
+"""The Hamming weights of the bits so far: totally corrective, to a certified gap (docs/method.md, sections 5, 7, 9).
 
     P(W) = sum_q c_q L(rho_q - m_q) + nu ||W||,  W >= 0
     D(u) = -sum_q c_q [L*(-u_q) - u_q m_q]       with  || max(0, G(u)) ||_dual <= nu,  G(u) = sum_q c_q u_q C_q

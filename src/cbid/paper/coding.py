@@ -39,10 +39,15 @@ class Method:
 
 # The text of the report and how to make the coder. To add a method, add a line.
 CODERS: dict[str, Method] = {
-    "C-BID": Method("linear bits, compared with whole classes (the defaults)", CBID, prefix=True),
-    "C-BID, RBF": Method("bits over similarities to 1,000 training samples", CBID, {"kernel": "rbf"}, prefix=True),
+    "C-BID": Method("linear class bits, compared with whole classes", CBID, {"likeness": 0}, prefix=True),
+    "C-BID, RBF": Method(
+        "bits over similarities to 1,000 training samples", CBID, {"likeness": 0, "kernel": "rbf"}, prefix=True
+    ),
     "C-BID, 5 nearest": Method(
-        "linear bits, 5 nearest hits and misses, as in the paper", CBID, {"hits": "nearest"}, prefix=True
+        "linear bits, 5 nearest hits and misses, as in the paper",
+        CBID,
+        {"likeness": 0, "hits": "nearest"},
+        prefix=True,
     ),
     "C-BID, the paper’s form": Method(
         "Eq. 3, l1 penalty, 25 triplets of nearest neighbours, random starts", CBID.paper, prefix=True

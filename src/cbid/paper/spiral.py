@@ -51,8 +51,8 @@ def model_of(method: str, seed: int) -> Any:
     if method.startswith("spectral"):
         return CodeKNeighborsClassifier(NEIGHBOURS, coder=SpectralHashing(n_bits=N_BITS))
     if method.endswith("3-NN"):
-        return CodeKNeighborsClassifier(NEIGHBOURS, coder=CBID(**ours))
-    return make_pipeline(CBID(**ours), LinearSVC(random_state=seed))
+        return CodeKNeighborsClassifier(NEIGHBOURS, coder=CBID(likeness=0, **ours))
+    return make_pipeline(CBID(likeness=0, **ours), LinearSVC(random_state=seed))
 
 
 def grid() -> NDArray[np.float64]:

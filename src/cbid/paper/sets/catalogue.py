@@ -8,8 +8,8 @@ from cbid.paper.sets.layouts import (
     class_folders,
     detection,
     digits,
+    embedded_folders,
     mnist,
-    scene15,
     sequences,
     turntable,
 )
@@ -33,7 +33,7 @@ _SETS = (
         get="the scene categories of Lazebnik, Schmid and Ponce (2006), from their group's page",
         licence=_RESEARCH,
         caution="18 groups of byte-identical images, one of them across two classes: distinct=True keeps one of each",
-        open=scene15,
+        open=embedded_folders,
         marks=(("images",), ("MITcoast", "CALsuburb")),
         protocols={
             "paper": per_class(100, 10),
@@ -51,7 +51,7 @@ _SETS = (
         get=_CALTECH_GET,
         licence=_CALTECH_LICENCE,
         caution="Faces and Faces_easy show the same photographs",
-        open=class_folders,
+        open=embedded_folders,
         marks=(("images",), ("airplanes", "Motorbikes"), ("101_ObjectCategories",)),
         protocols={"paper": per_class(15, 5, 20), "usual": per_class(15)},
     ),

@@ -16,7 +16,16 @@ from cbid.data.names import Names
 from cbid.labels import encode_labels
 from cbid.paper.sets.base import DataAbsent, Parts
 
-__all__ = ["arrays_or_folders", "class_folders", "detection", "digits", "mnist", "scene15", "sequences", "turntable"]
+__all__ = [
+    "arrays_or_folders",
+    "class_folders",
+    "detection",
+    "digits",
+    "embedded_folders",
+    "mnist",
+    "sequences",
+    "turntable",
+]
 
 Opened = tuple[ImageSet, Parts]
 
@@ -37,7 +46,7 @@ def class_folders(path: Path, classes: Sequence[str] | None = None) -> Opened:
     return chosen, {}
 
 
-def scene15(path: Path) -> Opened:
+def embedded_folders(path: Path) -> Opened:
     """Open class folders, with embeddings and a given split if these files are beside them."""
     images, _ = class_folders(path)
     parts: dict[str, Callable[[], Any]] = {}

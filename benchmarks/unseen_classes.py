@@ -1,0 +1,182 @@
+"""Does a code also serve classes it was not taught?
+
+Some classes are kept from learning (Scene-15: 5 of 15, Caltech-101: 30 of 102; EfficientNet-Lite0 embeddings). For
+each code, ranked by its weights, tie-aware:
+
+- unseen: mAP, precision at 10 and neighbour recall (share of the ten nearest by cosine among the ten nearest by
+  code); queries and database are halves of the images of unseen classes;
+- seen: mAP, precision at 10 and 5-NN of test images of the learned classes against the training images;
+- mixed: mAP and precision at 10 of both kinds of queries in one database of learned and unseen classes.
+
+Beside C-BID at several shares of likeness: ITQ, raw vectors, and concatenations of class bits of C-BID with bits of
+ITQ under equal and unequal weights. The distance of C-BID to the best concatenation at equal seen mAP (linear
+interpolation between the points that no other one beats) says what learning both kinds together gives.
+
+    python -m benchmarks.unseen_classes run --bits 128 --seeds 5 [--sets scene15 caltech101]
+    python -m benchmarks.unseen_classes table
+
+Settings were chosen with ``--validation``: there the kept classes are a third of the learned ones, and the unseen
+ones are not touched.
+"""
+
+import argparse
+from collections import defaultdict
+
+import numpy as np
+from sklearn.preprocessing import normalize
+
+from benchmarks.results import add_line, load_lines
+from benchmarks.scoring import nearest_class
+from cbid import CBID
+from cbid.coders import ITQ
+from cbid.evaluation import average_precision, precision_at
+from cbid.paper.sets import open_set
+
+SETS = {"scene15": (5, 100), "caltech101": (30, 20)}  # classes kept from learning, training images a class
+SHARES = (None, 0.0, 0.25, 0.5, 0.75, 1.0)
+PARTS = (1 / 8, 1 / 4, 3 / 8, 1 / 2, 3 / 4)  # of class bits in a concatenation
+WEIGHTS = (1, 2, 4)  # of a class bit beside a bit of ITQ
+FIGURES = (
+    "unseen_map", "unseen_p10", "neighbours", "seen_map", "seen_p10", "seen_knn",
+    "mixed_unseen_map", "mixed_unseen_p10", "mixed_seen_map", "mixed_seen_p10",
+)  # fmt: skip
+
+
+def split(name, seed, validation):
+    """Return X, y and the rows for training, test, unseen queries and unseen database."""
+    n_unseen, n_train = SETS[name]
+    images = open_set(name)
+    X, y = normalize(images.part("embeddings").astype(np.float32)), images.labels
+    rng = np.random.default_rng(seed)
+    classes = rng.permutation(int(y.max()) + 1)
+    unseen, seen = classes[:n_unseen], classes[n_unseen:]
+    if validation:
+        unseen, seen = seen[: len(seen) // 3], seen[len(seen) // 3 :]
+    train, test = [], []
+    for c in seen:
+        rows = rng.permutation(np.flatnonzero(y == c))
+        count = min(n_train, len(rows) // 2)
+        train.append(rows[:count])
+        test.append(rows[count : count + 150])
+    kept = rng.permutation(np.concatenate([rng.permutation(np.flatnonzero(y == c))[:200] for c in unseen]))
+    train = rng.permutation(np.concatenate(train))  # ties of distances must not meet the order of the classes
+    return X, y, train, np.concatenate(test), kept[: len(kept) // 2], kept[len(kept) // 2 :]
+
+
+def distances(queries, stored, weights):
+    """Return weighted Hamming distances; sums that differ in their last digits are ties."""
+    share = weights / weights.sum()
+    return np.round((1 - (queries * share) @ stored.T.astype(np.float64)) / 2, 9)
+
+
+def measure(data, between):
+    """Return the figures, where ``between(rows, rows)`` gives distances between samples."""
+    X, y, train, test, queries, database = data
+    D = between(queries, database)
+    relevant = y[queries][:, None] == y[database]
+    nearest = np.zeros(D.shape, dtype=bool)
+    np.put_along_axis(nearest, np.argsort(-(X[queries] @ X[database].T), axis=1)[:, :10], True, axis=1)
+    S = between(test, train)
+    seen = y[test][:, None] == y[train]
+    figures = [
+        average_precision(D, relevant).mean(),
+        precision_at(D, relevant, 10).mean(),
+        precision_at(D, nearest, 10).mean(),
+        average_precision(S, seen).mean(),
+        precision_at(S, seen, 10).mean(),
+        np.mean(nearest_class(S, y[train]) == y[test]),
+    ]
+    everything = np.concatenate([train, database])
+    for rows in (queries, test):
+        D = between(rows, everything)
+        relevant = y[rows][:, None] == y[everything]
+        figures += [average_precision(D, relevant).mean(), precision_at(D, relevant, 10).mean()]
+    return dict(zip(FIGURES, map(float, figures)))
+
+
+def methods(data, n_bits, kernel):
+    """Yield the name of each method, and a function of its distances."""
+    X, y, train, *_ = data
+
+    def by_code(bits, weights):
+        return lambda a, b: distances(bits[a], bits[b], weights)
+
+    itq = {}
+    for part in (0.0, *PARTS):
+        count = n_bits - int(part * n_bits)
+        itq[part] = ITQ(n_bits=count).fit(X[train]).transform(X).astype(np.float32)
+    yield f"{kernel} raw", lambda a, b: 1 - (X[a] @ X[b].T).astype(np.float64)
+    yield f"{kernel} ITQ", by_code(itq[0.0], np.ones(n_bits))
+    for share in SHARES:
+        coder = CBID(n_bits=n_bits, kernel=kernel, likeness=share).fit(X[train], y[train])
+        bits = coder.transform(X).astype(np.float32)
+        yield f"{kernel} likeness {share}", by_code(bits, coder.weights_)
+        if share == 0.5:
+            for point in (0.0, 0.25, 0.75, 1.0):
+                yield f"{kernel} likeness 0.5 at {point}", by_code(bits, coder.weights_at(point))
+        if share == 0:
+            for part in PARTS:
+                count = int(part * n_bits)
+                both = np.hstack([bits[:, :count], itq[part]])
+                for weight in WEIGHTS:
+                    weights = np.concatenate([np.full(count, float(weight)), np.ones(n_bits - count)])
+                    yield f"{kernel} concatenation {count} x {weight}", by_code(both, weights)
+
+
+def run(sets, n_bits, seeds, validation):
+    """Measure what is not stored yet."""
+    stored = {(r["set"], r["bits"], r["seed"], r["method"], r["validation"]) for r in load_lines("unseen_classes")}
+    for name in sets:
+        for seed in range(seeds):
+            data = split(name, seed, validation)
+            for kernel in (None, "rbf"):
+                for method, between in methods(data, n_bits, kernel):
+                    if (name, n_bits, seed, method, validation) in stored:
+                        continue
+                    line = {"set": name, "bits": n_bits, "seed": seed, "method": method, "validation": validation}
+                    add_line("unseen_classes", {**line, **measure(data, between)})
+
+
+def frontier(points, seen):
+    """Return the best unseen mAP at a seen mAP, between the points (seen, unseen) that no other point beats."""
+    best, kept = -1.0, []
+    for s, u in sorted(points, reverse=True):
+        if u > best:
+            kept.append((s, u))
+            best = u
+    kept.reverse()
+    return float(np.interp(seen, [s for s, _ in kept], [u for _, u in kept], left=kept[0][1], right=np.nan))
+
+
+def table(validation):
+    """Print means over seeds, and the distance to the frontier of the concatenations."""
+    lines = [r for r in load_lines("unseen_classes") if r["validation"] == validation]
+    groups = defaultdict(lambda: defaultdict(list))
+    for r in lines:
+        groups[r["set"], r["bits"]][r["method"]].append([r[f] for f in FIGURES])
+    for (name, bits), found in sorted(groups.items()):
+        means = {method: np.mean(values, axis=0) for method, values in found.items()}
+        seeds = len(next(iter(found.values())))
+        rivals = [(m[3], m[0]) for k, m in means.items() if "concatenation" in k or "ITQ" in k or "likeness 0.0" in k]
+        print(f"\n{name}, {bits} bits, {seeds} seeds\n{'':34}" + " ".join(f"{f[-10:]:>10}" for f in FIGURES))
+        for method, m in means.items():
+            gain = f"  {m[0] - frontier(rivals, m[3]):+.3f}" if "likeness" in method else ""
+            print(f"{method:34}" + " ".join(f"{v:10.3f}" for v in m) + gain)
+
+
+def main():
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=["run", "table"])
+    parser.add_argument("--bits", type=int, default=128)
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--sets", nargs="+", default=list(SETS), choices=list(SETS))
+    parser.add_argument("--validation", action="store_true")
+    given = parser.parse_args()
+    if given.command == "run":
+        run(given.sets, given.bits, given.seeds, given.validation)
+    table(given.validation)
+
+
+if __name__ == "__main__":
+    main()
