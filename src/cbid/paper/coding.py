@@ -41,10 +41,10 @@ class Method:
 CODERS: dict[str, Method] = {
     "C-BID": Method("linear class bits, compared with whole classes", CBID, {"likeness": 0}, prefix=True),
     "C-BID, RBF": Method(
-        "bits over similarities to 1,000 training samples", CBID, {"likeness": 0, "kernel": "rbf"}, prefix=True
+        "class bits over similarities to 1,000 training samples", CBID, {"likeness": 0, "kernel": "rbf"}, prefix=True
     ),
     "C-BID, 5 nearest": Method(
-        "linear bits, 5 nearest hits and misses, as in the paper",
+        "linear class bits, 5 nearest hits and misses, as in the paper",
         CBID,
         {"likeness": 0, "hits": "nearest"},
         prefix=True,
