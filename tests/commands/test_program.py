@@ -487,7 +487,7 @@ def _stored(path):
 
 COMMANDS = [
     *("fit", "encode", "index", "search", "classify", "evaluate", "report", "reproduce", "serve", "export", "demo"),
-    *("data", "detect"),
+    *("data", "detect", "duplicates"),
 ]
 
 

@@ -13,6 +13,7 @@ import typer
 import cbid
 from cbid.commands.demo import demo
 from cbid.commands.detect import detect
+from cbid.commands.duplicates import duplicates
 from cbid.commands.encode import encode
 from cbid.commands.evaluate import evaluate, report
 from cbid.commands.export import export
@@ -59,6 +60,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "demo": demo,
     "data": show_data,
     "detect": detect,
+    "duplicates": duplicates,
 }
 for _name, _command in _COMMANDS.items():
     # One line per paragraph: typer keeps the line breaks of the source otherwise.

@@ -1,0 +1,172 @@
+"""``cbid duplicates``: groups of near-identical images; it can move or link the copies, and deletes nothing."""
+
+import os
+import shutil
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cbid.commands.options import JobsOption, JsonOption
+from cbid.commands.output import echo, echo_json, echo_skipped, table
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = ["duplicates"]
+
+_N_BITS = 256
+_SIDE = 16  # pixels of the small image that the bits are made of
+_THUMBNAIL_SIDE = 192
+
+
+def duplicates(
+    source: Annotated[Path, typer.Argument(metavar="SRC", help="A folder of images, or a list file.")],
+    radius: Annotated[
+        int, typer.Option(min=0, max=_N_BITS, help=f"Bits of {_N_BITS} in which the codes of two copies may differ.")
+    ] = 16,
+    html: Annotated[
+        Path | None, typer.Option(show_default=False, help="Write a page with the groups side by side to this file.")
+    ] = None,
+    move: Annotated[
+        Path | None,
+        typer.Option(show_default=False, help="Move the copies, all but one image of each group, to this folder."),
+    ] = None,
+    link: Annotated[
+        Path | None,
+        typer.Option(show_default=False, help="Make a folder of links for each group in this new folder."),
+    ] = None,
+    n_jobs: JobsOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Find groups of near-identical images: resized, recompressed or slightly changed copies.
+
+    The first image of a group is the one with the most pixels; the others are its copies. Nothing is deleted.
+
+    Example: cbid duplicates photos/ --html duplicates.html
+    """
+    import numpy as np
+
+    from cbid.coders import LSH
+    from cbid.data import ImageFolder, ImageSet, open_source
+    from cbid.data.names import printable
+    from cbid.descriptors import RawPixels, describe
+    from cbid.search import CodeIndex
+
+    for name, folder in (("--move", move), ("--link", link)):
+        _check_folder(name, folder, source)
+    images = ImageFolder(source, labelled=False, on_error="skip") if source.is_dir() else open_source(source)
+    if not isinstance(images, ImageSet):
+        raise ValueError(f"{printable(source)} holds vectors: expected images")
+    if (move or link) and any(images.path(i) is None for i in range(len(images))):
+        raise ValueError(f"{printable(source)} holds arrays: --move and --link need files")
+    small = RawPixels(size=(_SIDE, _SIDE), norm="contrast")
+    found = describe(images, small, on_error="skip", n_jobs=n_jobs, extra=_size_and_thumbnail)
+    values = np.asarray(found.values)
+    textured = values.any(axis=1)  # an image of one colour has no structure to compare
+    failures = [*images.problems, *found.failures]
+    failures += [(str(images.names[row]), "one colour only") for row in found.rows[~textured]]
+    index = CodeIndex(_N_BITS)
+    if textured.any():
+        vectors = values[textured]
+        coder = LSH(n_bits=_N_BITS, center=False, random_state=0).fit(vectors)
+        index.add(coder.encode(vectors), ids=found.rows[textured])
+    extras = dict(zip(found.rows.tolist(), found.extras))
+    groups = [sorted(group.ids, key=lambda id: (-extras[id][0], id)) for group in index.groups(radius)]
+    if html is not None:
+        _write_page(html, [[(str(images.names[id]), extras[id][1]) for id in group] for group in groups])
+    answer: dict[str, Any] = {
+        "n_images": len(index),
+        "groups": [[printable(images.names[id]) for id in group] for group in groups],
+    }
+    paths = [[Path(os.fsdecode(images.path(id) or "")) for id in group] for group in groups]
+    if link is not None:
+        answer["linked"] = _link(link, paths)
+    if move is not None:
+        names = [[str(images.names[id]) for id in group] for group in groups]
+        answer["moved"] = _move(move, paths, names)
+    if as_json:
+        echo_json(answer)
+    else:
+        rows = [
+            (number if place == 0 else "", "keep" if place == 0 else "copy", name)
+            for number, group in enumerate(answer["groups"], 1)
+            for place, name in enumerate(group)
+        ]
+        n_copies = sum(len(group) - 1 for group in groups)
+        echo(f"{len(index):,} images, {len(groups):,} groups, {n_copies:,} copies")
+        if rows:
+            echo("\n" + table(["group", "", "image"], rows, right=["group"]))
+    echo_skipped(failures)
+
+
+def _size_and_thumbnail(image: "NDArray[np.uint8]") -> tuple[int, bytes]:
+    """Return the number of pixels, and a small JPEG."""
+    import io
+
+    from PIL import Image
+
+    from cbid.data.images import resize_longest, to_uint8
+
+    buffer = io.BytesIO()
+    Image.fromarray(resize_longest(to_uint8(image), _THUMBNAIL_SIDE)).save(buffer, "JPEG", quality=85)
+    return image.shape[0] * image.shape[1], buffer.getvalue()
+
+
+def _check_folder(option: str, folder: Path | None, source: Path) -> None:
+    if folder is None:
+        return
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ValueError(f"{option}={folder}: exists; expected a new or empty folder")
+    if source.is_dir() and folder.resolve().is_relative_to(source.resolve()):
+        raise ValueError(f"{option}={folder}: is in the source; expected a folder outside of it")
+
+
+def _write_page(path: Path, groups: list[list[tuple[str, bytes]]]) -> None:
+    from html import escape
+
+    from cbid.report.html import embedded_image, page
+    from cbid.storage.atomic import whole_file
+
+    sections = [f"<h1>Duplicates: {len(groups):,} groups</h1>"]
+    for number, group in enumerate(groups, 1):
+        figures = "".join(
+            f"<figure>{embedded_image(small, name, format='jpeg')}<figcaption>{escape(name)}</figcaption></figure>"
+            for name, small in group
+        )
+        sections.append(f'<h2>Group {number}</h2>\n<div class="group">{figures}</div>')
+    style = ".group { display: flex; flex-wrap: wrap; gap: 1rem; } figure { margin: 0; max-width: 12rem; }"
+    style += " figcaption { overflow-wrap: anywhere; font-size: .8rem; }"
+    with whole_file(path) as temporary:
+        temporary.write_text(page("Duplicates", sections, style=style), encoding="utf-8", errors="replace")
+
+
+def _link(folder: Path, groups: list[list[Path]]) -> list[str]:
+    """Make a folder of symbolic links for each group; return the links."""
+    made = []
+    for number, group in enumerate(groups, 1):
+        inner = folder / f"{number:04}"
+        inner.mkdir(parents=True)
+        for place, path in enumerate(group, 1):
+            target = inner / f"{place:02}-{path.name}"
+            target.symlink_to(path.resolve())
+            made.append(str(target))
+    return made
+
+
+def _move(folder: Path, groups: list[list[Path]], names: list[list[str]]) -> list[str]:
+    """Move all but the first of each group, under their names below the source; return the new paths."""
+    moved = []
+    for paths, group_names in zip(groups, names):
+        for path, name in zip(paths[1:], group_names[1:]):
+            parts = [part for part in PurePath(os.path.normpath(name)).parts if part not in ("/", "..")]
+            target = folder.joinpath(*parts)
+            number = 1
+            while os.path.lexists(target):
+                number += 1
+                target = folder.joinpath(*parts[:-1], f"{path.stem}-{number}{path.suffix}")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.move(path, target)
+            moved.append(str(target))
+    return moved
