@@ -78,7 +78,7 @@ def test_plain_hamming_distance_is_that_of_equal_weights(monkeypatch):
     labels = rng.integers(0, 3, 30), rng.integers(0, 3, 200)
     plain = mean_average_precision(Q, labels[0], B, labels[1])
     assert plain == pytest.approx(mean_average_precision(Q, labels[0], B, labels[1], weights=np.full(9, 0.3)))
-    monkeypatch.setattr("cbid.evaluation.retrieval._PAIRS", 700)  # three queries at a time
+    monkeypatch.setattr("cbid.evaluation.metrics._PAIRS", 700)  # three queries at a time
     assert plain == pytest.approx(mean_average_precision(Q, labels[0], B, labels[1]))
 
 

@@ -7,8 +7,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from benchmarks.scoring import hamming_rows, nearest_class
 from cbid import CBID
 from cbid.coders import LSH
-from cbid.paper.coding import CODERS, code_lengths, nearest_neighbours, support_vectors
-from cbid.paper.vectors import Vectors
+from cbid.paper.coding import CODERS, Vectors, code_lengths, nearest_neighbours, support_vectors
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 import pytest
 
 from cbid.paper import EXPERIMENTS, reproduce
-from cbid.paper.page import new_figure
+from cbid.paper.report import new_figure
 from tests.paper import toy
 
 TOY = {"toy": "tests.paper.toy:EXPERIMENT"}

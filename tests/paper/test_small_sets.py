@@ -12,7 +12,7 @@ from cbid import CBID
 from cbid.evaluation import accuracy
 from cbid.paper import classifiers, descriptors, detection, galleries, learning_curves, patches, similarity
 from cbid.paper.base import Context, Results, Row
-from cbid.paper.page import Page, Plot, Table, new_figure, plot_style
+from cbid.paper.report import Page, new_figure, plot_style
 from tests.paper.made import context, striped, write_classes
 
 
@@ -24,8 +24,8 @@ def shown(experiment, cells, where, tmp_path):
     page = Page("x", tmp_path / "plots", where, True)
     with plot_style():
         experiment.show(Results(rows), page)
-    assert any(isinstance(part, Table) for part in page.parts)
-    assert all((tmp_path / "plots" / f"{p.name}.png").exists() for p in page.parts if isinstance(p, Plot))
+    assert page.tables
+    assert all((tmp_path / "plots" / name).exists() for name in page.files)
     return Results(rows), page
 
 
@@ -92,7 +92,7 @@ def test_descriptors_by_samples_and_forms(photographs, tmp_path):
     for row in results:
         assert row["precision_at_10"] == pytest.approx(0.8)  # eight of ten can be right, and stripes are easy
         assert len(row["predicted"]) == 16
-    assert [part.title for part in page.parts if isinstance(part, Table)][1] == "Losses and penalties"
+    assert page.tables[1]["title"] == "Losses and penalties"
 
 
 def test_test_images_do_not_depend_on_the_number_of_samples(photographs):
@@ -204,25 +204,26 @@ def test_photographs_may_be_left_out(tmp_path):
     figure, _ = new_figure()
     page.plot(figure, "people", "A crowd.", photographs=True)
     page.plot(figure, "curves", "Curves.")
-    assert [type(part).__name__ for part in page.parts] == ["Note", "Plot"]
-    assert page.parts[0].text.startswith("A crowd. Photographs")
+    note, plot = page.parts
+    assert "A crowd. Photographs" in note
+    assert plot.startswith("<figure>")
     assert sorted(path.name for path in tmp_path.glob("*")) == ["x_curves.png", "x_curves.svg"]
 
 
 def test_galleries_of_digits(tmp_path):
-    cells = [c for c in small(galleries.cells(["digits"], True)) if c["method"] in ("C-BID", "LSI")]
+    cells = [c for c in small(galleries.EXPERIMENT.cells(["digits"], True)) if c["method"] in ("C-BID", "LSI")]
     results, page = shown(galleries.EXPERIMENT, cells, context(tmp_path), tmp_path)
-    assert sum(isinstance(part, Plot) for part in page.parts) == galleries.QUERIES
+    assert len(page.files) == galleries.QUERIES
     for row in results:
         assert np.shape(row["ids"]) == (len(row["queries"]), galleries.SHOWN)
         assert not set(np.ravel(row["ids"])) & set(row["queries"])
-    (table,) = (part for part in page.parts if isinstance(part, Table))
-    shares = {name: float(share) for name, share in table.rows}
+    (table,) = page.tables
+    shares = {name: float(share) for name, share in table["rows"]}
     assert shares["C-BID"] > shares["LSI"]
 
 
 def test_learning_curves_of_digits(tmp_path):
-    cells = small(learning_curves.cells(["digits"], True), bits=8)
+    cells = small(learning_curves.EXPERIMENT.cells(["digits"], True), bits=8)
     results, _ = shown(learning_curves.EXPERIMENT, cells, context(tmp_path), tmp_path)
     for row in results:
         assert len(row["objective"]) == len(row["gap"]) == len(row["seconds"]) == len(row["distinct"]) <= 8

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from cbid.paper.base import Context
+from cbid.paper.coding import FEATURES, load_vectors, mapped_bags, split_of
 from cbid.paper.sets import open_set
-from cbid.paper.vectors import FEATURES, load_vectors, mapped_bags, split_of
 from tests.paper.made import context, write_classes
 
 DIGITS = {"set": "digits", "features": "raw pixels", "axes": None, "repeat": 1, "protocol": "held-out"}

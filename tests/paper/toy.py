@@ -7,7 +7,7 @@ import time
 import numpy as np
 
 from cbid.paper import Claim, Experiment, Judgement
-from cbid.paper.page import mean_and_deviation, new_figure
+from cbid.paper.report import mean_and_deviation, new_figure
 from cbid.paper.sets import DataAbsent
 
 METHODS = {"fair": 0.5, "loaded": 0.9}

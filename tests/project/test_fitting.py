@@ -17,8 +17,8 @@ from PIL.PngImagePlugin import PngImageFile
 
 from cbid.coders import CBID, ITQ
 from cbid.data import VectorTable
-from cbid.project import Project, ProjectError, ProjectWarning, intake, learning
-from cbid.project.descriptors import descriptor_to_json
+from cbid.project import Project, ProjectError, ProjectWarning, intake, models
+from cbid.project.models import descriptor_to_json
 from cbid.project.table import ImageTable
 from tests.data.pictures import encoded
 from tests.data.toys import Means
@@ -424,7 +424,7 @@ def test_a_killed_fit_resumes(tmp_path):
 
 def test_interrupted_learning_resumes_with_its_bits(tmp_path, made, monkeypatch, project):
     path = tmp_path / "p.cbid"
-    monkeypatch.setattr(learning, "_CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(models, "_CHECKPOINT_SECONDS", 0.0)
     saved = CBID.save
 
     def stop(coder, where):
@@ -436,7 +436,7 @@ def test_interrupted_learning_resumes_with_its_bits(tmp_path, made, monkeypatch,
         patch.setattr(CBID, "save", stop)
         with pytest.raises(KeyboardInterrupt):
             fitted(path, made[0])
-    begun = learning.coders.load(path / "learning.safetensors")
+    begun = models.coders.load(path / "learning.safetensors")
     assert begun.n_bits_ >= 5
 
     lengths = []

@@ -8,7 +8,7 @@ import pytest
 
 from cbid.project import Project
 from cbid.report import write_report
-from cbid.report.gallery import choose_examples
+from cbid.report.page import choose_examples
 from tests.project.made import fitted, write_images
 
 

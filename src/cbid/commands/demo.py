@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     Pixels = NDArray[np.uint8]
 
-__all__ = ["DESCRIPTOR", "demo", "make_images"]
-
 DESCRIPTOR = "centrist"  # suits textures, and most of the photographs are textures
 # Photographs in the packages scikit-image and scikit-learn. The tiles of one photograph form one class.
 _SKIMAGE = ("astronaut", "brick", "camera", "chelsea", "coffee", "coins", "grass", "gravel", "moon", "rocket")

@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cbid.commands.options import JobsOption, JsonOption
-from cbid.commands.output import echo, echo_json
+from cbid.commands.output import echo_result
 
 if TYPE_CHECKING:
     from cbid.data import ImageSet
-
-__all__ = ["detect"]
 
 
 def detect(
@@ -63,10 +61,7 @@ def detect(
             with whole_file(out) as temporary:
                 temporary.write_text(json.dumps(content, indent=1) + "\n")
     finally:  # print the result even if the disk is full
-        if as_json:
-            echo_json(content)
-        else:
-            echo(_as_text(content))
+        echo_result(content, _as_text(content), as_json=as_json)
     if not found:
         raise RuntimeError(f"no photograph of {printable(source)} could be searched")
 

@@ -5,14 +5,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cbid.commands.options import JobsOption, JsonOption, PrefixOption, ProjectOption, QuietOption, find_project
-from cbid.commands.output import echo, echo_json, echo_skipped, resumable
-from cbid.commands.queries import open_source_for, read_queries
+from cbid.commands.options import (
+    JobsOption,
+    JsonOption,
+    PrefixOption,
+    ProjectOption,
+    QuietOption,
+    find_project,
+    open_source_for,
+    read_queries,
+)
+from cbid.commands.output import echo, echo_result, echo_skipped, resumable
 
 if TYPE_CHECKING:
     from cbid.project import Project
-
-__all__ = ["encode"]
 
 
 def encode(
@@ -71,10 +77,8 @@ def encode(
         else:
             codes = _encode_in_memory(opened, source, out, length, n_jobs, printed=out is None and not as_json)
             n_codes, answer = len(codes), {"n_bits": length, "codes": codes}
-        if as_json:
-            echo_json(answer)
-        elif out is not None and not quiet:
-            echo(f"{out}: {n_codes:,} codes of {length} bits")
+        text = f"{out}: {n_codes:,} codes of {length} bits"
+        echo_result(answer, text, as_json=as_json, quiet=quiet or out is None)
 
 
 def _check_out(out: Path | None, sources: list[Path]) -> None:

@@ -5,11 +5,16 @@ from typing import Annotated
 
 import typer
 
-from cbid.commands.options import JobsOption, JsonOption, ProjectOption, QuietOption, find_project
-from cbid.commands.output import accuracy_table, echo, echo_json
-from cbid.commands.queries import Query, read_queries
-
-__all__ = ["evaluate", "report"]
+from cbid.commands.options import (
+    JobsOption,
+    JsonOption,
+    ProjectOption,
+    Query,
+    QuietOption,
+    find_project,
+    read_queries,
+)
+from cbid.commands.output import accuracy_table, echo_result
 
 
 def evaluate(
@@ -42,10 +47,7 @@ def evaluate(
             if not queries:
                 raise ValueError(f"all images of {source} are in the project: there is nothing to measure")
             measured = opened.evaluate(np.stack([q.vector for q in queries]), [q.label for q in queries])
-        if as_json:
-            echo_json(measured)
-        else:
-            echo(accuracy_table(measured))
+        echo_result(measured, accuracy_table(measured), as_json=as_json)
 
 
 def report(
@@ -70,7 +72,5 @@ def report(
     with Project.open(find_project(project)) as opened:
         path = out if out is not None else Path(opened.path.resolve().name).with_suffix(".html")
         write_report(opened, path, queries=queries)
-    if as_json:
-        echo_json({"report": str(path), "bytes": path.stat().st_size})
-    elif not quiet:
-        echo(f"{path}: open it in a browser")
+    answer = {"report": str(path), "bytes": path.stat().st_size}
+    echo_result(answer, f"{path}: open it in a browser", as_json=as_json, quiet=quiet)

@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cbid.commands.options import JsonOption, PrefixOption, ProjectOption, QuietOption, find_project, one_of
-from cbid.commands.output import echo, echo_json
+from cbid.commands.output import echo_result
 
 if TYPE_CHECKING:
     from cbid.project import Project
-
-__all__ = ["export"]
 
 _FORMATS_BY_SUFFIX = {".npy": "npy", ".parquet": "parquet", ".faiss": "faiss", ".usearch": "usearch", ".hex": "hex"}
 
@@ -71,10 +69,9 @@ def export(
         if names is not None:
             _write_names(opened, names)
         size = out.stat().st_size
-        if as_json:
-            echo_json({"file": str(out), "to": format, "codes": len(ids), "n_bits": length, "bytes": size})
-        elif not quiet:
-            echo(f"{out}: {len(ids):,} codes of {length} bits, {size:,} bytes")
+        answer = {"file": str(out), "to": format, "codes": len(ids), "n_bits": length, "bytes": size}
+        text = f"{out}: {len(ids):,} codes of {length} bits, {size:,} bytes"
+        echo_result(answer, text, as_json=as_json, quiet=quiet)
 
 
 def _write_names(project: "Project", path: Path) -> None:

@@ -5,31 +5,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cbid.commands.options import PROJECT_SUFFIX, JobsOption, JsonOption, QuietOption, one_of
+from cbid.commands.options import PROJECT_SUFFIX, JobsOption, JsonOption, QuietOption, choice, one_of
 from cbid.commands.output import accuracy_table, echo, echo_json, resumable
 
 if TYPE_CHECKING:
     from cbid.project import Project
 
-__all__ = ["default_project", "echo_fit", "fit", "summary"]
-
 
 def _check_descriptor(descriptor: str) -> str | None:
-    from cbid.project.descriptors import DESCRIPTORS, ONNX
+    from cbid.project.models import DESCRIPTORS, ONNX
 
     if descriptor.startswith(ONNX) and descriptor != ONNX:
         return descriptor
     return one_of(descriptor, [*DESCRIPTORS, f"{ONNX}FILE"])
 
 
-def _check_coder(coder: str | None) -> str | None:
-    from cbid.project.learning import CODERS
-
-    return one_of(coder, CODERS)
-
-
-def _check_kernel(kernel: str | None) -> str | None:
-    return one_of(kernel, ("rbf", "none"))
+KERNELS = ("rbf", "none")
 
 
 def fit(
@@ -57,7 +48,7 @@ def fit(
         str | None,
         typer.Option(
             show_default=False,
-            callback=_check_coder,
+            callback=choice("cbid.project.models:CODERS"),
             help="A coder of cbid.coders (default: CBID, or ITQ without labels).",
         ),
     ] = None,
@@ -65,7 +56,7 @@ def fit(
         str | None,
         typer.Option(
             show_default=False,
-            callback=_check_kernel,
+            callback=choice("cbid.commands.fit:KERNELS"),
             help="Kernel of CBID: rbf or none (default: rbf; none for vectors and networks).",
         ),
     ] = None,

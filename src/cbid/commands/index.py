@@ -11,8 +11,6 @@ from cbid.commands.output import echo, echo_json, echo_skipped, resumable
 if TYPE_CHECKING:
     from cbid.project import Project
 
-__all__ = ["index"]
-
 
 def index(
     source: Annotated[

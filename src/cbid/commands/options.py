@@ -1,24 +1,20 @@
-"""Options that several commands share, and the search for the project to use."""
+"""What several commands take: options, the project to use, and query images, read one batch at a time."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from typer.core import TyperCommand
 
-__all__ = [
-    "PROJECT_SUFFIX",
-    "Command",
-    "JobsOption",
-    "JsonOption",
-    "PrefixOption",
-    "ProjectOption",
-    "QueryArgument",
-    "QuietOption",
-    "find_project",
-    "one_of",
-]
+from cbid.commands.output import echo_skipped
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from cbid.project import Project
 
 PROJECT_SUFFIX = ".cbid"
 _FORMER_NAMES = {"--n-bits": "--bits", "--n-jobs": "--jobs", "--random-state": "--seed"}
@@ -49,6 +45,16 @@ def one_of(value: str | None, choices: Iterable[str]) -> str | None:
     if value is not None and value not in accepted:
         raise typer.BadParameter(f"{value!r}: expected one of {', '.join(accepted)}")
     return value
+
+
+def choice(location: str) -> Callable[[str | None], str | None]:
+    """Return a callback that accepts the names listed at "module:attribute", which is imported when it is called."""
+
+    def check(value: str | None) -> str | None:
+        module, _, attribute = location.partition(":")
+        return one_of(value, getattr(import_module(module), attribute))
+
+    return check
 
 
 QueryArgument = Annotated[list[Path], typer.Argument(metavar="QUERY", help="Images, folders or list files.")]
@@ -95,3 +101,68 @@ def find_project(given: Path | None, folder: Path | None = None) -> Path:
 
     names = ", ".join(printable(path.name) for path in found[:5])
     raise ValueError(f"{len(found)} projects in this folder ({names}): choose one with --project")
+
+
+class Query(NamedTuple):
+    """A described query image."""
+
+    name: str
+    label: str | None
+    vector: "NDArray[np.float32]"
+
+
+def open_source_for(project: "Project", path: Path) -> Any:
+    """Open a source of the kind that the project holds: images or vectors."""
+    from cbid.data.names import printable
+    from cbid.data.tables import VectorTable
+    from cbid.project.fitting import open_images
+
+    source, _ = open_images(path)
+    if isinstance(source, VectorTable) != (project.descriptor is None):
+        given, wanted = ("vectors", "images") if isinstance(source, VectorTable) else ("images", "vectors")
+        raise ValueError(f"{printable(path)} holds {given}: the project needs {wanted}")
+    return source
+
+
+def read_queries(
+    project: "Project", paths: list[Path], *, n_jobs: int | None = None, only_new: bool = False
+) -> Iterator[list[Query]]:
+    """Describe the images of files, folders, list files or arrays, and yield them in batches.
+
+    Images that cannot be read are reported on stderr at the end. If none can be read, the first failure is raised.
+
+    Parameters
+    ----------
+    only_new : bool
+        Skip the images that are in the project.
+    """
+    from cbid.data.decode import ImageError
+    from cbid.data.names import printable
+    from cbid.project.intake import described_batches, label_of, name_of
+
+    n_found, failures = 0, []
+    for path in paths:
+        source = open_source_for(project, path)
+        failures += list(getattr(source, "problems", []))
+        stored = project.held(source) if only_new else set()
+        n_found += len(stored)
+        rows = [i for i in range(len(source)) if i not in stored]
+        for _, batch in described_batches(source, project.descriptor, rows, thumbnails=False, n_jobs=n_jobs):
+            failures += batch.failures
+            n_found += len(batch.places)
+            if batch.places:
+                yield [
+                    Query(_query_name(path, name_of(source, i), len(source)), label_of(source, i), vector)
+                    for i, vector in zip(batch.places, batch.vectors)
+                ]
+    if failures and not n_found:
+        name, reason = failures[0]
+        raise ImageError(f"{printable(name)}: {reason}")
+    echo_skipped(failures)
+
+
+def _query_name(path: Path, name: str, n_images: int) -> str:
+    """Name a query by its path: the folder with the image in it, or the file as it was given."""
+    if path.is_dir():
+        return str(path / name)
+    return str(path) if n_images == 1 else name

@@ -8,16 +8,6 @@ from typing import Any
 
 import typer
 
-__all__ = [
-    "Interrupted",
-    "accuracy_table",
-    "echo",
-    "echo_json",
-    "echo_skipped",
-    "resumable",
-    "table",
-]
-
 
 class Interrupted(Exception):
     """Ctrl-C in a command that can resume; the message tells the user how."""
@@ -41,6 +31,14 @@ def echo(text: str = "") -> None:
 def echo_json(value: Any) -> None:
     """Print a value as JSON; numpy arrays become lists and paths become text."""
     echo(json.dumps(value, indent=1, default=_as_json))
+
+
+def echo_result(value: Any, text: str, *, as_json: bool, quiet: bool = False) -> None:
+    """Print a value as JSON if asked for, else a text, or nothing."""
+    if as_json:
+        echo_json(value)
+    elif not quiet:
+        echo(text)
 
 
 def _as_json(value: Any) -> Any:

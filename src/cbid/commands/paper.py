@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cbid.commands.options import JsonOption
-from cbid.commands.output import Interrupted, echo, echo_json, table
+from cbid.commands.output import Interrupted, echo_result, table
 
 if TYPE_CHECKING:
     from cbid.paper.runner import Progress
     from cbid.paper.sets import SetInfo
-
-__all__ = ["reproduce", "show_data"]
 
 RootOption = Annotated[
     Path | None,
@@ -87,10 +85,8 @@ def reproduce(
     for name, errors in outcome.failures.items():
         for error in errors:
             typer.echo(f"{name} failed: {error}", err=True)
-    if as_json:
-        echo_json(asdict(outcome))
-    else:
-        echo(f"{outcome.ran} cells run, {outcome.kept} from earlier runs; report: {outcome.report}")
+    text = f"{outcome.ran} cells run, {outcome.kept} from earlier runs; report: {outcome.report}"
+    echo_result(asdict(outcome), text, as_json=as_json)
     if outcome.failures:
         raise typer.Exit(1)
 
@@ -128,18 +124,12 @@ def show_data(
 
     if name is None:
         infos = [_set_info(info, root) for info in CATALOGUE.values()]
-        if as_json:
-            echo_json(infos)
-        else:
-            echo(_sets_table(infos))
+        echo_result(infos, _sets_table(infos), as_json=as_json)
         return
     if name not in CATALOGUE:
         raise typer.BadParameter(f"{name!r}: expected one of {', '.join(CATALOGUE)}")
     info = _set_info(CATALOGUE[name], root)
-    if as_json:
-        echo_json(info)
-    else:
-        echo(_set_text(info))
+    echo_result(info, _set_text(info), as_json=as_json)
 
 
 def _set_info(info: "SetInfo", root: Path | None) -> dict[str, Any]:

@@ -11,22 +11,14 @@ from cbid.commands.options import (
     PrefixOption,
     ProjectOption,
     QueryArgument,
+    choice,
     find_project,
-    one_of,
+    read_queries,
 )
 from cbid.commands.output import echo, echo_json, table
-from cbid.commands.queries import read_queries
 
 if TYPE_CHECKING:
     from cbid.project import ImageRecord, Project, ProjectMatches
-
-__all__ = ["classify", "matches_table", "search"]
-
-
-def _check_how(how: str) -> str | None:
-    from cbid.project.searching import HOW
-
-    return one_of(how, HOW)
 
 
 def search(
@@ -36,7 +28,10 @@ def search(
     n_bits: PrefixOption = None,
     how: Annotated[
         str,
-        typer.Option(callback=_check_how, help="Distance: weighted or plain Hamming, or raw for the raw vectors."),
+        typer.Option(
+            callback=choice("cbid.project.searching:HOW"),
+            help="Distance: weighted or plain Hamming, or raw for the raw vectors.",
+        ),
     ] = "weighted",
     label: Annotated[str | None, typer.Option(show_default=False, help="Return only images of this class.")] = None,
     n_jobs: JobsOption = None,

@@ -7,8 +7,6 @@ import typer
 
 from cbid.commands.options import find_project
 
-__all__ = ["serve"]
-
 KEY_VARIABLE = "CBID_API_KEY"
 _MIB = 2**20
 

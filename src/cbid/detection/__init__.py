@@ -3,8 +3,7 @@
 from importlib import import_module
 from typing import Any
 
-from cbid.detection.annotated import AnnotatedImages, AnnotationError, read_coco
-from cbid.detection.boxes import Annotation, Detections, suppress
+from cbid.detection.boxes import AnnotatedImages, Annotation, AnnotationError, Detections, read_coco, suppress
 from cbid.detection.detector import SlidingWindowDetector, detect_all
 from cbid.detection.evaluate import DetectionCurve, evaluate
 from cbid.detection.verifier import CBIDVerifier

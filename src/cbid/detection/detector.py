@@ -3,7 +3,8 @@
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
-from typing import Any, Self
+from functools import partial
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from joblib import effective_n_jobs
@@ -13,7 +14,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
+import cbid.coders
 from cbid.checks import check_choice, check_integer, check_real
+from cbid.coders.base import Coder
 from cbid.data.image_sets import as_image_set
 from cbid.data.images import check_image
 from cbid.detection.boxes import MEASURES, Boxes, Detections, suppress
@@ -22,11 +25,15 @@ from cbid.detection.mining import NegativeWindows
 from cbid.detection.scan import Grid, Scanner, Windows
 from cbid.detection.verifier import CBIDVerifier, fit_svm
 from cbid.progress import image_progress
+from cbid.storage.models import ModelFileError, model_parts, params_from_json, params_to_json, restore_from
+from cbid.storage.tensors import Arrays, FileKind
 from cbid.threads import ordered_map
 
-__all__ = ["SlidingWindowDetector", "detect_all"]
-
 Floats = NDArray[np.float32]
+Model = TypeVar("Model", bound="SlidingWindowDetector")
+
+DETECTOR_FILE = FileKind(format="cbid-detector", version=1, noun="detector", error=ModelFileError)
+_CODER = "coder."
 
 
 class SlidingWindowDetector(BaseEstimator):
@@ -249,16 +256,32 @@ class SlidingWindowDetector(BaseEstimator):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the detector, with verifier and coder, to one safetensors file."""
-        from cbid.detection.detector_file import save_detector
-
-        save_detector(self, path)
+        check_is_fitted(self, "coef_")
+        arrays: Arrays = {"coef": self.coef_}
+        content: dict[str, Any] = {
+            "params": _params(self, "verifier"),
+            "intercept": self.intercept_,
+            "n_mined": self.n_mined_,
+            "verifier": None,
+        }
+        verifier = self.verifier_
+        if verifier is not None:
+            state, coder_arrays = model_parts(verifier.coder_)
+            arrays |= {_CODER + name: array for name, array in coder_arrays.items()}
+            arrays["verifier"] = verifier.coef_
+            content["verifier"] = {
+                "params": _params(verifier, "coder"),
+                "coder_given": verifier.coder is not None,
+                "intercept": verifier.intercept_,
+                "kind": type(verifier.coder_).__name__,
+                "state": state,
+            }
+        DETECTOR_FILE.write(path, content, arrays)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Open a detector that ``save`` wrote."""
-        from cbid.detection.detector_file import load_detector
-
-        return load_detector(cls, path)
+        return DETECTOR_FILE.restore(path, partial(_restore, cls))
 
 
 def detect_all(
@@ -285,3 +308,37 @@ def detect_all(
             advance(1)
             if found is not None:
                 yield i, found
+
+
+# Files: settings and SVM; with a verifier its coder and SVM. No pickle.
+
+
+def _restore(cls: type[Model], content: dict[str, Any], arrays: Arrays, source: str) -> Model:
+    fitted = None if content["verifier"] is None else _verifier(content["verifier"], arrays, source)
+    detector = cls(**params_from_json(content["params"]), verifier=None if fitted is None else clone(fitted))
+    detector.check_params()
+    detector.coef_, detector.intercept_ = arrays["coef"], float(content["intercept"])
+    detector.n_mined_ = [int(n) for n in content["n_mined"]]
+    detector.verifier_ = fitted
+    d = detector.layout().n_features
+    if detector.coef_.shape != (d,):
+        raise ValueError(f"the SVM has shape {detector.coef_.shape}; expected ({d},) for its window")
+    if fitted is not None and fitted.coder_.n_features_in_ != d:
+        raise ValueError(f"the coder expects {fitted.coder_.n_features_in_} values; the window has {d}")
+    return detector
+
+
+def _verifier(saved: dict[str, Any], arrays: Arrays, source: str) -> CBIDVerifier:
+    coder_arrays = {name[len(_CODER) :]: array for name, array in arrays.items() if name.startswith(_CODER)}
+    coder: Coder = restore_from(cbid.coders, Coder, saved["kind"], saved["state"], coder_arrays, source)
+    verifier = CBIDVerifier(**params_from_json(saved["params"]), coder=clone(coder) if saved["coder_given"] else None)
+    verifier.check_params()
+    verifier.coder_ = coder
+    verifier.coef_, verifier.intercept_ = arrays["verifier"], float(saved["intercept"])
+    if verifier.coef_.shape != (coder.n_bits_,):
+        raise ValueError(f"the verifier has shape {verifier.coef_.shape}; its codes have {coder.n_bits_} bits")
+    return verifier
+
+
+def _params(estimator: Any, without: str) -> dict[str, Any]:
+    return {name: value for name, value in params_to_json(estimator).items() if name != without}

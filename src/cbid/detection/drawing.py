@@ -13,16 +13,6 @@ from cbid.detection.boxes import Annotation, Boxes, Detections, check_boxes
 from cbid.detection.evaluate import HIT, IGNORED, REFERENCE_FPPI, DetectionCurve, FalsePositive, match
 from cbid.storage.atomic import whole_file
 
-__all__ = [
-    "crop",
-    "draw_boxes",
-    "draw_curves",
-    "draw_detections",
-    "false_positive_sheet",
-    "plot_curves",
-    "write_picture",
-]
-
 Image = NDArray[np.uint8]
 Color = tuple[int, int, int]
 

@@ -1,6 +1,6 @@
 """The window of a detector: its cells and blocks, and the HOG vectors of training windows."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,6 @@ from cbid.checks import check_choice, check_integer, check_pair
 from cbid.data.images import check_image, opencv, resize
 from cbid.descriptors.gradients import VOTING, check_orientations
 from cbid.descriptors.hog import HOG, NORMS
-
-__all__ = ["WindowLayout", "jittered_windows", "with_border"]
 
 
 @dataclass(frozen=True)
@@ -63,16 +61,8 @@ class WindowLayout:
 
     def descriptor(self) -> HOG:
         """Return the descriptor of a window that is cut out with ``margin`` pixels around it."""
-        return HOG(
-            cell=self.cell,
-            block=self.block,
-            orientations=self.orientations,
-            signed=self.signed,
-            voting=self.voting,
-            norm=self.norm,
-            sqrt=self.sqrt,
-            margin=self.margin,
-        )
+        shared = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "window"}
+        return HOG(**shared, margin=self.margin)
 
     def describe(self, image: NDArray[Any]) -> NDArray[np.float32]:
         """Return the HOG vector of a training window, given as a picture with equal borders on all sides, or none.

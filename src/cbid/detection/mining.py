@@ -12,8 +12,6 @@ from cbid.detection.scan import Scanner, Windows
 from cbid.progress import image_progress
 from cbid.threads import ordered_map
 
-__all__ = ["NegativeWindows", "random_windows"]
-
 Floats = NDArray[np.float32]
 
 

@@ -23,8 +23,6 @@ from cbid.descriptors.hog import normalised_blocks
 from cbid.detection.boxes import Boxes, Detections
 from cbid.detection.layout import WindowLayout, with_border
 
-__all__ = ["Grid", "Scanner", "Windows", "dense_cells", "window_features", "window_scores"]
-
 Floats = NDArray[np.float32]
 
 
@@ -52,46 +50,23 @@ class Windows:
 
 @dataclass(frozen=True)
 class Grid:
-    """The blocks of one grid at one scale.
+    """The blocks of one grid at one scale."""
 
-    Attributes
-    ----------
-    size
-        Height and width of the scaled photograph.
-    blocks : (rows, columns, values)
-    origin
-        Pixel (y, x) of the scaled photograph, border included, where the first window starts.
-    stride
-        Cells from one window to the next.
-    """
-
-    size: tuple[int, int]
-    blocks: Floats
-    origin: tuple[int, int]
-    stride: int
+    size: tuple[int, int]  # height and width of the scaled photograph
+    blocks: Floats  # (rows, columns, values)
+    origin: tuple[int, int]  # pixel (y, x) of the scaled photograph, border included, where the first window starts
+    stride: int  # cells from one window to the next
 
 
 @dataclass(frozen=True)
 class Scanner:
-    """The positions and scales of a sliding window.
-
-    Attributes
-    ----------
-    step
-        Pixels of the scaled photograph between windows.
-    scales_per_octave
-        Scales from one size to its double.
-    upsample
-        Factor by which the photograph is enlarged first, for objects smaller than the window.
-    border
-        Pixels that a window may extend beyond the scaled photograph, whose edge is repeated there.
-    """
+    """The positions and scales of a sliding window."""
 
     layout: WindowLayout
-    step: int = 4
-    scales_per_octave: int = 10
-    upsample: float = 1.0
-    border: int = 16
+    step: int = 4  # pixels of the scaled photograph between windows
+    scales_per_octave: int = 10  # scales from one size to its double
+    upsample: float = 1.0  # the photograph is enlarged by it first, for objects smaller than the window
+    border: int = 16  # pixels that a window may extend beyond the scaled photograph, whose edge is repeated there
 
     def shapes(self, shape: tuple[int, ...]) -> list[tuple[int, int]]:
         """Return height and width of the photograph at each scale where a window fits, largest first."""

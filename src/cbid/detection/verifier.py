@@ -17,8 +17,6 @@ from cbid.coders.cbid import CBID
 from cbid.detection.boxes import Detections
 from cbid.detection.scan import Windows
 
-__all__ = ["CBIDVerifier", "fit_svm"]
-
 Array = NDArray[np.float64]
 
 

@@ -1,21 +1,15 @@
-"""Metrics of rankings, classifiers and detectors, and statistics over repeats.
-
-``retrieval`` has the tie-aware metrics of rankings, ``metrics`` the others and the table of all metrics by name,
-``statistics`` intervals and tests.
-"""
+"""Metrics of rankings, classifiers and detectors, and statistics over repeats."""
 
 from cbid.evaluation.metrics import (
     METRICS,
     accuracy,
-    confusion_matrix,
-    log_average_detection_rate,
-    mean_class_accuracy,
-    measure,
-)
-from cbid.evaluation.retrieval import (
     average_precision,
     average_precision_bounds,
+    confusion_matrix,
+    log_average_detection_rate,
     mean_average_precision,
+    mean_class_accuracy,
+    measure,
     precision_at,
     recall_at,
 )

@@ -8,8 +8,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from cbid.checks import check_real
 
-__all__ = ["Comparison", "Interval", "confidence_interval", "mcnemar_test", "paired_test"]
-
 
 @dataclass(frozen=True)
 class Interval:

@@ -1,8 +1,9 @@
 """What an experiment declares, and how its raw results are read."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,21 +14,7 @@ from cbid.evaluation import measure
 from cbid.paper.sets import NamedSet, open_set
 
 if TYPE_CHECKING:
-    from cbid.paper.page import Page
-
-__all__ = [
-    "Cell",
-    "Claim",
-    "Context",
-    "Experiment",
-    "Judgement",
-    "Result",
-    "Results",
-    "Row",
-    "Settings",
-    "judge_all",
-    "key_of",
-]
+    from cbid.paper.report import Page
 
 Settings = dict[str, Any]  # JSON values that identify a cell: data set, method, code length, repeat, sizes
 Result = dict[str, Any]  # JSON values computed for a cell
@@ -41,18 +28,10 @@ def key_of(settings: Settings) -> str:
 
 @dataclass(frozen=True)
 class Context:
-    """Where a run finds its data.
+    """Where a run finds its data."""
 
-    Parameters
-    ----------
-    root : str or None
-        The folder of the data sets. None stands for the environment variable CBID_DATA.
-    cache : Path
-        The folder of computed descriptors.
-    """
-
-    root: str | None
-    cache: Path
+    root: str | None  # the folder of the data sets; None: the environment variable CBID_DATA
+    cache: Path  # the folder of computed descriptors
 
     def open(self, name: str) -> NamedSet:
         """Return a data set by name."""
@@ -114,12 +93,15 @@ class Judgement:
     figures: str
 
 
-def judge_all(judgements: Iterable[Judgement]) -> Judgement | None:
-    """Return one judgement that holds if all of these hold, or None if there is none."""
-    found = list(judgements)
-    if not found:
-        return None
-    return Judgement(all(j.holds for j in found), " ".join(j.figures for j in found))
+def on_every(judge: Callable[..., Iterator[Judgement]]) -> Callable[..., Judgement | None]:
+    """Decorate a generator of judgements: return one that holds if all of them hold, or None without any."""
+
+    @wraps(judge)
+    def judge_all(*args: Any, **kwargs: Any) -> Judgement | None:
+        found = list(judge(*args, **kwargs))
+        return Judgement(all(j.holds for j in found), " ".join(j.figures for j in found)) if found else None
+
+    return judge_all
 
 
 @dataclass(frozen=True)
@@ -136,47 +118,23 @@ class Claim:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One table or figure of the paper.
-
-    Parameters
-    ----------
-    shows : str
-        What of the paper it reproduces.
-    sets : tuple of str
-        The data sets it runs on. Sets that are not on this machine are skipped.
-    protocol, methods, metrics
-        Texts for the report. Metrics are names of ``cbid.evaluation.METRICS``.
-    cells : callable
-        From the names of the available sets and ``quick`` to the settings of all cells.
-    run : callable
-        From the cells of one task to their results, each yielded as soon as it is computed.
-    show : callable
-        Adds tables and plots to a page of the report.
-    together : tuple of str
-        Names of settings. Cells that agree in them form one task of one worker.
-    apart : tuple of str
-        Slow methods, which form a task of their own.
-    cost : (float, float)
-        About how many seconds a cell takes in a full and in a quick run, to estimate the remaining time.
-    revision : int
-        Raise it when cells of the same settings would come out differently; stored results are then recomputed.
-    """
+    """One table or figure of the paper."""
 
     name: str
     title: str
-    shows: str
-    sets: tuple[str, ...]
-    protocol: str
+    shows: str  # what of the paper it reproduces
+    sets: tuple[str, ...]  # data sets; those that are not on this machine are skipped
+    protocol: str  # this and the next two are texts for the report
     methods: Mapping[str, str]
-    metrics: tuple[str, ...]
-    cells: Callable[[Sequence[str], bool], list[Settings]]
-    run: Callable[[list[Settings], Context], Iterator[Cell]]
-    show: Callable[[Results, "Page"], None]
-    together: tuple[str, ...]
+    metrics: tuple[str, ...]  # names of ``cbid.evaluation.METRICS``
+    cells: Callable[[Sequence[str], bool], list[Settings]]  # from the available sets and ``quick``
+    run: Callable[[list[Settings], Context], Iterator[Cell]]  # cells of one task; yields each result when computed
+    show: Callable[[Results, "Page"], None]  # adds tables and plots to a page of the report
+    together: tuple[str, ...]  # cells that agree in these settings form one task of one worker
     claims: Sequence[Claim] = ()
-    cost: tuple[float, float] = (10.0, 1.0)
-    revision: int = 1
-    apart: tuple[str, ...] = ()
+    cost: tuple[float, float] = (10.0, 1.0)  # about how many seconds a cell takes in a full and in a quick run
+    revision: int = 1  # raise it when the same settings give other results: stored ones are then recomputed
+    apart: tuple[str, ...] = ()  # slow methods, which form a task of their own
 
     def tasks(self, cells: Sequence[Settings]) -> list[list[Settings]]:
         """Return the cells in groups; one worker runs the cells of a group one after the other."""

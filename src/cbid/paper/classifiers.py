@@ -12,8 +12,8 @@ import numpy as np
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
-from cbid.paper.base import Cell, Claim, Context, Experiment, Judgement, Results, Settings, judge_all
-from cbid.paper.coding import CODERS, nearest_neighbours, support_vectors
+from cbid.paper.base import Cell, Claim, Context, Experiment, Judgement, Results, Settings, on_every
+from cbid.paper.coding import CODERS, mapped_bags, nearest_neighbours, split_of, support_vectors
 from cbid.paper.over_bits import (
     FULL,
     ORIGINAL,
@@ -21,13 +21,11 @@ from cbid.paper.over_bits import (
     TOGETHER,
     cells_of,
     compare,
-    lead,
     run_cells,
     show_over_bits,
 )
-from cbid.paper.page import percent
+from cbid.paper.report import percent
 from cbid.paper.sets import CATALOGUE
-from cbid.paper.vectors import mapped_bags, split_of
 
 METRIC = "accuracy"
 
@@ -52,27 +50,28 @@ def same_as_original(results: Results) -> Judgement | None:
     return Judgement(bool(ours.mean() >= theirs.mean()), f"64 bits, original features: {compare(ours, theirs)}.")
 
 
-def beats_hashing(results: Results) -> Judgement | None:
+@on_every
+def beats_hashing(results: Results) -> Iterator[Judgement]:
     """Compare the default form at the greatest length with the best of the five rivals, on every set."""
-    return judge_all(
-        Judgement(found.holds, f"{CATALOGUE[name].title}: {found.figures}")
-        for name, part, longest in _each_set(results)
-        if (found := lead(part, METRIC, ("C-BID",), RIVALS, longest)) is not None
-    )
+    for name, part, longest in _each_set(results):
+        ours = part.measured(METRIC, method="C-BID", bits=longest)
+        rivals = {m: part.measured(METRIC, method=m, bits=longest) for m in RIVALS}
+        rivals = {m: values for m, values in rivals.items() if len(values)}
+        if len(ours) and rivals:
+            best = max(rivals, key=lambda m: float(rivals[m].mean()))
+            figures = f"{CATALOGUE[name].title}: C-BID at {longest} bits, {best}: {compare(ours, rivals[best])}."
+            yield Judgement(bool(ours.mean() >= rivals[best].mean()), figures)
 
 
-def grows(results: Results) -> Judgement | None:
+@on_every
+def grows(results: Results) -> Iterator[Judgement]:
     """Compare each length with the one before, on every set; half a percent less is noise."""
-
-    def judgements() -> Iterator[Judgement]:
-        for name, part, _ in _each_set(results.where(method="C-BID")):
-            means = {b: values.mean() for b in part.lengths() if len(values := part.measured(METRIC, bits=b))}
-            if len(means) > 1:
-                shown = ", ".join(f"{percent(mean)} % at {bits}" for bits, mean in means.items())
-                rising = bool(np.all(np.diff(list(means.values())) > -0.005))
-                yield Judgement(rising, f"{CATALOGUE[name].title}: {shown} bits.")
-
-    return judge_all(judgements())
+    for name, part, _ in _each_set(results.where(method="C-BID")):
+        means = {b: values.mean() for b in part.lengths() if len(values := part.measured(METRIC, bits=b))}
+        if len(means) > 1:
+            shown = ", ".join(f"{percent(mean)} % at {bits}" for bits, mean in means.items())
+            rising = bool(np.all(np.diff(list(means.values())) > -0.005))
+            yield Judgement(rising, f"{CATALOGUE[name].title}: {shown} bits.")
 
 
 def _each_set(results: Results, photographs: bool = False) -> Iterator[tuple[str, Results, int]]:
@@ -166,47 +165,35 @@ def _pooled(settings: Settings, context: Context) -> dict[str, Any]:
     return {"truth": data.labels[test].tolist(), "predicted": predicted, "bytes": 4 * 21 * words}
 
 
-def _ahead_of(results: Results, method: str) -> Judgement | None:
+@on_every
+def _ahead_of(results: Results, method: str) -> Iterator[Judgement]:
     """Compare C-BID at its greatest length with a method, at that length or without one, on every set."""
-
-    def judgements() -> Iterator[Judgement]:
-        for name, part, longest in _each_set(results, photographs=True):
-            ours = part.measured(METRIC, method="C-BID", bits=longest)
-            theirs = part.measured(METRIC, method=method, bits=None if method == ORIGINAL else longest)
-            if len(ours) and len(theirs):
-                figures = f"{CATALOGUE[name].title}, {longest} bits: {compare(ours, theirs)}."
-                yield Judgement(bool(ours.mean() > theirs.mean()), figures)
-
-    return judge_all(judgements())
+    for name, part, longest in _each_set(results, photographs=True):
+        ours = part.measured(METRIC, method="C-BID", bits=longest)
+        theirs = part.measured(METRIC, method=method, bits=None if method == ORIGINAL else longest)
+        if len(ours) and len(theirs):
+            figures = f"{CATALOGUE[name].title}, {longest} bits: {compare(ours, theirs)}."
+            yield Judgement(bool(ours.mean() > theirs.mean()), figures)
 
 
-def beats_original(results: Results) -> Judgement | None:
-    """Compare C-BID with the features it was learned from."""
-    return _ahead_of(results, ORIGINAL)
+beats_original = partial(_ahead_of, method=ORIGINAL)
+anchors_fall_behind = partial(_ahead_of, method="anchor graphs")
 
 
-def anchors_fall_behind(results: Results) -> Judgement | None:
-    """Compare C-BID with anchor-graph hashing."""
-    return _ahead_of(results, "anchor graphs")
-
-
-def comparable(results: Results) -> Judgement | None:
+@on_every
+def comparable(results: Results) -> Iterator[Judgement]:
     """Compare C-BID with the best pooled method: at most two percent behind, in a tenth of its bytes."""
-
-    def judgements() -> Iterator[Judgement]:
-        for name, part, longest in _each_set(results, photographs=True):
-            ours = part.where(method="C-BID", bits=longest)
-            means = {m: part.measured(METRIC, method=m).mean() for m in POOLED if len(part.where(method=m))}
-            if not len(ours.measured(METRIC)) or not means:
-                continue
-            best = max(means, key=lambda m: means[m])
-            own, theirs = ours.rows[0].result.get("bytes", np.inf), part.where(method=best).rows[0]["bytes"]
-            mean = float(ours.measured(METRIC).mean())
-            figures = f"{percent(mean)} % in {own} bytes, {best} {percent(means[best])} % in {theirs:,}"
-            holds = bool(mean >= means[best] - 0.02 and 10 * own <= theirs)
-            yield Judgement(holds, f"{CATALOGUE[name].title}: {figures}.")
-
-    return judge_all(judgements())
+    for name, part, longest in _each_set(results, photographs=True):
+        ours = part.where(method="C-BID", bits=longest)
+        means = {m: part.measured(METRIC, method=m).mean() for m in POOLED if len(part.where(method=m))}
+        if not len(ours.measured(METRIC)) or not means:
+            continue
+        best = max(means, key=lambda m: means[m])
+        own, theirs = ours.rows[0].result.get("bytes", np.inf), part.where(method=best).rows[0]["bytes"]
+        mean = float(ours.measured(METRIC).mean())
+        figures = f"{percent(mean)} % in {own} bytes, {best} {percent(means[best])} % in {theirs:,}"
+        holds = bool(mean >= means[best] - 0.02 and 10 * own <= theirs)
+        yield Judgement(holds, f"{CATALOGUE[name].title}: {figures}.")
 
 
 SVM = Experiment(

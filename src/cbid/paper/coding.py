@@ -1,29 +1,160 @@
-"""Coders by name at several lengths, and classifiers over their bits."""
+"""Vectors of a set by the name of their features, coders by name at several lengths, and classifiers over them."""
 
+import json
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid import CBID, CodeKNeighborsClassifier, coders
+from cbid import CBID, CodeKNeighborsClassifier, coders, descriptors
+from cbid.bags import Bags
 from cbid.coders import Coder
-from cbid.paper.vectors import Vectors
-
-__all__ = [
-    "CODERS",
-    "Method",
-    "code_lengths",
-    "linear_svm",
-    "nearest_neighbours",
-    "support_vectors",
-    "svm_features",
-]
+from cbid.descriptors import describe
+from cbid.paper.base import Context, Settings, key_of
+from cbid.paper.sets import NamedSet, per_class
 
 Labels = NDArray[np.int64]
-Floats = NDArray[Any]
+Array = NDArray[Any]
+Rows = NDArray[np.int64]
+Floats = NDArray[np.float32]
+MOST_AXES = 256
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """Training and test vectors with labels, and their rows in the set.
+
+    Training vectors are in random order: of two at one distance the first counts, and that must not favour a class.
+    """
+
+    X: Floats
+    y: NDArray[np.int64]
+    Xt: Floats
+    yt: NDArray[np.int64]
+    test_rows: Rows
+    train_rows: Rows
+
+
+def _values_of(kind: str, **settings: Any) -> Callable[[NamedSet, Rows, Context], Floats]:
+    """Return a function that computes a descriptor of ``cbid.descriptors``, or reads it from the cache."""
+
+    def values(data: NamedSet, rows: Rows, context: Context) -> Floats:
+        found = describe(data.images[rows], getattr(descriptors, kind)(**settings), cache=context.cache).values
+        assert isinstance(found, np.ndarray)
+        return np.asarray(found, dtype=np.float32)
+
+    return values
+
+
+def _embeddings(data: NamedSet, rows: Rows, context: Context) -> Floats:
+    values = data.part("embeddings")[rows].astype(np.float32)
+    return values / np.linalg.norm(values, axis=1, keepdims=True)
+
+
+# From a set, rows of it and the context to values (n, d). To add features, add a line.
+FEATURES: dict[str, Callable[[NamedSet, Rows, Context], Floats]] = {
+    "EfficientNet-Lite0 embeddings": _embeddings,
+    "GIST": _values_of("GIST"),
+    "raw pixels": _values_of("RawPixels"),
+    "Haar-like features": _values_of("HaarFeatures", size=(19, 19), n_features=3000),
+    "pHOG": _values_of("PyramidHOG"),
+    "pHOG of windows": _values_of("PyramidHOG", cells=(18, 9, 3), orientations=8),
+}
+
+
+def mapped_bags(data: NamedSet, rows: Rows, descriptor: Any, context: Context) -> Bags:
+    """Return bags of a local descriptor, computed or read from the cache.
+
+    Bags of thousands of photographs take gigabytes. They are mapped from files that are already deleted, so the
+    system frees the space once the bags are not used any more. A run that is killed while it describes leaves a
+    folder bags-* behind.
+    """
+    context.cache.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix="bags-", dir=context.cache, ignore_cleanup_errors=True) as folder:
+        bags = describe(data.images[rows], descriptor, cache=context.cache, out=folder).values
+    assert isinstance(bags, Bags)
+    return bags
+
+
+def kernel_vectors(
+    data: NamedSet, train: Rows, test: Rows, context: Context, *, n_words: int, step: int, seed: int
+) -> tuple[Floats, Floats]:
+    """Return training and test vectors of gradient and shape kernel descriptors.
+
+    Match kernels (EMK) pool them over the image and its quarters, with words learned on the training images.
+    """
+    from cbid.pooling import EMK
+
+    found = []
+    for kernel in ("gradient", "shape"):
+        descriptor = descriptors.KernelDescriptors(kernel=kernel, step=step)
+        emk = EMK(n_words=n_words, pyramid=(1, 2), random_state=seed)
+        learned = emk.fit_transform(mapped_bags(data, train, descriptor, context))
+        found.append((learned, emk.transform(mapped_bags(data, test, descriptor, context))))
+    learned, tested = (np.concatenate(parts, axis=1) for parts in zip(*found))
+    return learned, tested
+
+
+def split_of(data: NamedSet, settings: Settings) -> tuple[Rows, Rows]:
+    """Return the rows to train on and to test on.
+
+    In the settings, ``protocol`` is a name of the set's protocols, or [training, test] images of each class, drawn at
+    random. ``part`` "validation" tests on the protocol's validation images. ``classes`` keeps the first classes,
+    ``most_train`` and ``most_test`` limit the images of each class.
+    """
+    protocol, repeat = settings["protocol"], settings["repeat"]
+    if isinstance(protocol, str):
+        split = data.split(protocol, repeat)
+    else:
+        split = data.split_by(per_class(protocol[0], 0, protocol[1]), repeat)
+    train, test = split.train, split.validation if settings.get("part") == "validation" else split.test
+    assert data.labels is not None
+    if settings.get("classes") is not None:
+        train, test = (rows[data.labels[rows] < settings["classes"]] for rows in (train, test))
+    for name, rows in (("most_train", train), ("most_test", test)):
+        if settings.get(name) is not None:
+            kept = _some_of_each(data.labels, rows, settings[name], repeat)
+            train, test = (kept, test) if name == "most_train" else (train, kept)
+    return train, test
+
+
+def _some_of_each(labels: NDArray[np.int64], rows: Rows, most: int, seed: int) -> Rows:
+    rng = np.random.default_rng(seed)
+    return np.concatenate([np.sort(rng.permutation(rows[labels[rows] == c])[:most]) for c in np.unique(labels[rows])])
+
+
+def load_vectors(settings: Settings, context: Context) -> Vectors:
+    """Return the vectors of a cell by its settings ``set``, ``features``, ``axes`` and those of ``split_of``.
+
+    ``axes`` "pca" keeps the principal axes of the training vectors that hold 99 % of the variance, at most 256; None
+    keeps the features as they are.
+    """
+    names = ("set", "features", "axes", "repeat", "protocol", "part", "classes", "most_train", "most_test")
+    return _loaded(key_of({name: settings.get(name) for name in names}), context)
+
+
+@lru_cache(maxsize=2)
+def _loaded(key: str, context: Context) -> Vectors:
+    settings = json.loads(key)
+    data = context.open(settings["set"])
+    train, test = split_of(data, settings)
+    train = np.random.default_rng(settings["repeat"]).permutation(train)
+    values = FEATURES[settings["features"]](data, np.concatenate([train, test]), context)
+    X, Xt = values[: len(train)], values[len(train) :]
+    if settings["axes"] == "pca":
+        from sklearn.decomposition import PCA
+
+        pca = PCA(min(MOST_AXES, *X.shape), random_state=0).fit(X)
+        share = np.cumsum(pca.explained_variance_ratio_)
+        kept = int(np.searchsorted(share, 0.99)) + 1
+        X, Xt = (pca.transform(part)[:, :kept].astype(np.float32) for part in (X, Xt))
+    assert data.labels is not None
+    return Vectors(X, data.labels[train], Xt, data.labels[test], test, train)
 
 
 @dataclass(frozen=True)
@@ -108,7 +239,7 @@ def support_vectors(vectors: Vectors, coder: Coder | None) -> Labels:
     return linear_svm().fit(train, vectors.y).predict(test)
 
 
-def svm_features(X: Floats, Xt: Floats, coder: Coder | None) -> tuple[Floats, Floats]:
+def svm_features(X: Array, Xt: Array, coder: Coder | None) -> tuple[Array, Array]:
     """Return training and test rows for a linear SVM with C = 1.
 
     Bits in -1/+1 are divided by the root of their number. Vectors are centred and scaled to length 1 on average.

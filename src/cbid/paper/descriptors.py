@@ -11,12 +11,11 @@ import numpy as np
 
 from cbid import CBID
 from cbid.evaluation import METRICS, confidence_interval, measure
-from cbid.paper.base import Cell, Claim, Context, Experiment, Judgement, Results, Settings, judge_all
-from cbid.paper.coding import linear_svm, svm_features
+from cbid.paper.base import Cell, Claim, Context, Experiment, Judgement, Results, Settings, on_every
+from cbid.paper.coding import FEATURES, kernel_vectors, linear_svm, svm_features
 from cbid.paper.over_bits import compare
-from cbid.paper.page import COLOURS, Page, mean_and_deviation, new_figure
+from cbid.paper.report import COLOURS, Page, mean_and_deviation, new_figure
 from cbid.paper.sets import CATALOGUE, per_class
-from cbid.paper.vectors import FEATURES, kernel_vectors
 
 METRIC = "precision_at_10"
 KDES = "kernel descriptors"
@@ -138,18 +137,15 @@ def _draw(ax: Any, values: dict[int, Any], label: str, colour: str) -> None:
     ax.errorbar(x, y, yerr=error, label=label, color=colour, marker="o", markersize=3, capsize=2)
 
 
-def beats_descriptor(results: Results, features: str, bits: int, slack: float) -> Judgement | None:
+@on_every
+def beats_descriptor(results: Results, features: str, bits: int, slack: float) -> Iterator[Judgement]:
     """Compare C-BID with the descriptor at every number of training samples; it may be worse by ``slack``."""
     part = results.where(features=features)
-
-    def judgements() -> Iterator[Judgement]:
-        for n in part.distinct("samples"):
-            ours = part.measured(METRIC, method="C-BID", bits=bits, samples=n)
-            theirs = part.measured(METRIC, method=ORIGINAL, samples=n)
-            if len(ours) and len(ours) == len(theirs):
-                yield Judgement(bool(ours.mean() > theirs.mean() - slack), f"{n} a class: {compare(ours, theirs)}.")
-
-    return judge_all(judgements())
+    for n in part.distinct("samples"):
+        ours = part.measured(METRIC, method="C-BID", bits=bits, samples=n)
+        theirs = part.measured(METRIC, method=ORIGINAL, samples=n)
+        if len(ours) and len(ours) == len(theirs):
+            yield Judgement(bool(ours.mean() > theirs.mean() - slack), f"{n} a class: {compare(ours, theirs)}.")
 
 
 _SOURCE = "figure of GIST and kernel descriptors"

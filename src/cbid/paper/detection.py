@@ -28,8 +28,8 @@ from cbid.detection.drawing import false_positive_sheet, plot_curves
 from cbid.detection.evaluate import FalsePositive
 from cbid.detection.scan import Windows
 from cbid.evaluation import measure
-from cbid.paper.base import Cell, Claim, Context, Experiment, Judgement, Results, Row, Settings, judge_all
-from cbid.paper.page import Page, mean_and_deviation, new_figure
+from cbid.paper.base import Cell, Claim, Context, Experiment, Judgement, Results, Row, Settings, on_every
+from cbid.paper.report import Page, mean_and_deviation, new_figure
 from cbid.paper.sets import CATALOGUE, DataAbsent, open_set
 from cbid.storage.atomic import whole_file
 from cbid.storage.digests import digest_text
@@ -283,19 +283,16 @@ def _show_worst(part: Results, page: Page, name: str) -> None:
             page.plot(figure, f"{name}_worst_{row['bits'] or 0}", caption, svg=False, photographs=True)
 
 
-def verification_helps(results: Results) -> Judgement | None:
+@on_every
+def verification_helps(results: Results) -> Iterator[Judgement]:
     """Judge the gain at the longest length of each set; the paper has 3,780 bits."""
-
-    def judgements() -> Iterator[Judgement]:
-        for name in results.distinct("set"):
-            part = results.where(set=name)
-            longest = max(part.where(method=OURS).lengths(), default=0)
-            gains = gains_of(part, method=OURS, bits=longest)
-            if len(gains):
-                points = f"{gains.mean():+.1f} points ({', '.join(f'{g:+.1f}' for g in gains)})"
-                yield Judgement(bool(gains.mean() > 0), f"{CATALOGUE[name].title}, {longest} bits: {points}.")
-
-    return judge_all(judgements())
+    for name in results.distinct("set"):
+        part = results.where(set=name)
+        longest = max(part.where(method=OURS).lengths(), default=0)
+        gains = gains_of(part, method=OURS, bits=longest)
+        if len(gains):
+            points = f"{gains.mean():+.1f} points ({', '.join(f'{g:+.1f}' for g in gains)})"
+            yield Judgement(bool(gains.mean() > 0), f"{CATALOGUE[name].title}, {longest} bits: {points}.")
 
 
 EXPERIMENT = Experiment(

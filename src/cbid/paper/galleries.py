@@ -1,16 +1,16 @@
 """Retrieval galleries: the paper's tables of the ten nearest images to a query by each method."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from cbid.paper.base import Cell, Context, Experiment, Results, Row, Settings
-from cbid.paper.coding import CODERS, code_lengths
-from cbid.paper.over_bits import FULL, QUICK
-from cbid.paper.page import Page, new_figure, percent
+from cbid.paper.coding import CODERS, code_lengths, load_vectors
+from cbid.paper.over_bits import first_repeat
+from cbid.paper.report import Page, new_figure, percent
 from cbid.paper.sets import CATALOGUE, DataAbsent
-from cbid.paper.vectors import load_vectors
 from cbid.search import CodeIndex
 
 METHODS = (
@@ -24,17 +24,6 @@ METHODS = (
 )
 SETS = ("graz02", "sports8", "scene15", "digits")
 SHOWN, N_BITS, QUICK_BITS, QUERIES = 10, 64, 32, 2
-
-
-def cells(present: Sequence[str], quick: bool) -> list[Settings]:
-    """Return all methods on the first repeat of each set."""
-    draws, bits = (QUICK, QUICK_BITS) if quick else (FULL, N_BITS)
-    return [
-        {"set": name, **draws[name][0].settings(), "repeat": 0, "method": method, "bits": bits}
-        for name in SETS
-        if name in present
-        for method in METHODS
-    ]
 
 
 def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
@@ -121,7 +110,7 @@ EXPERIMENT = Experiment(
     "(weighted for C-BID). Two queries are drawn, the first test images of two classes; the tables count all.",
     methods={name: CODERS[name].text for name in METHODS},
     metrics=(),
-    cells=cells,
+    cells=partial(first_repeat, SETS, METHODS, N_BITS, QUICK_BITS),
     run=run,
     show=show,
     together=("set", "method"),

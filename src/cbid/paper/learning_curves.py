@@ -5,34 +5,23 @@ The paper has no such figure; it shows how its column generation converges.
 
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from cbid import CBID
 from cbid.paper.base import Cell, Context, Experiment, Results, Settings
-from cbid.paper.coding import CODERS
-from cbid.paper.over_bits import FULL, QUICK
-from cbid.paper.page import COLOURS, Page, new_figure
+from cbid.paper.coding import CODERS, load_vectors
+from cbid.paper.over_bits import first_repeat
+from cbid.paper.report import COLOURS, Page, new_figure
 from cbid.paper.sets import CATALOGUE
-from cbid.paper.vectors import load_vectors
 
 METHODS = ("C-BID", "C-BID, RBF", "C-BID, l1")
 L1 = {"penalty": "l1", "nu": 1e-5}
 SETS = ("digits", "scene15")
 N_BITS, QUICK_BITS = 256, 32
-
-
-def cells(present: Sequence[str], quick: bool) -> list[Settings]:
-    """Return all methods on the first repeat of each set."""
-    draws, bits = (QUICK, QUICK_BITS) if quick else (FULL, N_BITS)
-    return [
-        {"set": name, **draws[name][0].settings(), "repeat": 0, "method": method, "bits": bits}
-        for name in SETS
-        if name in present
-        for method in METHODS
-    ]
 
 
 def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
@@ -121,7 +110,7 @@ EXPERIMENT = Experiment(
         "C-BID, l1": "l1 penalty, nu = 1e-5; learning may end before all bits are used",
     },
     metrics=(),
-    cells=cells,
+    cells=partial(first_repeat, SETS, METHODS, N_BITS, QUICK_BITS),
     run=run,
     show=show,
     together=("set", "method"),

@@ -8,24 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.evaluation import METRICS, confidence_interval, paired_test
-from cbid.paper.base import Cell, Context, Judgement, Results, Settings
-from cbid.paper.coding import code_lengths
-from cbid.paper.page import COLOURS, Page, mean_and_deviation, new_figure, percent
+from cbid.paper.base import Cell, Context, Results, Settings
+from cbid.paper.coding import Vectors, code_lengths, load_vectors
+from cbid.paper.report import COLOURS, Page, mean_and_deviation, new_figure, percent
 from cbid.paper.sets import CATALOGUE
-from cbid.paper.vectors import Vectors, load_vectors
-
-__all__ = [
-    "FULL",
-    "ORIGINAL",
-    "QUICK",
-    "TOGETHER",
-    "Draw",
-    "cells_of",
-    "compare",
-    "lead",
-    "run_cells",
-    "show_over_bits",
-]
 
 ORIGINAL = "original features"
 TOGETHER = ("set", "features", "repeat", "method")
@@ -84,6 +70,19 @@ def cells_of(
                 cells.append(fixed | {"method": ORIGINAL, "bits": None})
                 cells += [fixed | {"method": m, "bits": bits} for m in methods for bits in lengths]
     return cells
+
+
+def first_repeat(
+    sets: Sequence[str], methods: Sequence[str], bits: int, quick_bits: int, present: Sequence[str], quick: bool
+) -> list[Settings]:
+    """Return cells for every method at one length, on the first repeat of each set."""
+    draws = QUICK if quick else FULL
+    return [
+        {"set": name, **draws[name][0].settings(), "repeat": 0, "method": m, "bits": quick_bits if quick else bits}
+        for name in sets
+        if name in present
+        for m in methods
+    ]
 
 
 def run_cells(cells: list[Settings], context: Context, classify: Classify) -> Iterator[Cell]:
@@ -215,20 +214,3 @@ def compare(a: NDArray[np.float64], b: NDArray[np.float64]) -> str:
         return means
     low, high = 100 * tested.difference.low, 100 * tested.difference.high
     return f"{means} (difference {low:+.1f} to {high:+.1f}, p = {tested.p:.2g})"
-
-
-def lead(results: Results, metric: str, ours: Sequence[str], theirs: Sequence[str], bits: int) -> Judgement | None:
-    """Compare the best of ours at a length with the best of theirs, at that length or without one."""
-    at = {m: results.measured(metric, method=m, bits=bits) for m in ours}
-    rivals = {
-        m: values
-        if len(values := results.measured(metric, method=m, bits=bits))
-        else results.measured(metric, method=m)
-        for m in theirs
-    }
-    at, rivals = ({m: v for m, v in d.items() if len(v)} for d in (at, rivals))
-    if not at or not rivals:
-        return None
-    best, rival = (max(d, key=lambda m, d=d: d[m].mean()) for d in (at, rivals))  # type: ignore[misc]
-    figures = f"{best} at {bits} bits, {rival}: {compare(at[best], rivals[rival])}."
-    return Judgement(bool(at[best].mean() >= rivals[rival].mean()), figures)

@@ -14,9 +14,9 @@ from cbid import NBNNClassifier, PatchCBID
 from cbid.bags import Bags
 from cbid.coders import ITQ, LSH
 from cbid.descriptors import DenseSIFT
-from cbid.paper.base import Cell, Claim, Context, Experiment, Judgement, Results, Settings, judge_all
+from cbid.paper.base import Cell, Claim, Context, Experiment, Judgement, Results, Settings, on_every
 from cbid.paper.over_bits import compare
-from cbid.paper.page import Page, mean_and_deviation
+from cbid.paper.report import Page, mean_and_deviation
 from cbid.paper.sets import CATALOGUE, per_class
 from cbid.pooling import AdditiveKernelMap, BagOfWords
 
@@ -236,16 +236,13 @@ def _costs(part: Results, method: Method) -> list[str]:
     ]
 
 
-def against(results: Results, ours: str, theirs: str) -> Judgement | None:
+@on_every
+def against(results: Results, ours: str, theirs: str) -> Iterator[Judgement]:
     """Compare the accuracy of two methods on every set."""
-
-    def judgements() -> Iterator[Judgement]:
-        for name in results.distinct("set"):
-            a, b = (results.measured("accuracy", set=name, method=m) for m in (ours, theirs))
-            if len(a) and len(a) == len(b):
-                yield Judgement(bool(a.mean() > b.mean()), f"{CATALOGUE[name].title}: {compare(a, b)}.")
-
-    return judge_all(judgements())
+    for name in results.distinct("set"):
+        a, b = (results.measured("accuracy", set=name, method=m) for m in (ours, theirs))
+        if len(a) and len(a) == len(b):
+            yield Judgement(bool(a.mean() > b.mean()), f"{CATALOGUE[name].title}: {compare(a, b)}.")
 
 
 def best_on_average(results: Results) -> Judgement | None:

@@ -7,7 +7,6 @@ same functions.
 import json
 import os
 import platform
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +14,8 @@ import numpy as np
 
 import cbid
 from cbid.paper.base import Result, Results, Row, Settings, key_of
+from cbid.report.html import package_versions
 from cbid.storage.atomic import flush
-
-__all__ = ["RawResults", "append_line", "describe_machine", "to_json"]
 
 _PACKAGES = (
     "numpy",
@@ -141,15 +139,8 @@ def describe_machine() -> dict[str, Any]:
         "memory": _memory(),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
-        "versions": {"cbid": cbid.__version__, **{name: _version(name) for name in _PACKAGES}},
+        "versions": {"cbid": cbid.__version__, **package_versions(_PACKAGES)},
     }
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "absent"
 
 
 def _processor() -> str:

@@ -1,22 +1,43 @@
-"""The report: one self-contained HTML file, a JSON summary for programs, and the claims as Markdown."""
+"""The report: one self-contained HTML file, a JSON summary for programs, and the claims as Markdown.
+
+Each experiment fills a ``Page`` with notes, tables and plots.
+"""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from cbid.evaluation import METRICS
-from cbid.paper.base import Claim, Experiment, Judgement, Results
-from cbid.paper.page import Note, Plot, Table
+from cbid.paper.base import Claim, Context, Experiment, Judgement, Results, Settings
 from cbid.paper.raw import describe_machine
 from cbid.paper.sets import CATALOGUE
 from cbid.report import html
 from cbid.storage.atomic import whole_file
 
-__all__ = ["Section", "verdict_of", "write_report"]
+# Distinguishable with colour-vision deficiencies (Okabe and Ito); C-BID comes first.
+COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c8c8c", "#7a5195")
+
+_DPI = 110  # sharp on a phone, and some tens of kilobytes for a plot
+_PLOT_STYLE: dict[Any, Any] = {
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.3,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "svg.hashsalt": "cbid",  # the same results give the same file
+    "svg.fonttype": "none",
+}
+
 
 HOLDS, FAILS, UNTESTED, UNRUN = "holds", "does not hold", "not testable here", "not run"
 PAPER = "Paisitkriangkrai, Shen and van den Hengel, “Large-margin learning of compact binary image encodings”"
@@ -36,25 +57,113 @@ figure { margin: 1rem 0; } figcaption, .small { font-size: .85rem; opacity: .85;
 _CLASSES = {HOLDS: "holds", FAILS: "fails", UNTESTED: "untested", UNRUN: "untested"}
 
 
-@dataclass(frozen=True)
+def plot_style() -> AbstractContextManager[Any]:
+    """Return a context in which figures have the style of the report."""
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise ImportError("plots need the extra 'plots': pip install 'cbid[plots]'") from error
+    return matplotlib.rc_context(_PLOT_STYLE)
+
+
+def new_figure(n_rows: int = 1, n_columns: int = 1, *, width: float = 3.6, height: float = 3.0) -> tuple[Any, Any]:
+    """Return a figure without a window, and its axes as a flat array. Width and height of one panel are in inches."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width * n_columns, height * n_rows), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.subplots(n_rows, n_columns, squeeze=False).ravel()
+
+
+@dataclass
+class Page:
+    """The part of the report that one experiment fills, in the order in which it adds notes, tables and plots."""
+
+    experiment: str
+    folder: Path  # of the plots
+    context: Context
+    quick: bool  # reduced sizes
+    photographs: bool = True  # draw images of the data sets, which must not always be redistributed
+    parts: list[str] = field(default_factory=list)  # HTML
+    tables: list[dict[str, Any]] = field(default_factory=list)  # the same tables for programs
+    files: set[str] = field(default_factory=set)  # names of the plots
+
+    def note(self, text: str) -> None:
+        """Add a paragraph."""
+        self.parts.append(f"<p>{escape(text)}</p>")
+
+    def table(self, title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Add a table."""
+        self.parts.append(f"<h3>{escape(title)}</h3>{html.table(head, rows)}")
+        self.tables.append({"title": title, "head": list(head), "rows": [list(row) for row in rows]})
+
+    def plot(self, figure: Any, name: str, caption: str, *, svg: bool = True, photographs: bool = False) -> None:
+        """Save a matplotlib figure as PNG and, unless ``svg`` is False, as SVG, and add it."""
+        from PIL import Image  # matplotlib depends on it
+
+        if photographs and not self.photographs:
+            self.note(f"{caption} Photographs are left out of this report; your own run draws them.")
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        full = f"{self.experiment}_{name}" if name else self.experiment
+        files = [f"{full}.png", f"{full}.svg"] if svg else [f"{full}.png"]
+        figure.set_dpi(_DPI)
+        figure.canvas.draw()
+        drawn = Image.fromarray(np.asarray(figure.canvas.buffer_rgba())).convert("RGB")
+        # 256 colours are enough for plots and gray photographs, and take a third of the bytes.
+        drawn.quantize(256, dither=Image.Dither.NONE).save(self.folder / files[0], optimize=True)
+        if svg:  # without a date: the same results give the same file
+            figure.savefig(self.folder / files[1], metadata={"Date": None})
+        self.files.update(files)
+        image = html.embedded_image((self.folder / files[0]).read_bytes(), caption)
+        links = ", ".join(f'<a href="plots/{file}">{file[-3:].upper()}</a>' for file in files)
+        self.parts.append(f"<figure>{image}<figcaption>{escape(caption)} ({links})</figcaption></figure>")
+
+    def remove_old_plots(self) -> None:
+        """Remove plots of this experiment that an earlier run left and this page does not have.
+
+        A report without photographs must not have photographs beside it.
+        """
+        for path in (*self.folder.glob("*.png"), *self.folder.glob("*.svg")):
+            own = path.stem == self.experiment or path.stem.startswith(f"{self.experiment}_")
+            if own and path.name not in self.files:
+                path.unlink()
+
+
+def percent(share: float) -> str:
+    """Return a share in percent, or a dash for NaN."""
+    return "–" if np.isnan(share) else f"{100 * share:.1f}"
+
+
+def mean_and_deviation(values: Any) -> str:
+    """Return mean and standard deviation of shares over the repeats, in percent."""
+    v = np.asarray(values, dtype=float)
+    if not len(v):
+        return "–"
+    return percent(v.mean()) + (f" ± {100 * v.std(ddof=1):.1f}" if len(v) > 1 else "")
+
+
+@dataclass
 class Section:
-    """What the report shows of one experiment. ``expected``: how many cells a complete run has."""
+    """One experiment: the cells of a complete run, what is missing or failed, its page, results and claims."""
 
     experiment: Experiment
-    results: Results
-    expected: int
-    parts: Sequence[Note | Table | Plot]
-    claims: Sequence[tuple[Claim, Judgement | None]]
-    absent: Mapping[str, str]
-    lacking: Sequence[str]
-    failures: Sequence[str]
+    cells: list[Settings]
+    page: Page
+    absent: dict[str, str]  # data sets that are not on this machine, with the reason
+    kept: int = 0  # cells that were stored before
+    lacking: list[str] = field(default_factory=list)  # missing parts of sets
+    failures: list[str] = field(default_factory=list)
+    results: Results = field(default_factory=lambda: Results([]))
+    claims: list[tuple[Claim, Judgement | None]] = field(default_factory=list)
 
 
 def write_report(sections: Sequence[Section], folder: Path, quick: bool) -> Path:
     """Write report.html, claims.md and summary.json to a folder that has the plots; return the path of the first."""
     machine, now = describe_machine(), datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     texts = {
-        "report.html": _html(sections, folder, quick, machine, now),
+        "report.html": _html(sections, quick, machine, now),
         "claims.md": _markdown(sections, quick, machine, now),
         "summary.json": json.dumps(_summary(sections, quick, machine, now), indent=1, ensure_ascii=False) + "\n",
     }
@@ -64,14 +173,29 @@ def write_report(sections: Sequence[Section], folder: Path, quick: bool) -> Path
     return folder / "report.html"
 
 
-def verdict_of(judged: Judgement | None, section: Section) -> str:
-    """Return the verdict on a claim. Without a judgement it is "not run" if cells are missing."""
-    if judged is None:
-        return UNRUN if len(section.results) < section.expected and not section.failures else UNTESTED
-    return HOLDS if judged.holds else FAILS
+def _judged(section: Section) -> Iterator[tuple[Claim, str, str, Judgement | None]]:
+    """Yield each claim with its verdict, the figures behind it and how many cells they cover, and the judgement.
+
+    Without a judgement the verdict is "not run" if cells are missing.
+    """
+    there, expected = len(section.results), len(section.cells)
+    for claim, judged in section.claims:
+        if judged is not None:
+            covered = "" if there == expected else f" ({there} of {expected} cells)"
+            yield claim, HOLDS if judged.holds else FAILS, judged.figures + covered, judged
+        elif section.failures:
+            yield claim, UNTESTED, "the experiment failed.", None
+        elif not expected:
+            yield claim, UNTESTED, f"needs {_titles(section.absent)}.", None
+        else:
+            yield claim, UNRUN if there < expected else UNTESTED, f"{there} of {expected} cells are stored.", None
 
 
-def _html(sections: Sequence[Section], folder: Path, quick: bool, machine: Mapping[str, Any], now: str) -> str:
+def _titles(names: Iterable[str]) -> str:
+    return ", ".join(CATALOGUE[name].title for name in names)
+
+
+def _html(sections: Sequence[Section], quick: bool, machine: Mapping[str, Any], now: str) -> str:
     body = [
         "<h1>C-BID: the paper’s tables and figures, computed again</h1>",
         f"<p>{escape(PAPER)}. Made {now} by <code>cbid reproduce{' --quick' if quick else ''}</code>. All figures "
@@ -82,98 +206,60 @@ def _html(sections: Sequence[Section], folder: Path, quick: bool, machine: Mappi
         _claims_table(sections),
     ]
     for section in sections:
-        body += _section(section, folder)
+        body += _section(section)
     facts = {**machine, "versions": ", ".join(f"{k} {v}" for k, v in machine["versions"].items())}
     body += ["<h2>Machine</h2>", html.definitions({name: str(value) for name, value in facts.items()})]
     return html.page("C-BID reproduced", body, style=_STYLE)
 
 
 def _claims_table(sections: Sequence[Section]) -> str:
-    rows = []
-    for section in sections:
-        name = section.experiment.name
-        for claim, judged in section.claims:
-            verdict = verdict_of(judged, section)
-            rows.append(
-                [
-                    f'{escape(claim.text)} <span class="small">({escape(claim.source)})</span>',
-                    f'<span class="{_CLASSES[verdict]}">{verdict}</span>',
-                    f'{escape(_figures(judged, section))} <a href="#{name}">{name}</a>',
-                ]
-            )
+    rows = [
+        [
+            f'{escape(claim.text)} <span class="small">({escape(claim.source)})</span>',
+            f'<span class="{_CLASSES[verdict]}">{verdict}</span>',
+            f'{escape(figures)} <a href="#{section.experiment.name}">{section.experiment.name}</a>',
+        ]
+        for section in sections
+        for claim, verdict, figures, _ in _judged(section)
+    ]
     return html.table(["claim", "here", "evidence"], rows, text=True, escaped=True)
-
-
-def _figures(judged: Judgement | None, section: Section) -> str:
-    """Return the figures behind a verdict, and how many cells they cover."""
-    if judged is None:
-        return _why_not(section)
-    there, expected = len(section.results), section.expected
-    return judged.figures + ("" if there == expected else f" ({there} of {expected} cells)")
-
-
-def _why_not(section: Section) -> str:
-    if section.failures:
-        return "the experiment failed."
-    if not section.expected:
-        return f"needs {', '.join(CATALOGUE[name].title for name in section.absent)}."
-    return f"{len(section.results)} of {section.expected} cells are stored."
 
 
 def _coverage(sections: Sequence[Section]) -> list[str]:
     """Say which experiments were run in full, in part, and not at all."""
     groups: dict[str, list[str]] = {
-        "Run in full": [],
-        "Run in part": [],
-        "Not run": [],
-        "Left out, because data is missing": [],
+        name: [] for name in ("Run in full", "Run in part", "Not run", "Left out, because data is missing")
     }
+    full, part, none, left_out = groups.values()
     for section in sections:
-        title, there, expected = section.experiment.title, len(section.results), section.expected
-        if not expected:
-            groups["Left out, because data is missing"].append(title)
-        elif there == expected:
-            groups["Run in full"].append(title)
-        elif there:
-            groups["Run in part"].append(f"{title} ({there} of {expected} cells)")
-        else:
-            groups["Not run"].append(title)
+        title, there, expected = section.experiment.title, len(section.results), len(section.cells)
+        group = left_out if not expected else full if there == expected else part if there else none
+        group.append(f"{title} ({there} of {expected} cells)" if group is part else title)
     return [f"{what}: {', '.join(titles)}." for what, titles in groups.items() if titles]
 
 
-def _section(section: Section, folder: Path) -> list[str]:
+def _section(section: Section) -> list[str]:
     e = section.experiment
     used = [name for name in e.sets if name not in section.absent]
     repeats = section.results.distinct("repeat")
     seconds = sum(row.seconds for row in section.results)
     facts = {
         "Shows": e.shows,
-        "Data": ", ".join(CATALOGUE[name].title for name in used) or "none needed",
-        "Not on this machine": ", ".join(CATALOGUE[name].title for name in section.absent),
+        "Data": _titles(used) or "none needed",
+        "Not on this machine": _titles(section.absent),
         "Protocol": e.protocol,
         "Methods": "; ".join(f"{name}: {how}" for name, how in e.methods.items()),
         "Metrics": ", ".join(METRICS[name].title for name in e.metrics),
         "Repeats": f"{', '.join(map(str, repeats))}; the number of a repeat is also the seed" if repeats else "",
-        "Cells": f"{len(section.results)} of {section.expected}, {seconds:.0f} seconds",
+        "Cells": f"{len(section.results)} of {len(section.cells)}, {seconds:.0f} seconds",
     }
     parts = [f'<h2 id="{e.name}">{escape(e.title)}</h2>']
     parts += [f"<p>Left out: {escape(reason)}</p>" for reason in section.lacking]
     parts += [f'<p class="warning">Failed: {escape(error)}</p>' for error in section.failures]
     parts.append(html.definitions(facts))
-    if section.expected:
+    if len(section.cells):
         parts.append(f'<p class="small">Raw results: <code>raw/{e.name}.jsonl</code> in the folder of the run.</p>')
-    return parts + [_part(part, folder / "plots") for part in section.parts]
-
-
-def _part(part: Note | Table | Plot, plots: Path) -> str:
-    if isinstance(part, Note):
-        return f"<p>{escape(part.text)}</p>"
-    if isinstance(part, Table):
-        return f"<h3>{escape(part.title)}</h3>{html.table(part.head, part.rows)}"
-    image = html.embedded_image((plots / f"{part.name}.png").read_bytes(), part.caption)
-    kinds = [end for end in ("png", "svg") if (plots / f"{part.name}.{end}").exists()]
-    links = ", ".join(f'<a href="plots/{part.name}.{end}">{end.upper()}</a>' for end in kinds)
-    return f"<figure>{image}<figcaption>{escape(part.caption)} ({links})</figcaption></figure>"
+    return parts + section.page.parts
 
 
 def _markdown(sections: Sequence[Section], quick: bool, machine: Mapping[str, Any], now: str) -> str:
@@ -183,14 +269,8 @@ def _markdown(sections: Sequence[Section], quick: bool, machine: Mapping[str, An
     lines += [f"\n{line}" for line in _coverage(sections)]
     lines.append("\n| claim | here | evidence | experiment |\n|---|---|---|---|")
     for section in sections:
-        for claim, judged in section.claims:
-            figures = _figures(judged, section)
-            cells = (
-                f"{claim.text} ({claim.source})",
-                f"**{verdict_of(judged, section)}**",
-                figures,
-                section.experiment.name,
-            )
+        for claim, verdict, figures, _ in _judged(section):
+            cells = (f"{claim.text} ({claim.source})", f"**{verdict}**", figures, section.experiment.name)
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
 
@@ -204,7 +284,7 @@ def _summary(sections: Sequence[Section], quick: bool, machine: Mapping[str, Any
         "experiments": {
             s.experiment.name: {
                 "cells": len(s.results),
-                "expected": s.expected,
+                "expected": len(s.cells),
                 "seconds": round(sum(r.seconds for r in s.results), 1),
                 "absent": list(s.absent),
                 "lacking": list(s.lacking),
@@ -213,16 +293,12 @@ def _summary(sections: Sequence[Section], quick: bool, machine: Mapping[str, Any
                     {
                         "claim": claim.text,
                         "source": claim.source,
-                        "verdict": verdict_of(judged, s),
+                        "verdict": verdict,
                         "figures": judged.figures if judged else None,
                     }
-                    for claim, judged in s.claims
+                    for claim, verdict, _, judged in _judged(s)
                 ],
-                "tables": [
-                    {"title": part.title, "head": list(part.head), "rows": [list(row) for row in part.rows]}
-                    for part in s.parts
-                    if isinstance(part, Table)
-                ],
+                "tables": s.page.tables,
             }
             for s in sections
         },

@@ -6,10 +6,10 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
@@ -17,14 +17,11 @@ from threadpoolctl import threadpool_limits
 
 from cbid.checks import check_integer
 from cbid.paper import EXPERIMENTS, get_experiment, load_experiment
-from cbid.paper.base import Claim, Context, Experiment, Judgement, Results, Settings
-from cbid.paper.page import Page, plot_style
+from cbid.paper.base import Context, Experiment, Settings
 from cbid.paper.raw import RawResults
-from cbid.paper.report import Section, write_report
+from cbid.paper.report import Page, Section, plot_style, write_report
 from cbid.paper.sets import CATALOGUE, DataAbsent
 from cbid.threads import faiss_threads
-
-__all__ = ["Outcome", "Progress", "Task", "TaskProblem", "one_thread", "reproduce"]
 
 _KILLED = (
     "a worker process was killed, perhaps because memory ran out, and all running tasks ended with it; finished "
@@ -64,38 +61,13 @@ class Progress:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run did.
+    """What a run did."""
 
-    Parameters
-    ----------
-    report : Path
-        The HTML file.
-    ran, kept : int
-        Cells computed by this run, and by earlier runs.
-    failures, left_out : dict
-        Errors, and data that is not on this machine, by experiment.
-    """
-
-    report: Path
-    ran: int
-    kept: int
-    failures: dict[str, list[str]]
-    left_out: dict[str, list[str]]
-
-
-@dataclass
-class _Plan:
-    """The cells of one experiment, how many were stored before, and what is missing or failed.
-
-    ``absent``: data sets that are not on this machine, with the reason. ``lacking``: missing parts of sets.
-    """
-
-    experiment: Experiment
-    cells: list[Settings]
-    absent: dict[str, str]
-    kept: int = 0
-    lacking: list[str] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
+    report: Path  # the HTML file
+    ran: int  # cells computed by this run
+    kept: int  # cells computed by earlier runs
+    failures: dict[str, list[str]]  # errors by experiment
+    left_out: dict[str, list[str]]  # data that is not on this machine, by experiment
 
 
 def reproduce(
@@ -142,14 +114,16 @@ def reproduce(
     )
     plot_style()  # raise now, not after hours, if matplotlib is missing
     folder.mkdir(parents=True, exist_ok=True)
-    plans = [_plan(get_experiment(name), context, quick) for name in dict.fromkeys(names or EXPERIMENTS)]
-    tasks = _missing_tasks(plans, folder, quick) if run else []
-    by_name = {plan.experiment.name: plan for plan in plans}
+    sections = {
+        name: _section(get_experiment(name), Page(name, folder / "plots", context, quick, photographs))
+        for name in names or EXPERIMENTS
+    }
+    tasks = _missing_tasks(sections.values(), folder, quick) if run else []
     started, total, done = time.perf_counter(), sum(task.seconds for task in tasks), 0.0
     for count, (task, problem) in enumerate(_run_tasks(tasks, context, folder, jobs), 1):
         if problem is not None:
-            plan = by_name[task.experiment]
-            known = plan.lacking if problem.missing_data else plan.failures
+            section = sections[task.experiment]
+            known = section.lacking if problem.missing_data else section.failures
             if problem.text not in known:
                 known.append(problem.text)
         done += task.seconds
@@ -157,54 +131,52 @@ def reproduce(
             elapsed = time.perf_counter() - started
             progress(Progress(count, len(tasks), elapsed, elapsed * (total - done) / done, task, problem))
     with plot_style():
-        sections = [
-            _section(plan, Page(plan.experiment.name, folder / "plots", context, quick, photographs))
-            for plan in plans
-        ]
-    stored = sum(len(section.results) for section in sections)
-    kept = sum(plan.kept for plan in plans) if run else stored
+        for section in sections.values():
+            _show(section, folder)
+    stored = sum(len(section.results) for section in sections.values())
+    kept = sum(section.kept for section in sections.values()) if run else stored
     return Outcome(
-        write_report(sections, folder, quick),
+        write_report(list(sections.values()), folder, quick),
         stored - kept,
         kept,
-        {plan.experiment.name: plan.failures for plan in plans if plan.failures},
-        {p.experiment.name: [*p.absent, *p.lacking] for p in plans if p.absent or p.lacking},
+        {name: section.failures for name, section in sections.items() if section.failures},
+        {name: [*s.absent, *s.lacking] for name, s in sections.items() if s.absent or s.lacking},
     )
 
 
-def _plan(experiment: Experiment, context: Context, quick: bool) -> _Plan:
-    """Return the cells on the data sets that are on this machine."""
+def _section(experiment: Experiment, page: Page) -> Section:
+    """Return an experiment with its cells on the data sets that are on this machine."""
     present, absent = [], {}
     for name in experiment.sets:
         try:
-            CATALOGUE[name].find(context.root)
+            CATALOGUE[name].find(page.context.root)
             present.append(name)
         except DataAbsent as reason:
             absent[name] = str(reason)
-    return _Plan(experiment, experiment.cells(present, quick), absent)
+    return Section(experiment, experiment.cells(present, page.quick), page, absent)
 
 
 def _raw_file(out: Path, experiment: Experiment) -> RawResults:
     return RawResults(out / "raw" / f"{experiment.name}.jsonl", experiment.revision)
 
 
-def _missing_tasks(plans: Sequence[_Plan], out: Path, quick: bool) -> list[Task]:
+def _missing_tasks(sections: Iterable[Section], out: Path, quick: bool) -> list[Task]:
     """Return the missing cells as tasks, the longest first, so that all workers end at about the same time.
 
     If the raw results of an experiment cannot be read, it fails and has no tasks.
     """
     tasks: list[Task] = []
-    for plan in plans:
-        raw = _raw_file(out, plan.experiment)
+    for section in sections:
+        raw = _raw_file(out, section.experiment)
         try:
             raw.repair()
-            missing = raw.missing(plan.cells)
+            missing = raw.missing(section.cells)
         except OSError as error:
-            plan.failures.append(_describe(error))
+            section.failures.append(_describe(error))
             continue
-        plan.kept = len(plan.cells) - len(missing)
-        name, cost = plan.experiment.name, plan.experiment.cost[quick]
-        groups = plan.experiment.tasks(missing)
+        section.kept = len(section.cells) - len(missing)
+        name, cost = section.experiment.name, section.experiment.cost[quick]
+        groups = section.experiment.tasks(missing)
         tasks += [Task(name, EXPERIMENTS[name], cells, len(cells) * cost) for cells in groups]
     return sorted(tasks, key=lambda task: -task.seconds)
 
@@ -308,23 +280,20 @@ def one_thread() -> Iterator[None]:
         yield
 
 
-def _section(plan: _Plan, page: Page) -> Section:
-    """Return what the stored results of one experiment show.
+def _show(section: Section, out: Path) -> None:
+    """Fill the page of an experiment from its stored results, and judge its claims.
 
     An error while showing them is reported as a failure and does not stop the other experiments.
     """
-    raw, results = _raw_file(page.folder.parent, plan.experiment), Results([])
-    judged: list[tuple[Claim, Judgement | None]] = [(claim, None) for claim in plan.experiment.claims]
+    raw, page, experiment = _raw_file(out, section.experiment), section.page, section.experiment
+    section.claims = [(claim, None) for claim in experiment.claims]
     try:
-        results = raw.results(plan.cells)
+        section.results = raw.results(section.cells)
         if problem := raw.problem():
             page.note(f"{problem}.")
-        if len(results):
-            plan.experiment.show(results, page)
-            judged = [(claim, claim.judge(results)) for claim in plan.experiment.claims]
+        if len(section.results):
+            experiment.show(section.results, page)
+            section.claims = [(claim, claim.judge(section.results)) for claim in experiment.claims]
     except Exception as error:
-        plan.failures.append(f"the results could not be shown: {_describe(error)}")
+        section.failures.append(f"the results could not be shown: {_describe(error)}")
     page.remove_old_plots()
-    return Section(
-        plan.experiment, results, len(plan.cells), page.parts, judged, plan.absent, plan.lacking, plan.failures
-    )

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from cbid import CBID
 from cbid.codes import weighted_hamming
 from cbid.paper.base import Cell, Claim, Context, Experiment, Judgement, Results, Settings
-from cbid.paper.page import Page, new_figure
+from cbid.paper.coding import FEATURES
+from cbid.paper.report import Page, new_figure
 from cbid.paper.sets import CATALOGUE
-from cbid.paper.vectors import FEATURES
 
 N_BITS = 256
 NEAR = 30  # degrees within which a pose is near

@@ -15,7 +15,7 @@ from sklearn.svm import LinearSVC
 from cbid import CBID, CodeKNeighborsClassifier
 from cbid.coders import SpectralHashing
 from cbid.paper.base import Cell, Claim, Context, Experiment, Judgement, Results, Settings
-from cbid.paper.page import COLOURS, Page, mean_and_deviation, new_figure, percent
+from cbid.paper.report import COLOURS, Page, mean_and_deviation, new_figure, percent
 
 N_BITS, NEIGHBOURS = 8, 3
 TURNS, NOISE = 1.0, 0.12  # noise relative to the largest radius, 1

@@ -11,7 +11,7 @@ from typing import Any
 from cbid.paper.base import Claim, Experiment, Judgement, Results, Settings
 from cbid.paper.coding import CODERS, nearest_neighbours
 from cbid.paper.over_bits import ORIGINAL, TOGETHER, Draw, cells_of, compare, run_cells, show_over_bits
-from cbid.paper.page import percent
+from cbid.paper.report import percent
 
 METHODS = ("C-BID", "C-BID, 5 nearest", "C-BID, RBF")
 DECIDES = "C-BID, RBF"

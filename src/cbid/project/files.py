@@ -18,26 +18,6 @@ from cbid.data.names import printable
 from cbid.search.manifest import is_index_file
 from cbid.storage.atomic import whole_file
 
-__all__ = [
-    "CHECKPOINT",
-    "IMAGES",
-    "JOURNAL",
-    "LOCK",
-    "MANIFEST",
-    "STARTED",
-    "VECTORS",
-    "ProjectError",
-    "ProjectManifest",
-    "ProjectWarning",
-    "check_rows",
-    "is_project_file",
-    "map_vectors",
-    "new_name",
-    "note_files",
-    "remove_unused",
-    "write_vectors",
-]
-
 MANIFEST = "project.json"
 IMAGES = "images.sqlite"
 VECTORS = "vectors.f32"

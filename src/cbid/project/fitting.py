@@ -21,7 +21,6 @@ from cbid.data.names import printable
 from cbid.data.sources import open_source
 from cbid.data.tables import VectorTable
 from cbid.descriptors import Descriptor
-from cbid.project.descriptors import descriptor_to_json, make_descriptor
 from cbid.project.evaluating import evaluate
 from cbid.project.files import (
     CHECKPOINT,
@@ -41,13 +40,15 @@ from cbid.project.files import (
     remove_unused,
 )
 from cbid.project.intake import Intake, KnownImages, Source, label_of, take_in
-from cbid.project.learning import (
+from cbid.project.models import (
     check_settings,
     choose_coder,
     coder_settings,
+    descriptor_to_json,
     encode_rows,
     is_supervised,
     learn,
+    make_descriptor,
     prefix_lengths,
     prefix_weights,
     skipped_message,
@@ -57,8 +58,6 @@ from cbid.search import CodeIndex
 from cbid.storage.atomic import whole_file
 from cbid.storage.digests import digest_bytes
 from cbid.storage.lock import WriterLock
-
-__all__ = ["fit", "open_images", "split"]
 
 _MAX_FAILURES = 1000  # listed in the manifest
 _MIN_TRAIN = 2  # images per class: one alone has no neighbour

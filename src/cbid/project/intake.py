@@ -22,19 +22,6 @@ from cbid.progress import image_progress
 from cbid.project.files import write_vectors
 from cbid.project.table import ImageRow, ImageTable
 
-__all__ = [
-    "Batch",
-    "Intake",
-    "KnownImages",
-    "Source",
-    "as_source",
-    "described_batches",
-    "items_of",
-    "label_of",
-    "name_of",
-    "take_in",
-]
-
 Source = ImageSet | VectorTable
 _BATCH = 64  # images that a killed run may lose
 _THUMBNAIL_SIDE, _THUMBNAIL_QUALITY = 192, 85
@@ -42,23 +29,13 @@ _THUMBNAIL_SIDE, _THUMBNAIL_QUALITY = 192, 85
 
 @dataclass
 class Intake:
-    """The images of a source that a project holds, in the order of the source.
-
-    Attributes
-    ----------
-    ids, names, labels
-        One entry per image.
-    n_read : int
-        Number of new images; the others were known.
-    failures : list of (name, reason)
-        What was skipped.
-    """
+    """The images of a source that a project holds, in the order of the source."""
 
     ids: NDArray[np.int64]
     names: list[str]
     labels: list[str | None]
-    n_read: int
-    failures: Problems = field(default_factory=list)
+    n_read: int  # new images; the others were known
+    failures: Problems = field(default_factory=list)  # (name, reason) of what was skipped
 
 
 class _Item(NamedTuple):

@@ -16,19 +16,16 @@ from cbid.codes import check_codes, unpack
 from cbid.data.decode import decode_image
 from cbid.descriptors import Descriptor
 from cbid.project import searching
-from cbid.project.descriptors import descriptor_from_json
 from cbid.project.evaluating import evaluate
 from cbid.project.files import IMAGES, ProjectWarning
 from cbid.project.fitting import fit, open_images
 from cbid.project.intake import Intake, KnownImages, Source, as_source, items_of
-from cbid.project.learning import prefix_lengths
+from cbid.project.models import descriptor_from_json, prefix_lengths
 from cbid.project.searching import BitSides, CodeStore, Explanation, ProjectMatches, Votes, as_codes, as_vectors
 from cbid.project.snapshot import Snapshot, stamp_of
 from cbid.project.table import PENDING, ImageRecord, ImageTable
 from cbid.search import CodeIndex, UnknownIdError
 from cbid.storage.lock import WriterLock
-
-__all__ = ["Project"]
 
 
 class Project:

@@ -20,13 +20,11 @@ from cbid.descriptors import Descriptor
 from cbid.project.evaluating import is_evaluation
 from cbid.project.files import MANIFEST, VECTORS, ProjectError, ProjectManifest, check_rows, map_vectors
 from cbid.project.intake import Intake, KnownImages, Source, take_in
-from cbid.project.learning import encode_rows, prefix_weights
+from cbid.project.models import encode_rows, prefix_weights
 from cbid.project.table import ADDED, ImageTable
 from cbid.search import CodeIndex, IndexCorruptError
 from cbid.storage.atomic import deferred_signals
 from cbid.storage.models import model_digest
-
-__all__ = ["Snapshot", "StoredLabels", "stamp_of"]
 
 _MAX_WEIGHTS = 64  # code lengths whose weights are cached
 _MAX_PROJECTED = 5_000  # images among which the extremes of a bit are searched

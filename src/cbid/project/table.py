@@ -22,8 +22,6 @@ from numpy.typing import NDArray
 from cbid.project.files import ProjectError
 from cbid.search import UnknownIdError
 
-__all__ = ["ADDED", "HELD_OUT", "PENDING", "TRAIN", "ImageRecord", "ImageRow", "ImageTable"]
-
 TRAIN, HELD_OUT, ADDED, PENDING = "train", "held-out", "added", "pending"  # parts
 _MAX_IDS = 500  # ids per statement; SQLite accepts at least 999 values
 _SCHEMA = """

@@ -1,10 +1,10 @@
 """Parts of a self-contained HTML report: the page with its style sheet, tables, lists of facts, embedded images."""
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from html import escape
-
-__all__ = ["definitions", "embedded_image", "page", "table"]
+from importlib.metadata import PackageNotFoundError, version
 
 _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 0 auto; padding: 1rem; }
@@ -77,3 +77,12 @@ def embedded_image(content: bytes, alt: str, *, format: str = "png") -> str:
     name = escape(alt)
     data = base64.b64encode(content).decode()
     return f'<img src="data:image/{format};base64,{data}" alt="{name}" title="{name}">'
+
+
+def package_versions(names: Iterable[str]) -> dict[str, str]:
+    """Return the versions of the packages that are installed."""
+    found = {}
+    for name in names:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found

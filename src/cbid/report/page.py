@@ -1,24 +1,26 @@
 """The report of a project: accuracy, confusion matrix, example searches and settings on one page."""
 
-import importlib.metadata
+import io
 import os
 import platform
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 import cbid
 from cbid.data.names import printable
-from cbid.report.gallery import choose_examples, gallery_html
-from cbid.report.html import page, table
-from cbid.report.plots import accuracy_plot, confusion_plot
+from cbid.report.html import embedded_image, package_versions, page, table
 from cbid.storage.atomic import whole_file
 
 if TYPE_CHECKING:
-    from cbid.project import Project
-
-__all__ = ["write_report"]
+    from cbid.project import ImageRecord, Project
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "faiss-cpu", "numba", "pillow", "opencv-python-headless")
+_MAX_IMAGES, _MAX_QUERIES = 5_000, 500  # images to sample, and held-out images among them to search with
+_N_NEAREST = 10
+_MAX_NAMES, _MAX_COUNTS = 40, 30  # classes up to which names and counts are readable in a matrix
+_INK, _RED, _BLUE, _GREY = "#1a1a1a", "#b3261e", "#1f5fa8", "#767676"
 
 _STYLE = """
 :root { color-scheme: light; } body { color: #1a1a1a; background: #fff; }
@@ -129,6 +131,7 @@ def _searches(project: "Project", queries: int) -> str:
 
 def _settings(project: "Project") -> str:
     settings, last = project.settings, project.last_fit
+    versions = ", ".join(f"{name} {version}" for name, version in package_versions(_PACKAGES).items())
     descriptor, coder = settings["descriptor"], settings["coder"]
     rows = [
         ["source", printable(settings["source"]) or "in memory"],
@@ -138,7 +141,7 @@ def _settings(project: "Project") -> str:
         ["fitted", f"{last['ended']} by cbid {last['cbid']}"],
         ["seconds", ", ".join(f"{name} {value:.1f}" for name, value in last["seconds"].items())],
         ["skipped", f"{last['n_failures']:,}" + "".join(f"; {n}: {r}" for n, r in last["failures"][:5])],
-        ["this report", f"cbid {cbid.__version__}, Python {platform.python_version()}, {_versions()}"],
+        ["this report", f"cbid {cbid.__version__}, Python {platform.python_version()}, {versions}"],
     ]
     return f"<h2>Settings</h2>{table(['', ''], rows, text=True)}"
 
@@ -147,19 +150,150 @@ def _call(kind: str, params: dict[str, Any]) -> str:
     return f"{kind}({', '.join(f'{name}={value!r}' for name, value in params.items())})"
 
 
-def _versions() -> str:
-    found = []
-    for name in _PACKAGES:
-        try:
-            found.append(f"{name} {importlib.metadata.version(name)}")
-        except importlib.metadata.PackageNotFoundError:
-            continue  # an extra that is not installed
-    return ", ".join(found)
-
-
 def _size(n: float) -> str:
     for unit in ("bytes", "kB", "MB", "GB"):
         if n < 1000 or unit == "GB":
             return f"{n:,.0f} {unit}" if unit == "bytes" else f"{n:.1f} {unit}"
         n /= 1000
     raise AssertionError
+
+
+# Plots as SVG elements
+
+
+def accuracy_plot(evaluation: dict[str, Any]) -> str:
+    """Plot accuracy (without labels: shared neighbours) over the number of bits, beside the raw vectors."""
+    labelled = evaluation["raw"]["accuracy"] is not None
+    measure = "accuracy" if labelled else "overlap"
+    bits = [entry["n_bits"] for entry in evaluation["codes"]]
+    figure, axes = _figure(4.8, 3.2)
+    for how, colour, line in (("weighted", _BLUE, "o-"), ("plain", _GREY, "s--")):
+        axes.plot(
+            bits, [entry[how][measure] for entry in evaluation["codes"]], line, color=colour, label=f"{how} codes"
+        )
+    if labelled:
+        raw = evaluation["raw"]
+        axes.axhline(raw["accuracy"], color=_RED, linestyle=":", label=f"raw vectors ({raw['bytes']:,} bytes)")
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(bits, [str(b) for b in bits])
+    axes.minorticks_off()
+    axes.set_xlabel("bits per code")
+    axes.set_ylabel("accuracy" if labelled else "shared nearest neighbours")
+    axes.yaxis.set_major_formatter(lambda share, _: f"{100 * share:g}%")
+    axes.grid(axis="y", color="#dddddd")
+    axes.set_axisbelow(True)
+    axes.legend(frameon=False)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    return _svg(figure, "Accuracy over the number of bits")
+
+
+def confusion_plot(confusion: dict[str, Any]) -> str:
+    """Plot how often images of a class (row) were predicted as each class (column), as shares of the row."""
+    names, counts = confusion["classes"], np.array(confusion["matrix"], dtype=np.float64)
+    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    side = min(9.0, 2.2 + 0.34 * len(names))
+    figure, axes = _figure(side, side)
+    axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    if len(names) <= _MAX_NAMES:
+        axes.set_xticks(range(len(names)), names, rotation=90)
+        axes.set_yticks(range(len(names)), names)
+    if len(names) <= _MAX_COUNTS:
+        for i, j in np.argwhere(counts > 0).tolist():
+            colour = "white" if shares[i, j] > 0.5 else _INK
+            axes.text(j, i, f"{counts[i, j]:.0f}", ha="center", va="center", fontsize=8, color=colour)
+    axes.set_xlabel("predicted class")
+    axes.set_ylabel("class")
+    return _svg(figure, "Confusion matrix")
+
+
+def _figure(width: float, height: float) -> tuple[Any, Any]:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("the report needs the extra 'plots': pip install 'cbid[plots]'") from error
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.subplots()
+
+
+def _svg(figure: Any, title: str) -> str:
+    """Return the figure as an <svg> element with a label for screen readers. Equal figures give equal text."""
+    import matplotlib
+
+    buffer = io.StringIO()
+    with matplotlib.rc_context({"svg.hashsalt": title, "svg.fonttype": "none", "font.family": "sans-serif"}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
+    text = buffer.getvalue()
+    element = text[text.index("<svg") :]
+    return element.replace("<svg", f'<svg role="img" aria-label="{title}"', 1)
+
+
+# Example searches: queries and their nearest images
+
+
+class Example(NamedTuple):
+    """One query, its nearest images and their distances."""
+
+    query: "ImageRecord"
+    matches: list["ImageRecord"]
+    distances: list[float]
+
+    @property
+    def n_wrong(self) -> int:
+        """Number of matches with another label than the query."""
+        return sum(match.label != self.query.label for match in self.matches)
+
+
+def choose_examples(project: "Project", count: int = 12) -> list[Example]:
+    """Return searches with held-out images (or any images, if none was held out), without the query itself.
+
+    Up to half of them are those with the most wrong matches and come last. The others are a random sample.
+    """
+    rng = np.random.default_rng(0)
+    ids = project.ids
+    if len(ids) > _MAX_IMAGES:
+        ids = np.sort(rng.choice(ids, _MAX_IMAGES, replace=False))
+    records = project.records_of(ids)
+    queries = [record for record in records if record.part == "held-out"] or records
+    queries = [queries[i] for i in np.sort(rng.permutation(len(queries))[:_MAX_QUERIES])]
+    examples = _search(project, queries)
+    wrong = sorted((e for e in examples if e.n_wrong), key=lambda e: (-e.n_wrong, e.query.id))[: count // 2]
+    rest = [example for example in examples if example not in wrong]
+    sample = [rest[i] for i in np.sort(rng.permutation(len(rest))[: count - len(wrong)])]
+    return [*sample, *wrong]
+
+
+def _search(project: "Project", queries: list["ImageRecord"]) -> list[Example]:
+    query_ids = np.array([query.id for query in queries], dtype=np.int64)
+    vectors = np.array([project.vector(query.id) for query in queries]).reshape(len(queries), project.n_features)
+    found = project.search(project.index.reconstruct(query_ids), _N_NEAREST + 1, vectors=vectors)
+    records = {record.id: record for record in project.records_of(np.unique(found.ids[found.ids >= 0]))}
+    examples = []
+    for query, ids, distances in zip(queries, found.ids, found.distances):
+        near = [(int(id), float(d)) for id, d in zip(ids, distances) if id >= 0 and id != query.id][:_N_NEAREST]
+        examples.append(Example(query, [records[id] for id, _ in near], [d for _, d in near]))
+    return examples
+
+
+def gallery_html(project: "Project", examples: list[Example]) -> str:
+    """Return one row per query with its nearest images; those of another class have a red frame."""
+    rows = []
+    for query, matches, distances in examples:
+        near = "".join(
+            _image(project, match, f"{distance:.2f}", "wrong" if match.label != query.label else "")
+            for match, distance in zip(matches, distances)
+        )
+        rows.append(
+            f'<div class="row">{_image(project, query, "query", "query")}<div class="near">{near}</div></div>'
+        )
+    return "\n".join(rows)
+
+
+def _image(project: "Project", record: "ImageRecord", caption: str, kind: str) -> str:
+    if project.has_thumbnails:
+        picture = embedded_image(project.thumbnail(record.id), record.name, format="jpeg")
+    else:
+        picture = f'<span class="name">{escape(record.name)}</span>'
+    mark = '<span class="mark" title="another class">✗</span> ' if kind == "wrong" else ""
+    label = escape(record.label or "no label")
+    return f'<figure class="{kind}">{picture}<figcaption>{mark}{label}<br>{escape(caption)}</figcaption></figure>'

@@ -21,8 +21,6 @@ from cbid.scale.running import run
 from cbid.storage.digests import new_digest
 from cbid.storage.tensors import Arrays
 
-__all__ = ["describe_to"]
-
 _BAG_ARRAYS = ("values", "frames", "sizes", "shapes")
 
 
@@ -41,6 +39,7 @@ class Describe:
     width: int = 0
 
     def __call__(self, start: int, stop: int) -> tuple[Arrays, list[Any]]:
+        """Return the arrays and the notes of one span."""
         rows = np.arange(start, stop)
         try:
             found: Described | None = self._described(rows)

@@ -20,8 +20,6 @@ from cbid.storage.digests import digest_of
 from cbid.storage.models import model_digest
 from cbid.storage.tensors import Arrays
 
-__all__ = ["encode_to"]
-
 _ROWS = 1 << 16  # rows of a part, if memory allows them
 _SLICE_BYTES = 3 * 64 * 2**20  # what a coder needs to project one slice
 
@@ -34,6 +32,7 @@ class Encode:
     coder: Coder
 
     def __call__(self, start: int, stop: int) -> tuple[Arrays, list[Any]]:
+        """Return the arrays and the notes of one span."""
         codes = self.coder.encode(self.rows.read(start, stop))
         return {"codes": codes, IDS: stored_ids(self.rows.ids_of(start, stop))}, []
 

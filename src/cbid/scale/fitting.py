@@ -1,7 +1,7 @@
 """Learn from more rows than memory holds: a stratified sample, as large as the budget allows."""
 
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -15,10 +15,10 @@ from cbid.labels import encode_labels
 from cbid.scale.memory import as_bytes, peak_allocation, used_budget
 from cbid.scale.sources import RowSource, open_rows
 
-__all__ = ["FitReport", "fit_from"]
-
 Indices = NDArray[np.int64]
 Chunk = tuple[NDArray[Any], NDArray[Any] | None]  # vectors (n, d), labels (n,)
+Sample = tuple[Indices, NDArray[Any], NDArray[Any] | None]  # row numbers, vectors, labels
+Draw = Callable[[int], Sample]  # at most so many rows
 
 MIN_PER_CLASS = 10  # members taken of each class before proportional shares; all, if it has fewer
 _PILOTS = 1000, 3000  # rows of the two fits whose memory is measured
@@ -103,7 +103,7 @@ def _fit_rows(rows: RowSource, coder: Any, budget: int, max_sample: int | None, 
         raise ValueError("labels has None for every row; expected at least one label")
     at_a_time = max(1, _READ // rows.row_bytes)
 
-    def draw(most: int) -> tuple[Indices, NDArray[Any], NDArray[Any] | None]:
+    def draw(most: int) -> Sample:
         chosen = stratified(rows.labels, len(rows), most, np.random.default_rng(seed))
         y = None if rows.labels is None or rows.classes is None else rows.classes[rows.labels[chosen]]
         return chosen, rows.take(chosen, at_a_time), y
@@ -111,10 +111,8 @@ def _fit_rows(rows: RowSource, coder: Any, budget: int, max_sample: int | None, 
     n_classes = 1 if rows.classes is None else len(rows.classes)
     sorting = 16 * len(rows) if rows.labels is not None else 0  # bytes to sort the labels
     reading = max((stop - start for start, stop in rows.spans(at_a_time)), default=0) * rows.row_bytes
-    sizes = _pilot_sizes(min(n_known, max_sample or n_known), n_classes)
-    _check_pilots(sizes, rows.row_bytes, budget, sorting + reading)
-    costs = _costs(coder, (draw(size)[1:] for size in sizes))
-    allowed, per_row = _allowed(costs, rows.row_bytes, budget, sorting + reading)
+    n_most = min(n_known, max_sample or n_known)
+    allowed, per_row = _measured(coder, draw, n_most, n_classes, rows.row_bytes, budget, sorting + reading)
     chosen, X, y = draw(min(allowed, max_sample or allowed, n_known))
     return _fit_sample(coder, X, y, chosen, len(rows), budget, per_row)
 
@@ -143,15 +141,13 @@ def _fit_chunks(chunks: Iterator[Any], coder: Any, budget: int, max_sample: int 
         raise ValueError(f"source has no row{labelled} in {n_seen} rows; expected at least one")
     classes, labels = (None, None) if y is None else np.unique(y, return_inverse=True)
 
-    def draw(most: int) -> tuple[Indices, NDArray[Any], NDArray[Any] | None]:
+    def draw(most: int) -> Sample:
         chosen = stratified(labels, len(X), most, np.random.default_rng(seed))
         return numbers[chosen], X[chosen], None if y is None else y[chosen]
 
-    sizes = _pilot_sizes(len(X), 1 if classes is None else len(classes))
-    _check_pilots(sizes, row_bytes, budget, 0)
-    costs = _costs(coder, (draw(size)[1:] for size in sizes))
     # The whole sample stays in memory during the fit: used_budget counts it already.
-    allowed, per_row = _allowed(costs, row_bytes, budget, 0)
+    n_classes = 1 if classes is None else len(classes)
+    allowed, per_row = _measured(coder, draw, len(X), n_classes, row_bytes, budget, 0)
     if allowed < len(X):
         numbers, X, y = draw(allowed)
     return _fit_sample(coder, X, y, numbers, n_seen, budget, per_row)
@@ -177,26 +173,24 @@ def _fit_sample(
 # ---- The memory of a fit ----
 
 
-def _pilot_sizes(n: int, n_classes: int) -> list[int]:
-    """Return the rows of the two pilot fits, or of a single one on all rows if there are few."""
+def _measured(
+    coder: Any, draw: Draw, n: int, n_classes: int, row_bytes: int, budget: int, besides: int
+) -> tuple[int, float]:
+    """Return the number of rows that the budget allows, and the bytes of each, by two small fits or one.
+
+    Raises if the rows of these fits alone exceed the budget.
+    """
     sizes = [max(size, factor * MIN_PER_CLASS * n_classes) for factor, size in enumerate(_PILOTS, 1)]
-    return sizes if n > sizes[1] else [n]
-
-
-def _check_pilots(sizes: list[int], row_bytes: int, budget: int, besides: int) -> None:
-    """Raise if the rows of the pilots alone exceed the budget."""
+    sizes = sizes if n > sizes[1] else [n]
     left = budget - used_budget() - besides
     _check_enough(left // row_bytes, left, budget, max(sizes))
-
-
-def _costs(coder: Any, pilots: Iterable[Chunk]) -> list[tuple[int, int]]:
-    """Return rows and bytes of a fit on each pilot. The first runs twice: a first fit also imports and compiles."""
     costs = []
-    for number, (X, y) in enumerate(pilots):
+    for number, size in enumerate(sizes):
+        _, X, y = draw(size)
         if number == 0:
-            _fit_bytes(coder, X, y)
+            _fit_bytes(coder, X, y)  # a first fit also imports and compiles
         costs.append((len(X), _fit_bytes(coder, X, y)))
-    return costs
+    return _allowed(costs, row_bytes, budget, besides)
 
 
 def _fit_bytes(coder: Any, X: NDArray[Any], y: NDArray[Any] | None) -> int:

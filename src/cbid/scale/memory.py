@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["as_bytes", "peak_allocation", "process_bytes", "used_budget"]
-
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 _STEP = 64 * 2**20  # the size of the process is rounded to it, so that two runs of one program agree

@@ -22,8 +22,6 @@ from cbid.storage.digests import digest_text
 from cbid.storage.npy import GrowingArray
 from cbid.storage.tensors import Arrays, FileKind
 
-__all__ = ["IDS", "Job", "PartError", "compute_part", "id_file", "stored_ids"]
-
 IDS = "ids"  # the array of a part that names its rows
 
 Span = tuple[int, int]
@@ -40,35 +38,17 @@ _PART = FileKind(format="cbid-part", version=1, noun="part", error=PartError)
 
 @dataclass(frozen=True)
 class Job:
-    """A task over spans of rows, and the files of its results.
-
-    Attributes
-    ----------
-    outputs
-        The ``.npy`` file of each array that the task returns.
-    record
-        The file that marks the results as complete.
-    plan
-        What the results depend on; the spans are added to it.
-    sources
-        The files that are read. None of them may be an output.
-    uneven
-        Arrays whose number of rows differs from that of the others, such as all local descriptors of some images.
-    ids_file
-        Where the ids would go, for results without ids; an old ids file of replaced results is removed.
-    fixed
-        Whether the caller chose the spans. Otherwise those of an earlier run of the same plan are used.
-    """
+    """A task over spans of rows, and the files of its results."""
 
     task: Task
     spans: list[Span]
-    outputs: dict[str, Path]
-    record: Path
-    plan: dict[str, Any] = field(default_factory=dict)
-    sources: Sequence[str | os.PathLike[str]] = ()
-    uneven: frozenset[str] = frozenset()
-    ids_file: Path | None = None
-    fixed: bool = True
+    outputs: dict[str, Path]  # the ``.npy`` file of each array that the task returns
+    record: Path  # the file that marks the results as complete
+    plan: dict[str, Any] = field(default_factory=dict)  # what the results depend on; the spans are added to it
+    sources: Sequence[str | os.PathLike[str]] = ()  # files that are read; none of them may be an output
+    uneven: frozenset[str] = frozenset()  # arrays with another number of rows, such as all descriptors of some images
+    ids_file: Path | None = None  # of results without ids: where old ids of replaced results would be, to remove
+    fixed: bool = True  # the caller chose the spans; otherwise those of an earlier run of the same plan are used
 
     @property
     def folder(self) -> Path:

@@ -16,8 +16,6 @@ from cbid.progress import image_progress
 from cbid.scale.parts import Job, PartError, compute_part
 from cbid.threads import ordered_map
 
-__all__ = ["ClusterError", "n_threads", "run"]
-
 _REPAIRS = 3  # how often damaged parts are recomputed
 _STALLS = 5  # consecutive rounds in which workers die and no part is finished
 

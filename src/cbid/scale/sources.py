@@ -19,8 +19,6 @@ from cbid.data.tables import ParquetTable, TableError, VectorTable
 from cbid.labels import encode_labels
 from cbid.storage.digests import digest_of
 
-__all__ = ["FileRows", "MemoryRows", "ParquetRows", "RowSource", "open_rows"]
-
 Span = tuple[int, int]
 _LARGEST_ID = np.iinfo(np.int64).max
 

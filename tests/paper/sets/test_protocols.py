@@ -17,7 +17,7 @@ def made(sizes, protocols=None, **parts):
     labels = np.repeat(np.arange(len(sizes)), sizes)
     images = ImageItems(np.arange(len(labels), dtype=np.uint8)[:, None, None] % 251 + np.zeros((1, 2, 2), np.uint8))
     images.labels, images.classes = labels, np.array([f"class {c}" for c in range(len(sizes))])
-    info = SetInfo("toy", "Toy", "toy", "none", "nowhere", "none", lambda path: (images, {}), protocols or {})
+    info = SetInfo("toy", "Toy", "none", "nowhere", "none", lambda path: (images, {}), protocols or {})
     return NamedSet(info, Path("."), images, {name: (lambda value=value: value) for name, value in parts.items()})
 
 

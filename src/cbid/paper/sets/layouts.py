@@ -16,17 +16,6 @@ from cbid.data.names import Names
 from cbid.labels import encode_labels
 from cbid.paper.sets.base import DataAbsent, Parts
 
-__all__ = [
-    "arrays_or_folders",
-    "class_folders",
-    "detection",
-    "digits",
-    "embedded_folders",
-    "mnist",
-    "sequences",
-    "turntable",
-]
-
 Opened = tuple[ImageSet, Parts]
 
 

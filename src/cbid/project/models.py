@@ -1,6 +1,7 @@
-"""The coder of a project: choosing it, learning it with checkpoints, and using prefixes of its codes."""
+"""The descriptor and the coder of a project: choosing them, learning with checkpoints, and prefixes of codes."""
 
 import copy
+import os
 import time
 import warnings
 from pathlib import Path
@@ -11,29 +12,66 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.utils import get_tags
 
-from cbid import coders
+from cbid import coders, descriptors
 from cbid.checks import check_choice, check_integer
 from cbid.coders import CBID, ITQ, Coder, PatchCBID
 from cbid.coders.large_margin import MOST_BITS, LearningInterrupted, WarmStartError
 from cbid.codes import n_bytes
 from cbid.data.image_sets import Problems
 from cbid.data.names import printable
-from cbid.descriptors import Descriptor, ONNXEmbedding
-from cbid.project.files import ProjectWarning
-from cbid.storage.models import params_to_json
+from cbid.descriptors import CENTRIST, GIST, HOG, Descriptor, ONNXEmbedding, PyramidHOG, RawPixels
+from cbid.project.files import ProjectError, ProjectWarning
+from cbid.storage.models import params_from_json, params_to_json
 
-__all__ = [
-    "CODERS",
-    "check_settings",
-    "choose_coder",
-    "coder_settings",
-    "encode_rows",
-    "is_supervised",
-    "learn",
-    "prefix_lengths",
-    "prefix_weights",
-    "skipped_message",
-]
+# Each resizes images to one size, so that all have the same number of values.
+DESCRIPTORS: dict[str, tuple[type[Descriptor], dict[str, Any]]] = {
+    "hog": (HOG, {"size": (128, 128), "cell": 16}),
+    "gist": (GIST, {}),
+    "phog": (PyramidHOG, {"size": (128, 128)}),
+    "centrist": (CENTRIST, {"size": (128, 128)}),
+    "pixels": (RawPixels, {"size": (32, 32), "color": True}),
+}
+ONNX = "onnx:"
+
+
+def make_descriptor(name: "str | Descriptor") -> Descriptor:
+    """Return a descriptor by name (``DESCRIPTORS``, or onnx:FILE), or the given one, and check its settings."""
+    if isinstance(name, Descriptor):
+        made = name
+    elif isinstance(name, str) and name in DESCRIPTORS:
+        kind, settings = DESCRIPTORS[name]
+        made = kind(**settings)
+    elif isinstance(name, str) and name.startswith(ONNX) and len(name) > len(ONNX):
+        made = ONNXEmbedding(model=os.path.abspath(name[len(ONNX) :]))
+    else:
+        raise ValueError(f"descriptor={name!r}: expected one of {', '.join(map(repr, DESCRIPTORS))}, or 'onnx:FILE'")
+    return made.fit(None)
+
+
+def descriptor_to_json(descriptor: Descriptor) -> dict[str, Any]:
+    """Return its class, its settings, and a digest of everything its values depend on."""
+    settings = descriptor.settings()
+    params = {name: value for name, value in params_to_json(descriptor).items() if name in settings}
+    return {"kind": type(descriptor).__name__, "params": params, "fingerprint": descriptor.fingerprint()}
+
+
+def descriptor_from_json(saved: dict[str, Any], given: Descriptor | None = None) -> Descriptor:
+    """Return the saved descriptor. One of a class outside cbid must be given, with the same settings."""
+    kind = getattr(descriptors, saved["kind"], None) if saved["kind"] in descriptors.__all__ else None
+    if given is None:
+        if kind is None:
+            raise ProjectError(
+                f"the project was made with a descriptor of class {saved['kind']}, which is not part of cbid; "
+                "open it with Project.open(path, descriptor=...)"
+            )
+        given = kind(**params_from_json(saved["params"]))
+    if given.fingerprint() != saved["fingerprint"]:
+        raise ProjectError(
+            f"{saved['kind']} gives other values than when the project was fitted (its settings, its version or its "
+            "network file changed); fit a new project under another name"
+        )
+    return given
+
 
 # The coders that take one vector per image.
 CODERS = tuple(
