@@ -201,7 +201,7 @@ def tied(request, tmp_path_factory):
     order = np.arange(len(y)) if request.param == "in order" else rng.permutation(len(y))
     folder = tmp_path_factory.mktemp("tied")
     np.savez(folder / "v.npz", X=X[order].astype(np.float32), y=np.array([f"class {c}" for c in y[order]]))
-    with Project.fit(folder / "v.cbid", folder / "v.npz", n_bits=8) as project:
+    with Project.fit(folder / "v.cbid", folder / "v.npz", n_bits=8, coder="ITQ") as project:
         yield project, X_new.astype(np.float32), np.array([f"class {c}" for c in y_new])
 
 
