@@ -161,6 +161,12 @@ def test_unreadable_images_are_skipped_with_a_warning(tmp_path):
         assert fitted(tmp_path / "p.cbid", images).was_up_to_date
 
 
+def test_cbid_learns_from_the_labels(project):
+    """CBID accepts vectors without labels; a project with class folders gives it the labels."""
+    assert isinstance(project.coder, CBID)
+    assert project.coder.classes_.tolist() == project.classes
+
+
 def test_without_labels_itq_is_used_with_a_warning(tmp_path):
     images = tmp_path / "flat"
     images.mkdir()

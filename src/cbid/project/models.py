@@ -147,8 +147,8 @@ def check_settings(coder: Coder) -> None:
 
 
 def is_supervised(coder: Coder) -> bool:
-    """Return whether the coder learns from labels."""
-    return bool(get_tags(coder).target_tags.required)
+    """Return whether the coder learns from labels. CBID does, although it accepts vectors without them too."""
+    return isinstance(coder, CBID) or bool(get_tags(coder).target_tags.required)
 
 
 def coder_settings(coder: Coder) -> dict[str, Any]:
