@@ -79,7 +79,9 @@ def _fail_usage(error: Any) -> int:
 
 def _fail(message: str, status: int = _FAILURE) -> int:
     """Print the message as one line on stderr and return the status."""
-    print("cbid:", " ".join(message.split()).encode(errors="backslashreplace").decode(), file=sys.stderr)
+    line = " ".join(message.split())  # names and labels may hold control characters of the terminal
+    line = "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in line)
+    print("cbid:", line.encode(errors="backslashreplace").decode(), file=sys.stderr)
     return status
 
 

@@ -18,7 +18,7 @@ from cbid.commands.encode import encode
 from cbid.commands.evaluate import evaluate, report
 from cbid.commands.export import export
 from cbid.commands.fit import fit
-from cbid.commands.index import index
+from cbid.commands.index import check, index
 from cbid.commands.options import Command
 from cbid.commands.output import Interrupted
 from cbid.commands.paper import reproduce, show_data
@@ -57,6 +57,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "reproduce": reproduce,
     "serve": serve,
     "export": export,
+    "check": check,
     "demo": demo,
     "data": show_data,
     "detect": detect,

@@ -1,4 +1,4 @@
-"""``cbid index``: add images to a project without learning again, or copy its codes to Milvus."""
+"""``cbid index`` adds images to a project or copies its codes to Milvus; ``cbid check`` checks a project."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -98,3 +98,30 @@ def _send(
         chosen = next((c for c, found in measured.items() if found >= recall), max(measured))
         store.keep_candidates(chosen)
     return {"address": to, **sent._asdict(), "candidates": chosen, "recall": measured[chosen]}
+
+
+def check(
+    project: Annotated[
+        Path | None,
+        typer.Argument(show_default=False, help="A project (default: the only one in the current folder)."),
+    ] = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Remove what killed writers have left, and add missing checksums.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Read every file of a project and compare it with its checksum. The exit status is 1 if anything is damaged.
+
+    Example: cbid check photos.cbid --repair
+    """
+    from cbid.project import Project
+
+    folder = find_project(project)
+    problems, notes = Project.check(folder, repair=repair)
+    if as_json:
+        echo_json({"project": str(folder), "problems": problems, "notes": notes})
+    else:
+        for line in [*notes, *problems, "damaged" if problems else "ok"]:
+            echo(line)
+    if problems:
+        raise typer.Exit(1)

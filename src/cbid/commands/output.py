@@ -25,7 +25,8 @@ def resumable() -> Iterator[None]:
 def echo(text: str = "") -> None:
     """Print one line; escape the characters that the terminal cannot show."""
     encoding = sys.stdout.encoding or "utf-8"
-    typer.echo(text.encode(encoding, errors="backslashreplace").decode(encoding))
+    safe = "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+    typer.echo(safe.encode(encoding, errors="backslashreplace").decode(encoding))
 
 
 def echo_json(value: Any) -> None:
@@ -50,7 +51,7 @@ def echo_skipped(failures: Iterable[tuple[str, str]]) -> None:
     from cbid.data.names import printable
 
     for name, reason in failures:
-        typer.echo(f"cbid: skipped {printable(name)}: {reason}", err=True)
+        typer.echo(f"cbid: skipped {printable(name)}: {printable(reason)}", err=True)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Iterable[str] = ()) -> str:

@@ -15,6 +15,7 @@ from cbid.data.lists import ImageList
 from cbid.data.names import printable
 from cbid.data.tables import ParquetTable, VectorTable
 from cbid.labels import encode_labels
+from cbid.storage.atomic import check_regular
 
 __all__ = ["ACCEPTED", "open_source"]
 
@@ -44,6 +45,8 @@ def open_source(
     where = Path(path)
     if not where.exists():
         raise FileNotFoundError(f"{printable(path)} does not exist")
+    if not where.is_dir():
+        check_regular(where)
     suffix = where.suffix.lower()
     if suffix in (".parquet", ".pq"):
         return ParquetTable(where, **columns)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from cbid.data.names import printable
 from cbid.search.manifest import is_index_file
-from cbid.storage.atomic import whole_file
+from cbid.storage.atomic import check_regular, whole_file
 
 MANIFEST = "project.json"
 IMAGES = "images.sqlite"
@@ -26,7 +26,6 @@ STARTED = "started.json"  # the descriptor of a project whose first fit is not f
 JOURNAL = "unfinished.json"  # the files of a fit that is not committed or not cleaned up, and those it replaces
 LOCK = "lock"
 _FORMAT, _VERSION = "cbid-project", 1
-_MAX_MANIFEST = 16 * 2**20
 _NAMES = {
     "coder": re.compile(r"coder-[0-9a-f]{12}\.safetensors"),
     "index": re.compile(r"index-[0-9a-f]{12}"),
@@ -72,14 +71,24 @@ class ProjectManifest:
             raise ProjectError(f"{printable(path)} is damaged: it is not JSON") from error
         if not isinstance(saved, dict) or saved.get("format") != _FORMAT:
             raise ProjectError(f"{printable(path)} is not the manifest of a cbid project")
-        if saved.get("version") != _VERSION:
+        if saved.get("version") != _VERSION or isinstance(saved["version"], bool):
             raise ProjectError(
                 f"{printable(path)} has format version {saved.get('version')!r}; this cbid reads version {_VERSION}"
             )
-        kinds = {"n_features": int, "coder": str, "index": str, "evaluation": str, "settings": dict, "fit": dict}
-        wrong = [name for name, kind in kinds.items() if not isinstance(saved.get(name), kind)]
+        kinds = {
+            "n_features": int,
+            "source": str,
+            "coder": str,
+            "index": str,
+            "evaluation": str,
+            "settings": dict,
+            "fit": dict,
+        }
+        wrong = [name for name, kind in kinds.items() if type(saved.get(name)) is not kind]
         wrong += [name for name, pattern in _NAMES.items() if not pattern.fullmatch(str(saved.get(name)))]
-        if wrong or not isinstance(saved.get("descriptor"), dict | None) or saved["n_features"] < 1:
+        if not wrong and not 1 <= saved["n_features"] < 2**31:
+            wrong.append("n_features")
+        if wrong or not _is_descriptor(saved.get("descriptor")):
             raise ProjectError(f"{printable(path)} is damaged: {', '.join(wrong) or 'descriptor'} is not valid")
         return cls(**{entry.name: saved.get(entry.name, "") for entry in fields(cls)})
 
@@ -88,6 +97,13 @@ class ProjectManifest:
         content = {"format": _FORMAT, "version": _VERSION, **asdict(self)}
         with whole_file(directory / MANIFEST) as temporary:
             temporary.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
+
+
+def _is_descriptor(saved: Any) -> bool:
+    kinds = {"kind": str, "params": dict, "fingerprint": str}
+    return saved is None or (
+        isinstance(saved, dict) and all(isinstance(saved.get(name), kind) for name, kind in kinds.items())
+    )
 
 
 def new_name(kind: str, suffix: str = "") -> str:
@@ -117,6 +133,7 @@ def note_files(directory: Path, names: Iterable[str]) -> None:
 def remove_unused(directory: Path) -> None:
     """Remove the noted files that the committed manifest does not name, and then the note."""
     try:
+        check_regular(directory / JOURNAL)
         noted = json.loads((directory / JOURNAL).read_bytes())["files"]
         names = {name for name in noted if isinstance(name, str)}
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -179,6 +196,7 @@ def _write_all(descriptor: int, rows: NDArray[np.float32], offset: int) -> None:
 def map_vectors(path: Path, n_features: int) -> NDArray[np.float32]:
     """Return all complete rows of the file, (rows, d), read-only and memory-mapped."""
     width = 4 * n_features
+    check_regular(path)
     with open(path, "rb") as file:
         rows = os.fstat(file.fileno()).st_size // width
         if not rows:

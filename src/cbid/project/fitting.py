@@ -55,7 +55,7 @@ from cbid.project.models import (
 )
 from cbid.project.table import ADDED, HELD_OUT, PENDING, TRAIN, ImageRow, ImageTable
 from cbid.search import CodeIndex
-from cbid.storage.atomic import whole_file
+from cbid.storage.atomic import check_regular, whole_file
 from cbid.storage.digests import digest_bytes
 from cbid.storage.lock import WriterLock
 
@@ -352,6 +352,7 @@ def _make_directory(directory: Path) -> None:
 def _started(directory: Path) -> dict[str, Any] | None:
     """Return the content of started.json, or None if no fit has begun here."""
     try:
+        check_regular(directory / STARTED)
         started = json.loads((directory / STARTED).read_bytes())
     except (OSError, ValueError, RecursionError):
         return None

@@ -21,6 +21,7 @@ from cbid.labels import encode_labels
 from cbid.progress import image_progress
 from cbid.project.files import write_vectors
 from cbid.project.table import ImageRow, ImageTable
+from cbid.search.checks import unmasked
 
 Source = ImageSet | VectorTable
 _BATCH = 64  # images that a killed run may lose
@@ -97,7 +98,7 @@ def as_source(
         return given
     if isinstance(given, (str, bytes, os.PathLike)):
         raise ValueError(f"images_or_paths={given!r:.80}: expected a list of images, not one image")
-    items = np.atleast_2d(np.asarray(given, dtype=np.float32)) if vectors else given
+    items = np.atleast_2d(np.asarray(unmasked(given, "vectors"), dtype=np.float32)) if vectors else given
     if not isinstance(items, (Sequence, np.ndarray)):
         items = list(items)
     name_list = None if names is None else [str(name) for name in names]
@@ -150,7 +151,7 @@ def take_in(
                     ImageRow(id, item.name, item.path, item.label, part, origin, item.stamp)
                     for id, item in zip(new_ids.tolist(), (items[row] for row in rows))
                 ]
-                table.insert(new_rows, batch.thumbnails, width)
+                table.insert(new_rows, batch.thumbnails, width, batch.vectors)
             advance(count)
     kept = np.flatnonzero(ids >= 0).tolist()
     if width is None or not kept:

@@ -17,15 +17,17 @@ from cbid.data.decode import decode_image
 from cbid.descriptors import Descriptor
 from cbid.project import searching
 from cbid.project.evaluating import evaluate
-from cbid.project.files import IMAGES, ProjectWarning
+from cbid.project.files import IMAGES, VECTORS, ProjectError, ProjectWarning, map_vectors
 from cbid.project.fitting import fit, open_images
 from cbid.project.intake import Intake, KnownImages, Source, as_source, items_of
 from cbid.project.models import descriptor_from_json, prefix_lengths
 from cbid.project.searching import BitSides, CodeStore, Explanation, ProjectMatches, Votes, as_codes, as_vectors
 from cbid.project.snapshot import Snapshot, stamp_of
 from cbid.project.table import PENDING, ImageRecord, ImageTable
-from cbid.search import CodeIndex, UnknownIdError
+from cbid.search import CodeIndex, IndexCorruptError, UnknownIdError
+from cbid.search.checks import unmasked
 from cbid.storage.lock import WriterLock
+from cbid.storage.models import ModelFileError
 
 
 class Project:
@@ -288,7 +290,7 @@ class Project:
 
     def encode(self, vectors: ArrayLike) -> NDArray[np.uint8]:
         """Return packed codes (n, ceil(n_bits/8)) of vectors (n, d), or of one (d,)."""
-        return as_codes(self._snapshot, np.asarray(vectors, dtype=np.float32))
+        return as_codes(self._snapshot, np.asarray(unmasked(vectors, "vectors"), dtype=np.float32))
 
     def search(
         self,
@@ -322,7 +324,7 @@ class Project:
         vectors : array (q, d) or None, default=None
             The vectors of the queries, to rank ties if the queries are codes.
         """
-        queries = np.asarray(codes_or_vectors)
+        queries = np.asarray(unmasked(codes_or_vectors, "codes_or_vectors"))
         return searching.search(
             self._snapshot,
             self._store,
@@ -442,6 +444,59 @@ class Project:
         if self._lock is None:
             raise ValueError(f"{method}: the project is open for reading; open it with write=True")
 
+    # Checking
+
+    @classmethod
+    def check(cls, path: str | os.PathLike[str], *, repair: bool = False) -> tuple[list[str], list[str]]:
+        """Read every file of a project; return what is damaged, and notes on what is not.
+
+        Parameters
+        ----------
+        path : path
+        repair : bool, default=False
+            First remove what killed or failed writers have left, and then add checksums that are missing. Needs the
+            lock of the writer. Damage is never repaired: the content is lost, and only a new fit helps.
+        """
+        problems: list[str] = []
+        notes: list[str] = []
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ProjectWarning)  # what opening finds is reported below
+                project = cls(path, write=repair)
+            with project:
+                if repair:
+                    before = len(project)
+                    project._recover(remove_ghosts=True)
+                    if len(project) < before:
+                        notes.append(f"{before - len(project)} codes without an image were removed")
+                project._check(problems, notes, repair=repair)
+        except (ProjectError, IndexCorruptError, ModelFileError) as error:
+            problems.append(str(error))
+        return problems, notes
+
+    def _check(self, problems: list[str], notes: list[str], *, repair: bool) -> None:
+        damage = self._table.damage()
+        if damage is not None:
+            problems.append(f"{self.path / IMAGES}: {damage}")
+            return
+        try:
+            self.index.verify()
+        except IndexCorruptError as error:
+            problems.append(str(error))
+        live, rows = set(self.ids.tolist()), {row.id: row.part for row in self._table.rows()}
+        ghosts = sorted(live - set(rows))
+        problems += [f"id={id}: its code has no image; --repair removes the code" for id in ghosts]
+        left = [id for id, part in rows.items() if id not in live and part != PENDING]
+        if left:
+            notes.append(f"{len(left)} images of a writer that was killed have no code; --repair removes them")
+        vectors = map_vectors(self.path / VECTORS, self.n_features)
+        wrong, missing = self._table.differences(vectors)
+        problems += [f"id={id}: {what}" for id, what in wrong if id in live]
+        if missing and repair:
+            notes.append(f"{self._table.add_checksums(vectors)} images got the checksums that they lacked")
+        elif missing:
+            notes.append(f"{len(missing)} images have no checksums; --repair adds them")
+
     # Following other processes
 
     def refresh(self) -> bool:
@@ -463,11 +518,11 @@ class Project:
         self._snapshot = snapshot
         return True
 
-    def _recover(self) -> None:
+    def _recover(self, *, remove_ghosts: bool = False) -> None:
         """Make table and index agree after a writer that was killed or failed.
 
         Rows without codes belong to an addition that was not committed. Codes without rows are ghosts that cbid 0.1.0
-        could leave; they have no name, so they are removed.
+        could leave. A table that was lost or replaced looks the same, so they are removed only on request.
         """
         ids = self.ids
         if self._table.finished() == (len(ids), int(ids.sum())):
@@ -476,10 +531,11 @@ class Project:
         rows = {row.id: row.part for row in self._table.rows()}
         self._table.delete([id for id, part in rows.items() if part != PENDING and id not in live])
         ghosts = np.array(sorted(live - set(rows)), dtype=np.int64)
-        if len(ghosts):
+        if len(ghosts) and remove_ghosts:
             self._snapshot.remove_images(ghosts, self._table)
+        elif len(ghosts):
             warnings.warn(
-                f"{len(ghosts)} codes without an image were removed, the first with id={ghosts[0]}",
+                f"{len(ghosts)} codes have no image, the first id={ghosts[0]}; cbid check --repair removes them",
                 ProjectWarning,
                 stacklevel=4,
             )

@@ -23,7 +23,7 @@ from cbid.project.intake import Intake, KnownImages, Source, take_in
 from cbid.project.models import encode_rows, prefix_weights
 from cbid.project.table import ADDED, ImageTable
 from cbid.search import CodeIndex, IndexCorruptError
-from cbid.storage.atomic import deferred_signals
+from cbid.storage.atomic import check_regular, deferred_signals
 from cbid.storage.models import model_digest
 
 _MAX_WEIGHTS = 64  # code lengths whose weights are cached
@@ -79,6 +79,7 @@ class Snapshot:
         if index.n_bits != coder.n_bits_ or coder.n_features_in_ != manifest.n_features:
             raise ProjectError(f"{path} is damaged: n_bits or n_features differ between coder, index and vectors")
         file = path / manifest.evaluation
+        check_regular(file)
         try:
             evaluation = json.loads(file.read_bytes())
         except (ValueError, RecursionError) as error:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from cbid.project.files import ProjectError
 from cbid.search import UnknownIdError
+from cbid.storage.digests import digest_bytes
 
 TRAIN, HELD_OUT, ADDED, PENDING = "train", "held-out", "added", "pending"  # parts
 _MAX_IDS = 500  # ids per statement; SQLite accepts at least 999 values
@@ -38,6 +39,14 @@ CREATE INDEX by_path ON images (path);
 CREATE TABLE vectors (n_features INTEGER PRIMARY KEY);
 CREATE TABLE thumbnails (id INTEGER PRIMARY KEY, jpeg BLOB NOT NULL);
 PRAGMA user_version = 1;
+"""
+_CHECKSUMS = """
+CREATE TABLE IF NOT EXISTS checksums (     -- since 0.2; of a row, its thumbnail and its raw vector
+    id INTEGER PRIMARY KEY,
+    row BLOB NOT NULL,
+    jpeg BLOB,
+    vector BLOB
+)
 """
 
 
@@ -109,6 +118,8 @@ class ImageTable:
                             self._connection.execute(statement)
                 elif version != 1:
                     raise ProjectError(f"{path} has format version {version}; this cbid reads version 1")
+                if write:
+                    self._connection.execute(_CHECKSUMS)
             except BaseException:
                 self._connection.close()
                 raise
@@ -177,20 +188,34 @@ class ImageTable:
 
     # Writing: each call is one transaction
 
-    def insert(self, rows: Sequence[ImageRow], thumbnails: Sequence[bytes | None], n_features: int) -> None:
-        """Insert rows and their thumbnails."""
+    def insert(
+        self,
+        rows: Sequence[ImageRow],
+        thumbnails: Sequence[bytes | None],
+        n_features: int,
+        vectors: NDArray[np.float32] | None = None,
+    ) -> None:
+        """Insert rows, their thumbnails, and the checksums of both and of the raw vectors (n, d)."""
+        raw = [None] * len(rows) if vectors is None else [_vector_checksum(vector) for vector in vectors]
+        sums = [
+            (row.id, _row_checksum(row), None if jpeg is None else _checksum(jpeg), vector)
+            for row, jpeg, vector in zip(rows, thumbnails, raw)
+        ]
         with self._transaction() as run:
             run.execute("INSERT OR IGNORE INTO vectors VALUES (?)", (n_features,))
             run.executemany("INSERT INTO images VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
             pictures = ((row.id, jpeg) for row, jpeg in zip(rows, thumbnails) if jpeg is not None)
             run.executemany("INSERT INTO thumbnails VALUES (?, ?)", pictures)
+            run.executemany("INSERT OR REPLACE INTO checksums VALUES (?, ?, ?, ?)", sums)
 
     def finish(self, ids: Iterable[int], labels: Iterable[str | None], parts: Iterable[str]) -> None:
         """Set the labels and parts of a committed fit; the rows belong to the fit from now on."""
+        wanted = list(zip(labels, parts, ids))
         with self._transaction() as run:
-            run.executemany(
-                "UPDATE images SET label = ?, part = ?, origin = 'fit' WHERE id = ?", zip(labels, parts, ids)
-            )
+            run.executemany("UPDATE images SET label = ?, part = ?, origin = 'fit' WHERE id = ?", wanted)
+            changed = {id for _, _, id in wanted}
+            sums = [(_row_checksum(row), row.id) for row in self.rows() if row.id in changed]
+            run.executemany("UPDATE checksums SET row = ? WHERE id = ?", sums)
 
     def delete(self, ids: Iterable[int]) -> None:
         """Delete rows and thumbnails. Unknown ids are ignored."""
@@ -199,6 +224,60 @@ class ImageTable:
             with self._transaction() as run:
                 run.executemany("DELETE FROM images WHERE id = ?", gone)
                 run.executemany("DELETE FROM thumbnails WHERE id = ?", gone)
+                run.executemany("DELETE FROM checksums WHERE id = ?", gone)
+
+    # Checksums
+
+    def damage(self) -> str | None:
+        """Return what SQLite's integrity check finds, or None."""
+        with self._locked():
+            found = [row[0] for row in self._connection.execute("PRAGMA integrity_check(1)")]
+        return None if found == ["ok"] else found[0]
+
+    def differences(self, vectors: NDArray[np.float32]) -> tuple[list[tuple[int, str]], list[int]]:
+        """Compare rows, thumbnails and raw vectors (rows, d) with their checksums.
+
+        Returns the ids that differ, with what differs, and the ids without checksums.
+        """
+        wrong, missing = [], []
+        for row, jpeg, sums in self._with_checksums():
+            if sums is None or (sums[2] is None and row.id < len(vectors)):
+                missing.append(row.id)
+                continue
+            if _row_checksum(row) != sums[0]:
+                wrong.append((row.id, "its row differs from its checksum"))
+            if (None if jpeg is None else _checksum(jpeg)) != sums[1]:
+                wrong.append((row.id, "its thumbnail differs from its checksum"))
+            if row.id >= len(vectors):
+                wrong.append((row.id, "its vector is missing"))
+            elif _vector_checksum(vectors[row.id]) != sums[2]:
+                wrong.append((row.id, "its vector differs from its checksum"))
+        return wrong, missing
+
+    def add_checksums(self, vectors: NDArray[np.float32]) -> int:
+        """Write the missing checksums of the present content; return their number."""
+        sums = [
+            (row.id, _row_checksum(row), None if jpeg is None else _checksum(jpeg), _vector_checksum(vectors[row.id]))
+            for row, jpeg, found in self._with_checksums()
+            if (found is None or found[2] is None) and row.id < len(vectors)
+        ]
+        with self._transaction() as run:
+            run.executemany("INSERT OR REPLACE INTO checksums VALUES (?, ?, ?, ?)", sums)
+        return len(sums)
+
+    def _with_checksums(self) -> Iterator[tuple[ImageRow, bytes | None, tuple[bytes, bytes | None, bytes] | None]]:
+        """Return every row with its thumbnail and its checksums."""
+        with self._locked():
+            query = "SELECT count(*) FROM sqlite_master WHERE name = 'checksums'"
+            stored = self._connection.execute(query).fetchone()[0]
+            sums = "c.row, c.jpeg, c.vector" if stored else "NULL, NULL, NULL"
+            join = "LEFT JOIN checksums c ON c.id = i.id" if stored else ""
+            rows = self._connection.execute(
+                f"SELECT i.id, i.name, i.path, i.label, i.part, i.origin, i.stamp, t.jpeg, {sums} FROM images i "
+                f"LEFT JOIN thumbnails t ON t.id = i.id {join} ORDER BY i.id"
+            )
+            for row in rows:
+                yield ImageRow(*row[:7]), row[7], None if row[8] is None else row[8:]
 
     def _of_ids(self, query: str, ids: Sequence[int] | NDArray[np.int64]) -> list[Any]:
         found: list[Any] = []
@@ -245,6 +324,18 @@ class ImageTable:
             if number is not None:
                 raise OSError(number, f"{os.strerror(number)} ({error})", os.fspath(self._path)) from error
             raise ProjectError(f"{self._path} is damaged or not a table of images: {error}") from error
+
+
+def _checksum(content: bytes) -> bytes:
+    return digest_bytes(content, size=8)
+
+
+def _row_checksum(row: ImageRow) -> bytes:
+    return _checksum(repr(tuple(row)).encode(errors="backslashreplace"))
+
+
+def _vector_checksum(vector: NDArray[np.float32]) -> bytes:
+    return _checksum(np.ascontiguousarray(vector, dtype=np.float32).tobytes())
 
 
 def _file_id(path: Path) -> tuple[int, int]:

@@ -196,8 +196,9 @@ def confusion_plot(confusion: dict[str, Any]) -> str:
     figure, axes = _figure(side, side)
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     if len(names) <= _MAX_NAMES:
-        axes.set_xticks(range(len(names)), names, rotation=90)
-        axes.set_yticks(range(len(names)), names)
+        shown = [printable(name) for name in names]
+        axes.set_xticks(range(len(names)), shown, rotation=90, parse_math=False)  # "$" is a part of the name
+        axes.set_yticks(range(len(names)), shown, parse_math=False)
     if len(names) <= _MAX_COUNTS:
         for i, j in np.argwhere(counts > 0).tolist():
             colour = "white" if shares[i, j] > 0.5 else _INK

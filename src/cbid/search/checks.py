@@ -22,6 +22,7 @@ __all__ = [
     "as_weights",
     "check_known",
     "sorted_distinct",
+    "unmasked",
 ]
 
 LARGEST_ID = np.iinfo(np.int64).max
@@ -60,9 +61,18 @@ def as_count(value: object, name: str, *, at_least: int = 1, at_most: int | None
     return count
 
 
+def unmasked(values: ArrayLike, name: str) -> ArrayLike:
+    """Return ``values``; raise if a masked array hides some of them: numpy would use what is below the mask."""
+    if isinstance(values, np.ma.MaskedArray):
+        n_masked = int(np.count_nonzero(np.ma.getmaskarray(values)))
+        if n_masked:
+            raise ValueError(f"{name} has {n_masked} masked values; expected none")
+    return values
+
+
 def as_codes(codes: ArrayLike, n_bits: int) -> NDArray[np.uint8]:
     """Return packed codes (n, ceil(t/8)), also from one code (ceil(t/8),) and from an empty list."""
-    array = np.asarray(codes)
+    array = np.asarray(unmasked(codes, "codes"))
     if array.size == 0 and not isinstance(codes, np.ndarray):
         array = np.empty((0, n_bytes(n_bits)), dtype=np.uint8)  # an empty list has no dtype or width
     return np.ascontiguousarray(check_codes(array, n_bits))
@@ -70,7 +80,7 @@ def as_codes(codes: ArrayLike, n_bits: int) -> NDArray[np.uint8]:
 
 def as_ids(ids: ArrayLike, name: str = "ids") -> NDArray[np.int64]:
     """Return ids (n,) as int64, also from one id and from a set."""
-    array = np.asarray(list(ids) if isinstance(ids, Set) else ids)
+    array = np.asarray(list(ids) if isinstance(ids, Set) else unmasked(ids, name))
     if array.size == 0:
         array = array.astype(np.int64)
     if array.dtype.kind not in "iu":
@@ -106,7 +116,7 @@ def check_known(ids: NDArray[np.int64], known: NDArray[np.bool_], where: str = "
 
 def as_weights(weights: ArrayLike, n_bits: int) -> NDArray[np.float64]:
     """Return the weights of an index: (t,), or (t, n_classes) with one column per class of the stored code."""
-    array = np.asarray(weights)
+    array = np.asarray(unmasked(weights, "weights"))
     if array.ndim not in (1, 2) or array.shape[0] != n_bits or 0 in array.shape:
         raise ValueError(f"weights has shape {array.shape}; expected ({n_bits},) or ({n_bits}, n_classes)")
     if array.ndim == 1:

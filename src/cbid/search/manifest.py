@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.search.checks import IndexCorruptError
-from cbid.storage.atomic import flush
+from cbid.storage.atomic import check_regular, flush
 from cbid.storage.digests import digest_file, digest_text, new_digest
 from cbid.storage.lock import LOCK_NAME
 from cbid.storage.npy import DAMAGED_NPY, header_bytes, map_npy
@@ -196,6 +196,7 @@ class IndexManifest:
         """Return the committed state of a directory and its checksum."""
         path = directory / MANIFEST_NAME
         try:
+            check_regular(path)
             text = path.read_bytes()
         except FileNotFoundError:
             if not directory.exists():

@@ -3,6 +3,7 @@
 import errno
 import os
 import signal
+import stat
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-__all__ = ["deferred_signals", "flush", "whole_file"]
+__all__ = ["check_regular", "deferred_signals", "flush", "whole_file"]
 
 
 @contextmanager
@@ -71,6 +72,15 @@ def deferred_signals() -> Iterator[None]:
             signal.signal(number, handler)
         for arrived_number, frame in arrived:
             handlers[signal.Signals(arrived_number)](arrived_number, frame)
+
+
+def check_regular(path: str | os.PathLike[str]) -> int:
+    """Return the size of a regular file. Anything else raises: to open a FIFO or a device may block forever."""
+    info = os.stat(path)
+    if not stat.S_ISREG(info.st_mode):
+        number = errno.EISDIR if stat.S_ISDIR(info.st_mode) else errno.EINVAL
+        raise OSError(number, "expected a regular file", os.fspath(path))
+    return info.st_size
 
 
 def flush(path: str | os.PathLike[str]) -> None:

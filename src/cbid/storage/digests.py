@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from cbid.storage.atomic import check_regular
+
 __all__ = ["digest_bytes", "digest_file", "digest_of", "digest_text", "new_digest"]
 
 _SIZE = 16
@@ -33,6 +35,7 @@ def digest_text(content: str | bytes, size: int = _SIZE) -> str:
 
 def digest_file(path: str | os.PathLike[str]) -> str:
     """Return the digest of a file's content, read in chunks."""
+    check_regular(path)
     digest = new_digest()
     with open(path, "rb") as file:
         while chunk := file.read(_CHUNK):

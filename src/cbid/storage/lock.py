@@ -7,6 +7,7 @@ from pathlib import Path
 __all__ = ["LOCK_NAME", "DirectoryLockedError", "WriterLock"]
 
 LOCK_NAME = "lock"
+_HELD: "weakref.WeakSet[WriterLock]" = weakref.WeakSet()
 
 
 class DirectoryLockedError(OSError):
@@ -38,17 +39,31 @@ class WriterLock:
             except FileNotFoundError:
                 pass
             os.close(descriptor)
-        self._close = weakref.finalize(self, _unlock, descriptor, os.getpid())
+        self._close = weakref.finalize(self, _unlock, descriptor)
+        _HELD.add(self)
 
     def release(self) -> None:
         """Release the lock; a second call does nothing."""
         self._close()
 
+    def _drop_in_child(self) -> None:
+        """Close the descriptor that a forked child has inherited: the lock is that of the parent alone."""
+        finalizer = self._close.detach()
+        if finalizer is not None:
+            os.close(finalizer[2][0])
 
-def _unlock(descriptor: int, owner: int) -> None:
+
+def _unlock(descriptor: int) -> None:
     import fcntl
 
-    # A forked child inherits the descriptor. Closing it there must not release the lock of the parent.
-    if os.getpid() == owner:
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
     os.close(descriptor)
+
+
+def _drop_all_in_child() -> None:
+    for lock in list(_HELD):
+        lock._drop_in_child()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_drop_all_in_child)

@@ -9,6 +9,8 @@ from typing import IO, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from cbid.storage.atomic import check_regular
+
 __all__ = ["DAMAGED_NPY", "GrowingArray", "NpyHeader", "header_bytes", "map_array", "map_npy", "read_header"]
 
 # What numpy raises for a damaged header, which it parses as a Python literal.
@@ -60,6 +62,7 @@ def header_bytes(dtype: DTypeLike, shape: tuple[int, ...]) -> bytes:
 
 def map_npy(path: str | os.PathLike[str]) -> NDArray[Any]:
     """Map the array of a ``.npy`` file read-only; raises one of ``DAMAGED_NPY`` if the file is damaged."""
+    check_regular(path)
     with open(path, "rb") as file:
         header = read_header(file, os.fstat(file.fileno()).st_size)
         return map_array(path, file.tell(), header)

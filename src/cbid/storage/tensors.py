@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
-from cbid.storage.atomic import whole_file
+from cbid.storage.atomic import check_regular, whole_file
 
 __all__ = ["Arrays", "FileKind"]
 
@@ -104,7 +104,7 @@ class FileKind:
 
     def _checked_header(self, path: Path) -> dict[str, str]:
         """Return the metadata of the header after comparing the sizes in it with the size of the file."""
-        size = path.stat().st_size
+        size = check_regular(path)
         with open(path, "rb") as file:
             prefix = file.read(8)
             if len(prefix) < 8:

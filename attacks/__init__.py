@@ -1,0 +1,1 @@
+"""Attacks that cbid withstands, as scripts; see README.md."""

@@ -1,0 +1,38 @@
+"""FIFOs in the place of data files block whoever opens them. Expected: an error at once."""
+
+import os
+import signal
+
+from attacks.target import made_project
+from cbid.data import open_source
+from cbid.project import Project
+
+
+def main() -> None:
+    """Run the attack."""
+    with made_project() as path:
+        signal.alarm(30)  # ends the script if it blocks
+        for file in [*path.glob("*.*"), *path.glob("*/*.*")]:
+            good = file.read_bytes()
+            file.unlink()
+            os.mkfifo(file)
+            _expect_error(Project.check, path)
+            file.unlink()
+            file.write_bytes(good)
+        for name in ("a.npy", "a.npz", "a.csv", "a.png", "a.parquet", "a"):
+            os.mkfifo(path.parent / name)
+            _expect_error(open_source, path.parent / name)
+        signal.alarm(0)
+
+
+def _expect_error(call, path) -> None:
+    try:
+        found = call(path)
+    except (OSError, ValueError):
+        return
+    assert isinstance(found, tuple), f"{path} was accepted"
+    assert found[0], f"{path} was accepted"
+
+
+if __name__ == "__main__":
+    main()

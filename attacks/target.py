@@ -1,0 +1,53 @@
+"""What the attacks are aimed at: a small project, and a service for it."""
+
+import contextlib
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from cbid.project import Project
+
+KEY = "a key of many letters"
+
+
+@contextlib.contextmanager
+def made_project(labels: tuple[str, str] = ("cat", "dog")) -> Iterator[Path]:
+    """Yield the path of a project of 40 vectors."""
+    with tempfile.TemporaryDirectory() as folder:
+        X = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
+        X[:20] += 3
+        np.savez(Path(folder) / "v.npz", X=X, y=np.repeat(labels, 20))
+        Project.fit(Path(folder) / "p.cbid", Path(folder) / "v.npz", n_bits=8).close()
+        yield Path(folder) / "p.cbid"
+
+
+@contextlib.contextmanager
+def served(**settings: object) -> Iterator[tuple[str, int]]:
+    """Yield the address of a running service."""
+    from cbid.web import ServiceSettings, create_app, listen, make_server
+
+    with made_project() as path, listen("127.0.0.1", 0) as sock:
+        server = make_server(create_app(path, ServiceSettings(**settings)))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True)
+        thread.start()
+        address = sock.getsockname()[:2]
+        try:
+            request(address, b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+            yield address
+        finally:
+            server.should_exit = True
+            thread.join(30)
+
+
+def request(address: tuple[str, int], content: bytes) -> bytes:
+    """Send bytes and return what comes back until the connection is closed."""
+    with socket.create_connection(address, timeout=30) as sock:
+        sock.sendall(content)
+        parts = []
+        while part := sock.recv(65536):
+            parts.append(part)
+    return b"".join(parts)
