@@ -392,6 +392,12 @@ def test_prefixes_of_a_long_fit_are_the_bits_of_a_short_one(digits, mixed):
     np.testing.assert_array_equal(short.kinds_, mixed.kinds_[:24])
 
 
+def test_class_bits_of_a_mixed_code_are_those_of_the_classes_alone(digits, mixed):
+    X, y = digits
+    alone = CBID(n_bits=32, likeness=0).fit(X, y)
+    np.testing.assert_array_equal(mixed.transform(X)[:, mixed.kinds_ == 0], alone.transform(X))
+
+
 def test_likeness_alone_follows_the_original_distances(digits):
     """Without labels, near samples get near codes: Spearman's correlation with the distances is high."""
     X, _ = digits

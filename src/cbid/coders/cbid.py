@@ -32,7 +32,7 @@ class CBID(LargeMarginCoder):
         Length of the code, 1 to 65536. Fewer come out when no further bit improves the objective.
     likeness : float from 0 to 1, or None, default=None
         Share of likeness against class: 0 learns the classes alone, 1 the original distances alone. None spends the
-        first bits on the classes (16, or 0.6 for each class) and then five of six on likeness. Above 0 it needs
+        first bits on the classes (24, or 0.9 for each class) and then every other one on likeness. Above 0 it needs
         ``margin="shared"``; with other margins, and with ``loss="hinge"``, None means 0.
     kernel : {None, "rbf"}, default=None
         Class bits are hyperplanes in X, or over similarities to ``n_anchors`` training samples with width ``gamma``.
@@ -273,7 +273,7 @@ class CBID(LargeMarginCoder):
         -------
         self
         """
-        return self._fit(X, y)
+        return self._learn(**self._prepared(X, y))
 
     def extend(self, X: ArrayLike, y: Any = None, *, n_bits: int) -> Self:
         """Append bits for new classes or more data; the bits so far stay as they are, byte for byte.
@@ -296,15 +296,15 @@ class CBID(LargeMarginCoder):
         if np.ndim(X) == 2 and np.shape(X)[1] != self.n_features_in_:
             raise ValueError(f"X has {np.shape(X)[1]} features: expected {self.n_features_in_}, as in the last fit")
         self.n_bits = n_bits
-        return self._fit(X, y, extend=True)
+        return self._learn(**self._prepared(X, y), extend=True)
 
-    def _fit(self, X: ArrayLike, y: Any, *, extend: bool = False) -> Self:
+    def _prepared(self, X: ArrayLike, y: Any) -> dict[str, Any]:
+        """Return the arguments of ``_learn`` for samples and their labels."""
         self._check_params()
         samples, classes, numbers = self._samples_and_labels(X, y)
         labelled = np.flatnonzero(numbers >= 0)
-        if not len(labelled):
-            return self._learn(samples, None, classes, numbers, self._seed(), labels=numbers, extend=extend)
-        _check_classes(classes, numbers[labelled])
+        if len(labelled):
+            _check_classes(classes, numbers[labelled])
 
         def rows(rng: np.random.Generator, n_threads: int) -> Rows:
             y = numbers[labelled]
@@ -323,7 +323,14 @@ class CBID(LargeMarginCoder):
             )
             return rows_from_neighbourhoods(near, y, triplets=self.triplets, n_classes=len(classes))
 
-        return self._learn(samples, rows, classes, numbers, self._seed(), labels=numbers, extend=extend)
+        return {
+            "X": samples,
+            "make_rows": rows if len(labelled) else None,
+            "classes": classes,
+            "given": numbers,
+            "seed": self._seed(),
+            "labels": numbers,
+        }
 
     def _samples_and_labels(self, X: ArrayLike, y: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]:
         """Return X, checked, the classes, and the class number of each sample, -1 without a label."""

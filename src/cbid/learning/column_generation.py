@@ -78,6 +78,7 @@ def generate_bits(
     n_bits = len(kinds)
     problem = _problem_of(by_class, likeness, setting, n_bits)
     samples = by_class.samples if by_class is not None else None
+    class_bits = None if by_class is None or likeness is None else _ClassBits(by_class, setting, kinds)
 
     def subset(h: NDArray[np.float32]) -> NDArray[np.float32]:
         return h if samples is None else h[samples]
@@ -89,6 +90,8 @@ def generate_bits(
         taken.add(subset(h))
         if of_likeness and likeness is not None:
             likeness.search.skip(h)
+        elif class_bits is not None:
+            class_bits.append(h)
     if W is None:
         W = np.zeros(problem.shape)
     u = problem.duals(problem.excess(W))
@@ -102,9 +105,10 @@ def generate_bits(
         else:
             assert by_class is not None
             assert pairs is not None
-            own = _duals_of_class_bits(problem, W, kinds[:s]) if any(kinds[:s]) else u[0]
-            graphs = (pairs.weighted(*sides) for sides in problem.parts[0].columns.side_weights(own))
-            bit = by_class.search.best(graphs, taken, np.random.default_rng([setting.seed, s]))
+            of_class = u[0] if class_bits is None else class_bits.u
+            graphs = (pairs.weighted(*sides) for sides in problem.parts[0].columns.side_weights(of_class))
+            number = s - sum(kinds[:s])  # among class bits: a mixed code has the same ones as a code of classes alone
+            bit = by_class.search.best(graphs, taken, np.random.default_rng([setting.seed, number]))
         if s == 0 and (bit is None or bit.value <= 0):
             # No setting would help: without weights, the worth of a bit does not depend on nu.
             raise ValueError(
@@ -112,12 +116,14 @@ def generate_bits(
                 "misses more than from their hits, as if samples of different classes had the same values"
             )
         # A direction of a rotation may wait for its turn with a weight of zero; a class bit must earn its place.
-        if bit is None or (not kinds[s] and problem.parts[0].share * bit.value <= _least_violation(setting, problem)):
+        if bit is None or (not kinds[s] and bit.value <= _least_violation(setting)):
             return
         # 2. Its column joins the problem.
         bit = finish(bit)
         problem.append(bit.h)
         taken.add(subset(bit.h))
+        if class_bits is not None and not kinds[s]:
+            class_bits.append(bit.h)
         # 3. All weights are fitted again, from where they were.
         fit = fit_weights(problem, _with_new_row(W, setting.norm), tol=setting.tol)
         # 4. The dual variables follow from the optimality conditions.
@@ -125,14 +131,24 @@ def generate_bits(
         yield bit, fit, problem
 
 
-def _duals_of_class_bits(problem: Problem, W: NDArray[np.float64], kinds: Sequence[bool]) -> NDArray[np.floating]:
-    """Return u of the class rows as if there were class bits alone, with the same total weight.
+class _ClassBits:
+    """The class bits of a mixed code with weights of their own, which give the duals for the next class bit.
 
-    A class bit found beside bits of likeness would chase the few samples that these get wrong, and generalise worse.
+    Found beside bits of likeness, a class bit would chase the few samples that these get wrong, and generalise worse.
     """
-    own = ~np.array(kinds)
-    alone = np.where(own[:, None], W.sum() / max(own.sum(), 1), 0.0)
-    return problem.duals([problem.parts[0].excess(alone)])[0]
+
+    def __init__(self, by_class: ClassRows, setting: Setting, kinds: Sequence[bool]) -> None:
+        self.setting = setting
+        columns = Columns(by_class.rows, setting.margin, max(1, len(kinds) - sum(kinds)))
+        part = Part(columns, samples=by_class.samples)
+        self.problem = Problem([part], setting.loss, setting.norm, setting.nu)
+        self.W = np.zeros(self.problem.shape)
+        self.u = self.problem.duals(self.problem.excess(self.W))[0]
+
+    def append(self, h: NDArray[np.float32]) -> None:
+        self.problem.append(h)
+        fit = fit_weights(self.problem, _with_new_row(self.W, self.setting.norm), tol=self.setting.tol)
+        self.W, self.u = fit.W, fit.u[0]
 
 
 def _problem_of(
@@ -156,13 +172,13 @@ def _pairs_of(by_class: ClassRows, n: int, n_threads: int) -> PairGraph | ClassG
     return PairGraph([misses, hits], n if by_class.samples is None else len(by_class.samples), n_threads=n_threads)
 
 
-def _least_violation(setting: Setting, problem: Problem) -> float:
+def _least_violation(setting: Setting) -> float:
     """What a bit must be worth to improve the optimum.
 
     Under l_1 every constraint stands alone, G <= nu. Otherwise all bits share one, ||max(0, G)||_dual <= nu, which
     is tight at the optimum, so that any positive worth violates it.
     """
-    return problem.nu * (1 + setting.tol) if setting.norm.p == 1 else 0.0
+    return setting.nu * (1 + setting.tol) if setting.norm.p == 1 else 0.0
 
 
 def _with_new_row(W: NDArray[np.float64], norm: Norm) -> NDArray[np.float64]:

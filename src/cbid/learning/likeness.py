@@ -62,9 +62,9 @@ def is_likeness_bit(bit: int, likeness: float | None, n_classes: int) -> bool:
     return bit >= first and (bit - first) % _CLASS_EVERY != _CLASS_EVERY - 1
 
 
-_FIRST_CLASS_BITS = 16
-_CLASS_BITS_PER_CLASS = 0.6
-_CLASS_EVERY = 6
+_FIRST_CLASS_BITS = 24
+_CLASS_BITS_PER_CLASS = 0.9
+_CLASS_EVERY = 2
 
 
 @dataclass(frozen=True)
