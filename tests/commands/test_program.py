@@ -486,8 +486,8 @@ def _stored(path):
 
 
 COMMANDS = [
-    *("fit", "encode", "index", "search", "classify", "evaluate", "report", "reproduce", "serve", "export", "demo"),
-    *("data", "detect", "duplicates"),
+    *("fit", "encode", "index", "search", "classify", "evaluate", "report", "reproduce", "serve", "export"),
+    *("check", "demo", "data", "detect", "duplicates"),
 ]
 
 

@@ -21,7 +21,7 @@ def blobs():
 
 def test_one_fit_gives_every_length(blobs):
     found = dict(code_lengths("C-BID", blobs, [4, 8], 0))
-    whole = CBID(n_bits=8, random_state=0).fit(blobs.X, blobs.y)
+    whole = CBID(likeness=0, n_bits=8, random_state=0).fit(blobs.X, blobs.y)
     np.testing.assert_array_equal(found[4].transform(blobs.Xt), whole.transform(blobs.Xt)[:, :4])
     np.testing.assert_array_equal(found[8].weights_, whole.weights_)
 

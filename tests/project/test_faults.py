@@ -280,7 +280,7 @@ def test_the_lock_ends_with_its_owner_even_if_a_forked_child_lives_on(tmp_path):
     owner = (
         "import os, sys, time\nfrom pathlib import Path\nfrom cbid.storage.lock import WriterLock\n"
         "lock = WriterLock(Path(sys.argv[1]))\nchild = os.fork()\n"
-        "if child == 0:\n    time.sleep(60)\nprint(child, flush=True)\nos._exit(0)\n"
+        "if child == 0:\n    print(os.getpid(), flush=True)\n    time.sleep(60)\nos._exit(0)\n"
     )
     done = subprocess.Popen([sys.executable, "-c", owner, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     child = int(done.stdout.readline())

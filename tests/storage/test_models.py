@@ -46,7 +46,7 @@ def test_round_trip(digits, tmp_path, settings):
         again.transform(X[:, :5])
 
 
-@pytest.mark.parametrize("names", [["a", "b"], [True, False], [("a", 1), ("b", 2)], [1.5, 2.5], [None, "x"]])
+@pytest.mark.parametrize("names", [["a", "b"], [True, False], [("a", 1), ("b", 2)], [1.5, 2.5], [3, "x"]])
 def test_labels_of_any_kind_come_back(digits, tmp_path, names):
     X, y = digits
     labels = [names[v % 2] for v in y]

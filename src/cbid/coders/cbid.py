@@ -33,7 +33,7 @@ class CBID(LargeMarginCoder):
     likeness : float from 0 to 1, or None, default=None
         Share of likeness against class: 0 learns the classes alone, 1 the original distances alone. None spends the
         first bits on the classes (24, or 0.9 for each class) and then every other one on likeness. Above 0 it needs
-        ``margin="shared"``; with other margins, and with ``loss="hinge"``, None means 0.
+        ``margin="shared"``; with other margins, ``loss="hinge"`` or a loss of your own, None means 0.
     kernel : {None, "rbf"}, default=None
         Class bits are hyperplanes in X, or over similarities to ``n_anchors`` training samples with width ``gamma``.
         Bits of likeness are hyperplanes in X.

@@ -246,8 +246,9 @@ class LargeMarginCoder(HyperplaneCoder):
         if self.likeness and self.loss == "hinge":
             raise ValueError(f"likeness={self.likeness!r}: expected 0 or None with loss='hinge'")
         if self.likeness is None:
-            # Triplets may speak of likeness themselves; thousands of rows are too many for a linear program.
-            return None if has_labels and self.loss != "hinge" else 0.0
+            # Triplets may speak of likeness themselves; thousands of rows are too many for a linear program, and a
+            # loss of the user's own may not be defined at the margins that rows of likeness start from.
+            return None if has_labels and isinstance(self.loss, str) and self.loss != "hinge" else 0.0
         return float(self.likeness)
 
     def _likeness_rows(

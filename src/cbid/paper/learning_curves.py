@@ -37,7 +37,7 @@ def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that learning ended early: the curve shows it
-            coder = CBID(likeness=0, n_bits=settings["bits"], callback=note, **own).fit(vectors.X, vectors.y)
+            coder = CBID(n_bits=settings["bits"], callback=note, **own).fit(vectors.X, vectors.y)
         yield (
             settings,
             {
