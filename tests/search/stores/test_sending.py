@@ -156,7 +156,8 @@ def test_the_service_searches_the_collection(sent, images, monkeypatch):
             assert found["matches"] == exact["matches"]
         votes = [c.post("/api/classify", json={"query": {"id": 3}}).json() for c in (here, there)]
         assert votes[0] == votes[1]
-        assert len(asked) == before + len(questions) + 1
+        # Each question asks the collection once, and once more if images are tied at the last place.
+        assert before + len(questions) + 1 <= len(asked) <= before + 2 * (len(questions) + 1)
         answer = there.get("/api/project").json()
         assert (answer["lengths"], answer["writable"]) == ([16], False)
         shorter = there.post("/api/search", json={"query": {"id": 3}, "n_bits": 8})

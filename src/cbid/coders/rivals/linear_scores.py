@@ -5,6 +5,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.svm import LinearSVC
+from sklearn.utils.validation import check_is_fitted
 
 from cbid.checks import check_integer
 from cbid.coders.base import Coder
@@ -60,6 +61,7 @@ class ArgmaxCode(SupervisedMixin, Coder):
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the predicted class of each sample, which its code stands for."""
+        check_is_fitted(self)
         return self.classes_[np.concatenate([self._predict(part) for part in self._parts(X)])]
 
     def _predict(self, X: NDArray[np.floating]) -> NDArray[np.int64]:
