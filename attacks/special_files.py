@@ -1,4 +1,4 @@
-"""FIFOs in the place of data files block whoever opens them. Expected: an error at once."""
+"""FIFOs in the place of data files block the process that opens them. Expected: an error at once."""
 
 import os
 import signal
