@@ -205,7 +205,11 @@ class LargeMarginCoder(HyperplaneCoder):
             )
             problem: Problem | None = None
             try:
-                with bit_progress(self.n_bits, len(learned), shown=bool(self.verbose)) as progress:
+                # The values were checked to be finite; AVX-512 kernels of OpenBLAS may raise the flag all the same.
+                with (
+                    bit_progress(self.n_bits, len(learned), shown=bool(self.verbose)) as progress,
+                    np.errstate(invalid="ignore"),
+                ):
                     for bit, fit, problem in bits:
                         learned.add(bit, fit)
                         if len(learned) == self.n_bits or has_dial(len(learned)):
