@@ -2,8 +2,20 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
 
-from cbid.labels import check_labels, encode_labels, image_labels, is_list_of_objects
+from cbid.labels import (
+    are_label_sets,
+    check_labels,
+    encode_label_sets,
+    encode_labels,
+    image_labels,
+    is_list_of_objects,
+    label_sets,
+    single_labels,
+)
 
 
 @pytest.mark.parametrize(
@@ -69,3 +81,87 @@ def test_learning_needs_two_classes():
     assert (classes.tolist(), numbers.tolist()) == (["a"], [0, 0])
     with pytest.raises(ValueError, match=r"one class \('a'\)"):
         check_labels(["a", "a"], 2)
+
+
+SETS = [["dog", "grass"], {"dog"}, [], None, ["grass", "grass"]]
+
+
+def test_label_sets_of_lists_and_sets():
+    classes, matrix = encode_label_sets(SETS)
+    assert classes.tolist() == ["dog", "grass"]
+    assert matrix.toarray().tolist() == [[1, 1], [1, 0], [0, 0], [0, 0], [0, 1]]
+    assert label_sets(classes, matrix) == [["dog", "grass"], ["dog"], [], [], ["grass"]]
+
+
+@pytest.mark.parametrize("dtype", [bool, np.int8, np.uint8, np.int64, np.float32, object])
+def test_label_sets_of_an_indicator_matrix(dtype):
+    """A label that nobody has (column 1) is no class."""
+    Y = np.array([[1, 0, 1], [0, 0, 1], [0, 0, 0]])
+    forms = [Y.astype(dtype)] if dtype is object else [Y.astype(dtype), csr_matrix(Y.astype(dtype))]
+    for given in forms:
+        classes, matrix = encode_label_sets(given)
+        assert classes.tolist() == [0, 2]
+        assert matrix.toarray().tolist() == [[1, 1], [0, 1], [0, 0]]
+
+
+def test_columns_of_a_table_name_the_labels():
+    pandas = pytest.importorskip("pandas")
+    classes, matrix = encode_label_sets(pandas.DataFrame({"a": [1, 0], "b": [1, 1]}))
+    assert classes.tolist() == ["a", "b"]
+    assert matrix.toarray().tolist() == [[1, 1], [0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("given", "several"),
+    [
+        ([["a"], ["b"]], True),
+        ([None, {"a"}], True),
+        (np.array([["a"], None, ["b", "c"]], dtype=object), True),
+        (csr_matrix(np.eye(2)), True),
+        (np.eye(2), True),
+        ([("a", 1), ("b", 2)], False),
+        ([frozenset("a"), frozenset("b")], False),
+        (np.zeros((3, 1)), False),
+        (["a", "b"], False),
+        ([1, 2], False),
+    ],
+)
+def test_what_counts_as_label_sets(given, several):
+    assert are_label_sets(given) is several
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (np.array([[0, 1], [2, 0]]), r"Y\[1, 0\]=2: expected 0 or 1"),
+        (np.array([[0, np.nan]]), r"Y\[0, 1\]=nan: expected 0 or 1"),
+        (csr_matrix(np.array([[0, -1.0]])), r"Y\[0, 1\]=-1.0: expected 0 or 1"),
+        (np.array([["a", "b"]]), "Y has dtype <U1"),
+        (np.array([["a", {}]], dtype=object), "Y holds objects"),
+        ([["a"], "b"], r"Y\[1\]='b': expected a list or set"),
+        ([["a"], ("b",)], r"Y\[1\]=\('b',\): expected a list or set"),
+        ([["a"], [None]], r"Y\[1\] holds None"),
+        ([["a"], [float("nan")]], r"Y\[1\] holds nan"),
+        ([[["a"]]], r"Y\[0\] holds \['a'\]"),
+    ],
+)
+def test_bad_label_sets(given, message):
+    with pytest.raises(ValueError, match=message):
+        encode_label_sets(given)
+
+
+def test_single_labels_of_a_matrix():
+    assert single_labels(encode_label_sets([["b"], ["a"], []])[1]).tolist() == [1, 0, -1]
+    assert single_labels(encode_label_sets([["b", "a"], ["a"]])[1]) is None
+
+
+@given(st.lists(st.sets(st.integers(0, 6)), min_size=1, max_size=12))
+def test_label_sets_are_recovered_from_every_form(sets):
+    """A list of sets, the matrix it stands for, and that matrix stored sparsely are one thing."""
+    classes, matrix = encode_label_sets(sets)
+    assert [set(labels) for labels in label_sets(classes, matrix)] == sets
+    dense = np.array([[label in entry for label in range(7)] for entry in sets])
+    for form in (dense, csr_matrix(dense.astype(float))):
+        again, same = encode_label_sets(form)
+        assert again.tolist() == classes.tolist()
+        assert (same != matrix).nnz == 0

@@ -1,13 +1,24 @@
-"""Labels of any hashable kind as class numbers 0..k-1."""
+"""Labels of any hashable kind as class numbers 0..k-1, and sets of labels as a sparse matrix."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix, issparse
 from sklearn.utils import assert_all_finite, column_or_1d
 
-__all__ = ["check_labels", "encode_labels", "encode_partial_labels", "image_labels", "is_list_of_objects"]
+__all__ = [
+    "are_label_sets",
+    "check_labels",
+    "encode_label_sets",
+    "encode_labels",
+    "encode_partial_labels",
+    "image_labels",
+    "is_list_of_objects",
+    "label_sets",
+    "single_labels",
+]
 
 
 def is_list_of_objects(y: Any) -> bool:
@@ -136,3 +147,117 @@ def check_labels(y: Any, n: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
     if len(classes) < 2:
         raise ValueError(f"y has one class ({classes.tolist()[0]!r}): expected at least two")
     return classes, numbers
+
+
+def are_label_sets(Y: Any) -> bool:
+    """Return whether Y gives several labels for each item.
+
+    That is a sparse matrix, an array or table of two dimensions and more than one column, or a sequence with a list
+    or a set among its entries. Tuples and frozensets are single labels.
+
+    >>> are_label_sets([["dog", "grass"], ["cat"]]), are_label_sets([("a", 1), ("b", 2)])
+    (True, False)
+    """
+    if issparse(Y):
+        return True
+    if isinstance(Y, (list, tuple)):
+        return any(isinstance(entry, (list, set)) for entry in Y)
+    shape = np.shape(Y)
+    if len(shape) == 1 and getattr(Y, "dtype", None) == object:
+        return any(isinstance(entry, (list, set, np.ndarray)) for entry in Y)
+    return len(shape) == 2 and shape[1] != 1
+
+
+def encode_label_sets(Y: Any, *, name: str = "Y") -> tuple[NDArray[Any], csr_matrix]:
+    """Return classes (k,) and the indicator matrix (n, k) of items with any number of labels each.
+
+    Parameters
+    ----------
+    Y : matrix (n, labels) of 0 and 1, dense or sparse, or sequence of n lists or sets of labels
+        A matrix has a column for each label, named 0, 1, ..., or by the columns of a table. In a sequence None is an
+        empty set.
+    name : str, default="Y"
+        The argument's name in errors.
+
+    Returns
+    -------
+    classes : array (k,)
+        The labels that at least one item has, in ascending order if they can be compared.
+    matrix : csr_matrix (n, k) of uint8
+        Indices are sorted, and all stored values are 1.
+
+    Examples
+    --------
+    >>> classes, matrix = encode_label_sets([["dog", "grass"], {"dog"}, []])
+    >>> classes.tolist(), matrix.toarray().tolist()
+    (['dog', 'grass'], [[1, 1], [1, 0], [0, 0]])
+    """
+    if issparse(Y) or (not isinstance(Y, (list, tuple)) and np.ndim(Y) == 2):
+        classes, matrix = _from_indicator(Y, name)
+    else:
+        classes, matrix = _from_sets(Y, name)
+    used = np.flatnonzero(np.bincount(matrix.indices, minlength=matrix.shape[1]))
+    if len(used) < matrix.shape[1]:
+        classes, matrix = classes[used], matrix[:, used]
+    matrix.sort_indices()
+    return classes, matrix
+
+
+def _from_indicator(Y: Any, name: str) -> tuple[NDArray[Any], csr_matrix]:
+    columns = np.asarray(Y.columns) if hasattr(Y, "columns") else np.arange(Y.shape[1])
+    if not issparse(Y):
+        Y = np.asarray(Y)
+        if Y.dtype == object:
+            try:
+                Y = Y.astype(np.float64)
+            except (TypeError, ValueError):
+                raise ValueError(f"{name} holds objects: expected a matrix of 0 and 1") from None
+    if Y.dtype.kind not in "biuf":
+        raise ValueError(f"{name} has dtype {Y.dtype}: expected a matrix of 0 and 1")
+    matrix = csr_matrix(Y)
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    wrong = np.flatnonzero(matrix.data != 1)
+    if len(wrong):
+        row = int(np.searchsorted(matrix.indptr, wrong[0], side="right")) - 1
+        raise ValueError(
+            f"{name}[{row}, {matrix.indices[wrong[0]]}]={matrix.data[wrong[0]]}: expected 0 or 1 everywhere"
+        )
+    return columns, csr_matrix((np.ones(matrix.nnz, dtype=np.uint8), matrix.indices, matrix.indptr), matrix.shape)
+
+
+def _from_sets(Y: Any, name: str) -> tuple[NDArray[Any], csr_matrix]:
+    flat: list[Any] = []
+    counts = []
+    for i, entry in enumerate(Y):
+        if entry is not None and not isinstance(entry, (list, set, np.ndarray)):
+            raise ValueError(f"{name}[{i}]={entry!r}: expected a list or set of labels, or None for no label")
+        labels = [] if entry is None else entry.tolist() if isinstance(entry, np.ndarray) else list(entry)
+        for label in labels:
+            if not isinstance(label, Hashable) or label is None or label != label:
+                raise ValueError(f"{name}[{i}] holds {label!r}: expected numbers, strings or other hashable labels")
+        flat += labels
+        counts.append(len(labels))
+    classes, numbers = encode_labels(flat) if flat else (np.empty(0), np.empty(0, dtype=np.int64))
+    item = np.repeat(np.arange(len(counts)), counts)
+    matrix = csr_matrix((np.ones(len(flat), dtype=np.uint8), (item, numbers)), shape=(len(counts), len(classes)))
+    matrix.sum_duplicates()
+    matrix.data[:] = 1  # a list may name a label twice
+    return classes, matrix
+
+
+def single_labels(matrix: csr_matrix) -> NDArray[np.int64] | None:
+    """Return the class number of each item (n,), -1 without a label; None if some item has several."""
+    counts = np.diff(matrix.indptr)
+    if (counts > 1).any():
+        return None
+    numbers = np.full(len(counts), -1, dtype=np.int64)
+    numbers[counts == 1] = matrix.indices
+    return numbers
+
+
+def label_sets(classes: NDArray[Any], matrix: csr_matrix) -> list[list[Any]]:
+    """Return the labels of each item as lists: the inverse of ``encode_label_sets``."""
+    names: Sequence[Any] = classes.tolist()
+    cuts = zip(matrix.indptr, matrix.indptr[1:])
+    return [[names[c] for c in matrix.indices[start:stop]] for start, stop in cuts]
