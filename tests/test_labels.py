@@ -98,8 +98,8 @@ def test_label_sets_of_an_indicator_matrix(dtype):
     """A label that nobody has (column 1) is no class."""
     Y = np.array([[1, 0, 1], [0, 0, 1], [0, 0, 0]])
     forms = [Y.astype(dtype)] if dtype is object else [Y.astype(dtype), csr_matrix(Y.astype(dtype))]
-    for given in forms:
-        classes, matrix = encode_label_sets(given)
+    for form in forms:
+        classes, matrix = encode_label_sets(form)
         assert classes.tolist() == [0, 2]
         assert matrix.toarray().tolist() == [[1, 1], [0, 1], [0, 0]]
 
