@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 from sklearn import metrics
 
 from cbid.evaluation import (
@@ -10,8 +11,11 @@ from cbid.evaluation import (
     average_precision,
     confusion_matrix,
     log_average_detection_rate,
+    macro_f1,
     mean_class_accuracy,
     measure,
+    micro_f1,
+    shared_labels,
 )
 
 RESULT = {
@@ -19,6 +23,8 @@ RESULT = {
     "predicted": [0, 1, 0],
     "distances": np.tile([0, 1, 1, *range(2, 10)], (2, 1)),
     "relevant": np.array([[1, 1, 0, 1, *[0] * 7], [0] * 11], dtype=bool),
+    "gains": np.tile([0, 2, 1, 0, 3, *[0] * 6], (2, 1)),
+    "similarity": np.tile(np.linspace(0, 1, 11), (2, 1)),
     "false_positives": [0.01],
     "detection_rates": [0.5],
 }
@@ -57,6 +63,52 @@ def test_a_number_is_not_the_text_of_it(metric, predicted, kind):
 def test_bad_input_is_named(metric, wrong):
     with pytest.raises(ValueError, match=r"truth .* predicted"):
         metric(*wrong)
+
+
+def test_f1_is_scikit_learns_as_matrix_sparse_and_sets():
+    rng = np.random.default_rng(0)
+    truth, predicted = rng.random((60, 5)) < 0.3, rng.random((60, 5)) < 0.4
+    predicted[:, 4] = False  # a label that is never predicted counts as 0
+    names = np.array(list("abcde"))
+    forms = [
+        (truth, predicted),
+        (csr_array(truth.astype(float)), csr_array(predicted.astype(int))),
+        ([set(names[row]) for row in truth], [names[row].tolist() for row in predicted]),
+    ]
+    for form in forms:
+        assert micro_f1(*form) == pytest.approx(metrics.f1_score(truth, predicted, average="micro"))
+        assert macro_f1(*form) == pytest.approx(metrics.f1_score(truth, predicted, average="macro"))
+
+
+def test_f1_of_single_labels_is_the_accuracy_and_unused_labels_do_not_count():
+    truth, predicted = ["a", "b", "b", "c"], ["a", "b", "c", "c"]
+    assert micro_f1(truth, predicted) == accuracy(truth, predicted) == 0.75
+    assert macro_f1([[1, 0, 0]] * 2 @ np.eye(3), [[1, 0, 0], [0, 1, 0]] @ np.eye(3)) == pytest.approx((2 / 3 + 0) / 2)
+    assert np.isnan([micro_f1([[], []], [[], []]), macro_f1([[], []], [[], []])]).all()
+
+
+def test_shared_labels_are_counted_over_both_lists():
+    queries, items = [{"a", "b"}, {"z"}, []], [["b", "a", "a"], ["b"], "z", ("a", "b")]
+    assert shared_labels(queries, items).tolist() == [[2, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]]
+    matrix = np.array([[1, 1, 0], [0, 1, 1]])
+    np.testing.assert_array_equal(shared_labels(matrix, csr_array(matrix)), matrix @ matrix.T)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "told"),
+    [
+        (np.eye(2), [["a"]], "truth and predicted"),
+        (np.eye(2), np.eye(3), r"truth \(2, 2\), predicted \(3, 3\)"),
+        (np.eye(2), 2 * np.eye(2), r"predicted holds 2\.0: expected 0 and 1"),
+        (np.eye(2) * np.nan, np.eye(2), "truth holds nan"),
+        ([["a"], ["b"]], [["a"]], "truth has 2 samples, predicted 1"),
+        ([], [], "truth has 0 samples"),
+        ([[{}]], [["a"]], "truth holds {}"),
+    ],
+)
+def test_bad_label_sets_are_named(left, right, told):
+    with pytest.raises(ValueError, match=told):
+        micro_f1(left, right)
 
 
 def test_a_flat_curve_has_its_own_height():

@@ -7,14 +7,19 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.metrics import average_precision_score
+from sklearn.metrics import average_precision_score, ndcg_score
 
 from cbid.evaluation import (
+    acg_at,
+    average_hierarchical_precision,
     average_precision,
     average_precision_bounds,
+    hierarchical_precision_at,
     mean_average_precision,
+    ndcg_at,
     precision_at,
     recall_at,
+    weighted_average_precision,
 )
 
 
@@ -59,6 +64,80 @@ def test_with_ties_it_is_the_mean_over_all_orders(items):
     assert high[0] == pytest.approx(over_all_orders(distances, relevant, plain_ap, np.max))
 
 
+def plain_wap(ranked):
+    return np.mean([np.mean(ranked[: i + 1]) for i in range(len(ranked)) if ranked[i] > 0])
+
+
+def plain_dcg(ranked, k, f):
+    return sum(f(r) / np.log2(i + 2) for i, r in enumerate(ranked[:k]))
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=6).filter(
+        lambda v: any(g for _, g in v)
+    )
+)
+def test_graded_metrics_with_ties_are_the_mean_over_all_orders(items):
+    distances, gains = zip(*items)
+    best = sorted(gains, reverse=True)
+
+    def check(found, plain):
+        assert found[0] == pytest.approx(over_all_orders(distances, gains, plain))
+
+    check(weighted_average_precision([distances], [gains]), plain_wap)
+    for k in range(1, len(items) + 1):
+        check(acg_at([distances], [gains], k), lambda ranked, k=k: np.mean(ranked[:k]))
+        for gain, f in (("exponential", lambda r: 2**r - 1), ("linear", float)):
+            found = ndcg_at([distances], [gains], k, gain=gain)
+            check(found, lambda ranked, k=k, f=f: plain_dcg(ranked, k, f) / plain_dcg(best, k, f))
+        precision = [lambda ranked, k=k: sum(ranked[:k]) / sum(best[:k]) for k in range(1, k + 1)]
+        check(hierarchical_precision_at([distances], [gains], k), precision[-1])
+        found = average_hierarchical_precision([distances], [gains], k)
+        check(found, lambda ranked, of=precision: np.mean([at(ranked) for at in of]))
+
+
+def test_ndcg_of_real_distances_is_scikit_learns_also_with_ties():
+    rng = np.random.default_rng(0)
+    distances, gains = rng.integers(0, 6, (9, 40)) / 7, rng.integers(0, 4, (9, 40))
+    for k in (1, 10, 40):
+        expected = [ndcg_score(g[None], -d[None], k=k) for d, g in zip(distances, gains)]
+        np.testing.assert_allclose(ndcg_at(distances, gains, k, gain="linear"), expected)
+
+
+def test_gains_of_0_and_1_give_the_plain_metrics():
+    rng = np.random.default_rng(0)
+    distances, relevant = rng.integers(0, 9, (5, 70)), rng.random((5, 70)) < 0.2
+    np.testing.assert_allclose(
+        weighted_average_precision(distances, relevant), average_precision(distances, relevant)
+    )
+    np.testing.assert_allclose(acg_at(distances, relevant, 7), precision_at(distances, relevant, 7))
+
+
+def test_graded_metrics_without_any_gain_are_nan():
+    nothing = [[1, 2]], [[0, 0]]
+    found = [weighted_average_precision(*nothing)]
+    found += [metric(*nothing, 1) for metric in (ndcg_at, hierarchical_precision_at, average_hierarchical_precision)]
+    assert np.isnan(np.concatenate(found)).all()
+    assert acg_at(*nothing, 1) == 0
+
+
+@pytest.mark.parametrize(
+    ("gains", "settings", "told"),
+    [
+        ([[1, -1]], {}, "gains: expected finite numbers of at least 0"),
+        ([[1, np.nan]], {}, "gains: expected finite"),
+        ([1, 2], {}, r"gains \(2,\)"),
+        ([[1, 2000]], {}, "gains holds 2000: expected at most 1,000"),
+        ([[1, 2]], {"gain": "square"}, "gain='square'"),
+        ([[1, 2]], {"k": 3}, "k=3"),
+    ],
+)
+def test_bad_gains_are_named(gains, settings, told):
+    with pytest.raises(ValueError, match=told):
+        ndcg_at([[1, 2]], gains, **{"k": 1} | settings)
+
+
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(-2, 5), st.sampled_from([0, 3, 2000]), st.booleans()), min_size=1, max_size=40))
 def test_whole_distances_are_counted_as_they_would_be_sorted(items):
@@ -78,8 +157,22 @@ def test_plain_hamming_distance_is_that_of_equal_weights(monkeypatch):
     labels = rng.integers(0, 3, 30), rng.integers(0, 3, 200)
     plain = mean_average_precision(Q, labels[0], B, labels[1])
     assert plain == pytest.approx(mean_average_precision(Q, labels[0], B, labels[1], weights=np.full(9, 0.3)))
-    monkeypatch.setattr("cbid.evaluation.metrics._PAIRS", 700)  # three queries at a time
+    monkeypatch.setattr("cbid.evaluation.ranking._PAIRS", 700)  # three queries at a time
     assert plain == pytest.approx(mean_average_precision(Q, labels[0], B, labels[1]))
+
+
+def test_items_that_share_at_least_one_label_are_relevant():
+    rng = np.random.default_rng(0)
+    Q, B = rng.choice([-1, 1], (20, 6)), rng.choice([-1, 1], (80, 6))
+    of_queries, of_items = rng.random((20, 4)) < 0.3, rng.random((80, 4)) < 0.3
+    found = mean_average_precision(Q, of_queries, B, of_items)
+    expected = average_precision((6 - Q @ B.T) // 2, of_queries.astype(int) @ of_items.T.astype(int) > 0)
+    assert found == pytest.approx(np.nanmean(expected))
+    sets = [[np.flatnonzero(row).tolist() for row in of] for of in (of_queries, of_items)]
+    assert mean_average_precision(Q, sets[0], B, sets[1]) == pytest.approx(found)
+    single = rng.integers(0, 3, 20), rng.integers(0, 3, 80)
+    plain = mean_average_precision(Q, single[0], B, single[1])
+    assert mean_average_precision(Q, [[v] for v in single[0]], B, single[1]) == pytest.approx(plain)
 
 
 def test_a_query_without_relevant_items_is_nan_and_left_out_of_the_mean():
@@ -130,7 +223,9 @@ BITS = np.array([[1, -1, 1], [-1, -1, 1]])
         ({"queries": BITS[:0]}, r"queries \(0, 3\)"),
         ({"queries": BITS[:, :2]}, "queries have 2 bits, database 3"),
         ({"query_labels": [0]}, r"query_labels \(1,\): expected \(2,\)"),
-        ({"labels": [[0], [1]]}, r"labels \(2, 1\): expected \(2,\)"),
+        ({"labels": np.zeros((2, 1))}, "query_labels and labels"),
+        ({"labels": np.zeros((2, 1)), "query_labels": np.zeros((3, 1))}, r"query_labels \(3,\): expected \(2,\)"),
+        ({"labels": [[0], [1], [1]]}, r"labels \(3,\): expected \(2,\)"),
         ({"weights": [1.0, 2.0]}, r"weights \(2,\): expected 3 finite numbers"),
         ({"weights": np.ones((3, 2))}, r"weights \(3, 2\)"),
         ({"weights": [1.0, np.nan, 1.0]}, "3 finite numbers"),
