@@ -16,6 +16,7 @@ from cbid.evaluation import (
     measure,
     micro_f1,
     shared_labels,
+    tree_similarity,
 )
 
 RESULT = {
@@ -88,8 +89,9 @@ def test_f1_of_single_labels_is_the_accuracy_and_unused_labels_do_not_count():
 
 
 def test_shared_labels_are_counted_over_both_lists():
-    queries, items = [{"a", "b"}, {"z"}, []], [["b", "a", "a"], ["b"], "z", ("a", "b")]
+    queries, items = [{"a", "b"}, {"z"}, []], [["b", "a", "a"], ["b"], ["z"], [("a", "b")]]
     assert shared_labels(queries, items).tolist() == [[2, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]]
+    assert shared_labels(["a", "z"], items).tolist() == [[1, 0, 0, 0], [0, 0, 1, 0]]
     matrix = np.array([[1, 1, 0], [0, 1, 1]])
     np.testing.assert_array_equal(shared_labels(matrix, csr_array(matrix)), matrix @ matrix.T)
 
@@ -99,16 +101,29 @@ def test_shared_labels_are_counted_over_both_lists():
     [
         (np.eye(2), [["a"]], "truth and predicted"),
         (np.eye(2), np.eye(3), r"truth \(2, 2\), predicted \(3, 3\)"),
-        (np.eye(2), 2 * np.eye(2), r"predicted holds 2\.0: expected 0 and 1"),
-        (np.eye(2) * np.nan, np.eye(2), "truth holds nan"),
+        (np.eye(2), 2 * np.eye(2), r"predicted\[0, 0\]=2\.0: expected 0 or 1"),
+        (np.eye(2) * np.nan, np.eye(2), r"truth\[0, 0\]=nan"),
         ([["a"], ["b"]], [["a"]], "truth has 2 samples, predicted 1"),
         ([], [], "truth has 0 samples"),
-        ([[{}]], [["a"]], "truth holds {}"),
+        ([[{}]], [["a"]], r"truth\[0\] holds {}"),
     ],
 )
 def test_bad_label_sets_are_named(left, right, told):
     with pytest.raises(ValueError, match=told):
         micro_f1(left, right)
+
+
+def test_similarity_in_a_tree_is_the_height_of_the_common_ancestor():
+    """Three levels: equal labels share all of them, siblings two, others of one kingdom one."""
+    names = ["a/x/1", "a/x/2", "a/y/1", "b/z/1"]
+    expected = np.array([[3, 2, 1, 0], [2, 3, 1, 0], [1, 1, 3, 0], [0, 0, 0, 3]]) / 3
+    np.testing.assert_allclose(tree_similarity(names, names, "/"), expected)
+    np.testing.assert_allclose(tree_similarity(names[1:2], names[::-1], "/"), expected[1:2, ::-1])
+    assert tree_similarity([], names, "/").shape == (0, 4)
+    with pytest.raises(ValueError, match="queries has several labels"):
+        tree_similarity([names], names, "/")
+    with pytest.raises(ValueError, match="tree lacks 1 of 2 labels"):
+        tree_similarity(["dog"], ["cat"], {"dog": "animal"})
 
 
 def test_a_flat_curve_has_its_own_height():

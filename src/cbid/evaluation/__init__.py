@@ -1,6 +1,6 @@
 """Metrics of rankings, classifiers and detectors, and statistics over repeats."""
 
-from cbid.evaluation.gains import shared_labels
+from cbid.evaluation.gains import shared_labels, tree_similarity
 from cbid.evaluation.metrics import (
     METRICS,
     accuracy,
@@ -47,5 +47,6 @@ __all__ = [
     "precision_at",
     "recall_at",
     "shared_labels",
+    "tree_similarity",
     "weighted_average_precision",
 ]

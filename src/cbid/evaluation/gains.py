@@ -1,14 +1,15 @@
 """How relevant items are to queries, from their labels: the gains of graded metrics."""
 
-import itertools
-from collections.abc import Hashable, Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, issparse
+from scipy.sparse import csr_matrix, issparse
 
-__all__ = ["has_sets", "is_matrix", "label_matrices", "shared_labels"]
+from cbid.label_trees import parse_tree
+from cbid.labels import are_label_sets, encode_label_sets, encode_labels
+
+__all__ = ["label_matrices", "shared_labels", "tree_similarity"]
 
 
 def shared_labels(queries: Any, items: Any) -> NDArray[np.int64]:
@@ -28,56 +29,64 @@ def shared_labels(queries: Any, items: Any) -> NDArray[np.int64]:
     return np.asarray((left @ right.T).toarray(), dtype=np.int64)
 
 
-def label_matrices(left: Any, right: Any, names: tuple[str, str]) -> tuple[csr_array, csr_array]:
+def tree_similarity(queries: Any, items: Any, tree: Any) -> NDArray[np.float64]:
+    """Return how near the labels of queries and items are in a tree, (q, n), from 0 to 1.
+
+    It is 1 - h / H for a lowest common ancestor of height h in a tree of height H: 1 for equal labels, 0 for labels
+    that have only the root in common.
+
+    Parameters
+    ----------
+    queries, items : array-like of shape (q,) and (n,)
+        One label each.
+    tree : str, mapping or nested dict
+        A separator of path labels, child -> parent, or nested dicts, as `CBID.fit` takes it.
+
+    Examples
+    --------
+    >>> tree_similarity(["animal/dog"], ["animal/dog", "animal/cat", "car"], "/")
+    array([[1. , 0.5, 0. ]])
+    """
+    classes, numbers = [], []
+    for given, name in ((queries, "queries"), (items, "items")):
+        if are_label_sets(given):
+            raise ValueError(f"{name} has several labels for each sample: expected one, which is in the tree")
+        found, places = encode_labels(given)
+        classes.append(found.tolist())
+        numbers.append(places)
+    every = list(dict.fromkeys([*classes[0], *classes[1]]))
+    if not every:
+        return np.zeros((len(numbers[0]), len(numbers[1])))
+    shared = parse_tree(tree, every).shared_levels(every)
+    place = {label: i for i, label in enumerate(every)}
+    rows, columns = (np.array([place[label] for label in of], dtype=np.int64)[at] for of, at in zip(classes, numbers))
+    return shared[np.ix_(rows, columns)] / shared.max()
+
+
+def label_matrices(left: Any, right: Any, names: tuple[str, str]) -> tuple[csr_matrix, csr_matrix]:
     """Return the labels of two lists of samples as 0/1 matrices with the same columns."""
-    tables = [is_matrix(given) for given in (left, right)]
+    tables = [issparse(given) or getattr(given, "ndim", 1) == 2 for given in (left, right)]
     if tables[0] != tables[1]:
         raise ValueError(
             f"{names[0]} and {names[1]}: expected two 0/1 matrices, or two lists of lists or sets of labels"
         )
-    if tables[0]:
-        matrices = [_indicator(given, name) for given, name in zip((left, right), names)]
-        if matrices[0].shape[1] != matrices[1].shape[1]:
-            shapes = [matrix.shape for matrix in matrices]
-            raise ValueError(f"{names[0]} {shapes[0]}, {names[1]} {shapes[1]}: expected one column per label in both")
-        return matrices[0], matrices[1]
-    sets = [_label_sets(given, name) for given, name in zip((left, right), names)]
-    columns: dict[Any, int] = {}
-    for labels in itertools.chain.from_iterable(sets):
-        for label in labels:
-            columns.setdefault(label, len(columns))
+    if tables[0] and left.shape[1] != right.shape[1]:
+        raise ValueError(f"{names[0]} {left.shape}, {names[1]} {right.shape}: expected one column per label in both")
+    parts = [_encoded(given, name) for given, name in zip((left, right), names)]
+    columns = {label: i for i, label in enumerate(dict.fromkeys([*parts[0][0], *parts[1][0]]))}
     found = []
-    for rows in sets:
-        places = np.array([columns[label] for labels in rows for label in labels], dtype=np.int64)
-        ends = np.cumsum([0, *(len(labels) for labels in rows)])
-        found.append(csr_array((np.ones(len(places), np.int64), places, ends), shape=(len(rows), len(columns))))
+    for classes, matrix in parts:
+        places = np.array([columns[label] for label in classes], dtype=np.int64)
+        indices = places[matrix.indices] if len(places) else matrix.indices
+        values = np.ones(matrix.nnz, dtype=np.int64)
+        found.append(csr_matrix((values, indices, matrix.indptr), (matrix.shape[0], len(columns))))
     return found[0], found[1]
 
 
-def is_matrix(labels: Any) -> bool:
-    """Return whether labels are a matrix with one column per label, and not a list of labels or label sets."""
-    return issparse(labels) or getattr(labels, "ndim", 1) == 2
-
-
-def has_sets(labels: Any) -> bool:
-    """Return whether labels are several for each sample: a matrix, or a list with a list or set among its entries."""
-    if isinstance(labels, np.ndarray) and labels.dtype.kind != "O":
-        return is_matrix(labels)
-    return is_matrix(labels) or any(isinstance(v, (list, set, np.ndarray)) for v in labels)
-
-
-def _indicator(given: Any, name: str) -> csr_array:
-    matrix = csr_array(given)
-    if not np.isin(matrix.data, (0, 1)).all():
-        other = matrix.data[~np.isin(matrix.data, (0, 1))][0]
-        raise ValueError(f"{name} holds {other}: expected 0 and 1, one column per label")
-    return csr_array(matrix, dtype=np.int64)
-
-
-def _label_sets(given: Iterable[Any], name: str) -> list[list[Any]]:
-    """Return the distinct labels of each sample; an entry that is neither a list nor a set is one label."""
-    rows = [list(v) if isinstance(v, (list, set, np.ndarray)) else [v] for v in given]
-    for label in itertools.chain.from_iterable(rows):
-        if not isinstance(label, Hashable):
-            raise ValueError(f"{name} holds {label!r}: expected numbers, strings or other hashable labels")
-    return [list(dict.fromkeys(row)) for row in rows]
+def _encoded(given: Any, name: str) -> tuple[list[Any], csr_matrix]:
+    if are_label_sets(given) or getattr(given, "ndim", 1) == 2:
+        classes, matrix = encode_label_sets(given, name=name)
+        return classes.tolist(), matrix
+    classes, numbers = encode_labels(given)
+    ones = np.ones(len(numbers), dtype=np.uint8)
+    return classes.tolist(), csr_matrix((ones, numbers, np.arange(len(numbers) + 1)), (len(numbers), len(classes)))

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cbid.checks import check_choice, check_integer
-from cbid.evaluation.gains import has_sets, label_matrices
+from cbid.evaluation.gains import label_matrices
+from cbid.labels import are_label_sets
 
 __all__ = [
     "acg_at",
@@ -278,7 +279,7 @@ def _bits(name: str, bits: ArrayLike) -> NDArray[np.float32]:
 
 def _relevance(query_labels: Any, q: int, labels: Any, n: int) -> Callable[[slice], NDArray[np.bool_]]:
     """Return a function that says which items are relevant to some of the queries."""
-    if has_sets(query_labels) or has_sets(labels):
+    if are_label_sets(query_labels) or are_label_sets(labels):
         left, right = label_matrices(query_labels, labels, ("query_labels", "labels"))
         _check_length("query_labels", left.shape[:1], q)
         _check_length("labels", right.shape[:1], n)
