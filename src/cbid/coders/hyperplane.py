@@ -1,12 +1,15 @@
 """What all coders share whose bits are hyperplanes, over X or over similarities to anchors."""
 
+import os
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from cbid.checks import as_random_state, check_choice, check_integer, check_real
 from cbid.coders.base import Coder
+from cbid.coders.onnx_file import OnnxGraph, write_onnx
 from cbid.learning.features import Anchors, fit_anchors
 
 __all__ = ["HyperplaneCoder"]
@@ -63,6 +66,44 @@ class HyperplaneCoder(Coder):
             X = Anchors(self.anchors_, self.gamma_)(X)
         offset = self.intercept_ + self.coef_ @ self.mean_
         return (X - self.mean_.astype(X.dtype)) @ self.coef_.T.astype(X.dtype) + offset.astype(X.dtype)
+
+    def to_onnx(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        network: str | os.PathLike[str] | None = None,
+        output: str | None = None,
+    ) -> None:
+        """Write the coder to an ONNX file whose output equals ``encode``.
+
+        Alone, the graph has the input ``X``, float32 (n, n_features_in_), and opset 17. Behind a network it has the
+        inputs and the opset of the network. The output is ``codes`` (``cbid/codes`` if the network uses that name),
+        uint8 (n, ceil(n_bits_ / 8)), in the order of ``numpy.packbits``. A bit may differ from ``encode`` only if the
+        projection is zero but for rounding.
+
+        Parameters
+        ----------
+        path : path
+            The file to write. It is complete or absent.
+        network : path, default=None
+            An ONNX file of opset 13 or newer whose output (n, n_features_in_) the coder reads.
+        output : str, default=None
+            Name of that output, if the network has several.
+        """
+        check_is_fitted(self)
+        write_onnx(self, path, network=network, output=output)
+
+    def _onnx_values(self, graph: OnnxGraph, X: str) -> str:
+        """Add `_project` to a graph and return the name of its values."""
+        features = X
+        if hasattr(self, "anchors_"):
+            features = graph.similarities(X, self.anchors_, self.gamma_)
+            if self.coef_.shape[1] > len(self.anchors_):  # bits of likeness see X beside the similarities
+                features = graph.add("Concat", features, X, axis=1)
+        offset = self.intercept_ + self.coef_ @ self.mean_
+        centred = graph.add("Sub", features, self.mean_.astype(np.float32))
+        product = graph.add("MatMul", centred, self.coef_.T.astype(np.float32))
+        return graph.add("Add", product, offset.astype(np.float32))
 
     def _check_state(self) -> None:
         check_integer("n_bits_", self.n_bits_, 1, MOST_BITS)

@@ -11,6 +11,7 @@ from sklearn.utils import Tags
 from cbid.bags import Bags, are_bags, check_bags, positions
 from cbid.checks import check_choice, check_integer, check_real
 from cbid.coders.large_margin import LargeMarginCoder
+from cbid.coders.onnx_file import OnnxGraph
 from cbid.labels import check_labels
 from cbid.learning.losses import Loss
 from cbid.learning.neighbourhoods import of_unit_size
@@ -204,6 +205,11 @@ class PatchCBID(LargeMarginCoder):
                 "frames and shapes, not an array of descriptors"
             )
         return super()._samples(X)
+
+    def _onnx_values(self, graph: OnnxGraph, X: str) -> str:
+        if self.location_:
+            raise ValueError(f"location={self.location!r}: to_onnx expects a coder that was fitted without location")
+        return super()._onnx_values(graph, X)
 
     def _n_columns(self) -> int:
         return int(self.n_features_in_) + (2 if self.location_ else 0)

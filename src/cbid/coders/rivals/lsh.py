@@ -9,6 +9,7 @@ from sklearn.neighbors import NearestNeighbors
 from cbid.checks import check_real
 from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder, generator
 from cbid.coders.mixins import PrefixMixin, check_arrays
+from cbid.coders.onnx_file import OnnxGraph
 from cbid.coders.rivals.common import Seed, check_vectors
 from cbid.params import choice, estimator, flag, integer, param, positive
 
@@ -105,6 +106,12 @@ class PStableLSH(PrefixMixin, HyperplaneCoder):
         # On the border itself, the value of an odd cell must stay negative.
         return np.where(place < 1, border, -np.maximum(border, np.finfo(X.dtype).tiny))
 
+    def _onnx_values(self, graph: OnnxGraph, X: str) -> str:
+        cell = graph.add("Floor", super()._onnx_values(graph, X))
+        half = graph.add("Mul", cell, np.array(0.5, np.float32))
+        parity = graph.add("Sub", half, graph.add("Floor", half))  # 0 in even cells, 0.5 in odd ones
+        return graph.add("Sub", np.array(0.25, np.float32), parity)
+
     def _check_state(self) -> None:
         super()._check_state()
         check_real("width_", self.width_, 0, open_below=True)
@@ -158,6 +165,10 @@ class ShiftInvariantLSH(PrefixMixin, HyperplaneCoder):
 
     def _project(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
         return np.cos(super()._project(X)) + self.threshold_.astype(X.dtype)
+
+    def _onnx_values(self, graph: OnnxGraph, X: str) -> str:
+        waves = graph.add("Cos", super()._onnx_values(graph, X))
+        return graph.add("Add", waves, self.threshold_.astype(np.float32))
 
     def _check_state(self) -> None:
         super()._check_state()
