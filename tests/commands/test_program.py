@@ -19,6 +19,7 @@ import pytest
 from PIL import Image
 
 from cbid.cli import run
+from cbid.codes import weighted_hamming
 from cbid.project import Project
 from tests.project.made import picture, write_images
 
@@ -130,6 +131,20 @@ def test_search(here, capsys):
     status, out, _ = call(capsys, "search", "images/green", "query.png", "-k", "1", "--n-bits", "8")
     assert status == 0
     assert out.count("distance") == 11
+
+
+def test_search_by_likeness(here, capsys):
+    """The distances are those of the weights at that point between "same class" and "looks alike"."""
+    status, out, _ = call(capsys, "search", "query.png", "-k", "30", "--likeness", "0.8", "--json")
+    (answer,) = json.loads(out)
+    assert (status, answer["likeness"]) == (0, 0.8)
+    with Project.open("images.cbid") as project:
+        code = project.encode(project.describe_image(Path("query.png").read_bytes()))[0]
+        stored = np.stack([project.code(match["id"]) for match in answer["matches"]])
+        wanted = weighted_hamming(code, stored, project.coder.weights_at(0.8))
+    np.testing.assert_allclose([match["distance"] for match in answer["matches"]], wanted, rtol=1e-5)
+    assert "likeness" in fails(capsys, "search", "query.png", "--likeness", "0.8", "--how", "plain")
+    assert "likeness" in fails(capsys, "search", "query.png", "--likeness", "1.2", status=2)
 
 
 def test_classify(here, capsys):

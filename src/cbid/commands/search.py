@@ -33,6 +33,15 @@ def search(
             help="Distance: weighted or plain Hamming, or raw for the raw vectors.",
         ),
     ] = "weighted",
+    likeness: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            show_default=False,
+            help='From 0, "same class", to 1, "looks alike" (default: as learned).',
+        ),
+    ] = None,
     label: Annotated[str | None, typer.Option(show_default=False, help="Return only images of this class.")] = None,
     n_jobs: JobsOption = None,
     as_json: JsonOption = False,
@@ -53,12 +62,13 @@ def search(
         first = True
         for queries in read_queries(opened, query, n_jobs=n_jobs):
             for asked in queries:
-                found = opened.search(asked.vector, k, n_bits=n_bits, how=how, label=label)
+                found = opened.search(asked.vector, k, n_bits=n_bits, how=how, label=label, likeness=likeness)
                 if as_json:
                     answers.append(
                         {
                             "query": asked.name,
                             "how": how,
+                            "likeness": likeness,
                             "n_bits": found.n_bits,
                             "bytes": found.n_bytes,
                             "milliseconds": 1000 * found.seconds,

@@ -2,11 +2,12 @@
 
 from cbid.project.files import ProjectError, ProjectWarning
 from cbid.project.project import Project
-from cbid.project.searching import BitSides, Explanation, ProjectMatches, Votes
+from cbid.project.searching import BitSides, Examples, Explanation, ProjectMatches, Votes
 from cbid.project.table import ImageRecord
 
 __all__ = [
     "BitSides",
+    "Examples",
     "Explanation",
     "ImageRecord",
     "Project",

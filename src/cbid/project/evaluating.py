@@ -240,14 +240,20 @@ def _has(saved: Any, *names: str) -> bool:
 
 
 def vote(
-    ranks: NDArray[Any], labels: NDArray[np.str_], classes: NDArray[np.str_], k: int, queries: Codes
+    ranks: NDArray[Any],
+    labels: NDArray[np.str_],
+    classes: NDArray[np.str_],
+    k: int,
+    queries: Codes,
+    weights: str = "uniform",
 ) -> NDArray[np.float64]:
     """Return the votes (q, n_classes) of the k nearest; a neighbour without a label gives its vote to no class.
 
     ``ranks`` (q, m) are distances or ranks, ascending; ``labels`` (q, m) their labels; ``queries`` the codes (q, b).
     """
     numbers = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
-    return count_votes(ranks, np.where(labels == "", -1, numbers), len(classes), k, queries=queries)
+    known = np.where(labels == "", -1, numbers)
+    return count_votes(ranks, known, len(classes), k, weights=weights, queries=queries)
 
 
 def _accuracy(

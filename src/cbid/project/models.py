@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.utils import get_tags
 
 from cbid import coders, descriptors
-from cbid.checks import check_choice, check_integer
+from cbid.checks import check_choice, check_integer, check_share
 from cbid.coders import CBID, ITQ, Coder, PatchCBID
 from cbid.coders.large_margin import MOST_BITS, LearningInterrupted, WarmStartError
 from cbid.codes import n_bytes
@@ -252,12 +252,27 @@ def prefix_lengths(coder: Coder) -> list[int]:
     return [1 << s for s in range(_SHORTEST_PREFIX.bit_length() - 1, 17) if 1 << s < t] + [t]
 
 
-def prefix_weights(coder: Coder, n_bits: int, how: str) -> NDArray[np.float64]:
+def has_dial(coder: Coder) -> bool:
+    """Return whether the weights of the coder can follow a likeness at query time (``weights_at``)."""
+    return hasattr(coder, "dial_")
+
+
+def prefix_weights(coder: Coder, n_bits: int, how: str, likeness: float | None = None) -> NDArray[np.float64]:
     """Return weights (n_bits_,) that give whole codes the distance of their first ``n_bits`` bits.
 
-    "weighted": the weights fitted at that length (1 if the coder has none). "plain": 1. Zero after the prefix.
+    "weighted": the weights fitted at that length (1 if the coder has none), or those between "same class" (0) and
+    "looks alike" (1) if ``likeness`` is given. "plain": 1. Zero after the prefix.
     """
     check_choice("how", how, ("weighted", "plain"))
+    if likeness is not None:
+        check_share("likeness", likeness)
+        if how != "weighted":
+            raise ValueError(f"likeness={likeness}: expected how='weighted', not how={how!r}")
+        if not has_dial(coder):
+            raise ValueError(
+                f"likeness={likeness}: the codes of this project have one set of weights; it needs CBID learned with "
+                "labels and a likeness between 0 and 1"
+            )
     check_integer("n_bits", n_bits, 1, coder.n_bits_)
     short = coder
     if n_bits < coder.n_bits_:
@@ -268,5 +283,7 @@ def prefix_weights(coder: Coder, n_bits: int, how: str) -> NDArray[np.float64]:
         short = coder.truncate(n_bits)
     weights = np.zeros(coder.n_bits_)
     fitted = getattr(short, "weights_", None) if how == "weighted" else None
+    if likeness is not None:
+        fitted = short.weights_at(likeness)
     weights[:n_bits] = 1.0 if fitted is None else fitted
     return weights

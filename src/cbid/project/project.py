@@ -20,8 +20,17 @@ from cbid.project.evaluating import evaluate
 from cbid.project.files import IMAGES, VECTORS, ProjectError, ProjectWarning, map_vectors
 from cbid.project.fitting import fit, open_images
 from cbid.project.intake import Intake, KnownImages, Source, as_source, items_of
-from cbid.project.models import descriptor_from_json, prefix_lengths
-from cbid.project.searching import BitSides, CodeStore, Explanation, ProjectMatches, Votes, as_codes, as_vectors
+from cbid.project.models import descriptor_from_json, has_dial, prefix_lengths
+from cbid.project.searching import (
+    BitSides,
+    CodeStore,
+    Examples,
+    Explanation,
+    ProjectMatches,
+    Votes,
+    as_codes,
+    as_vectors,
+)
 from cbid.project.snapshot import Snapshot, stamp_of
 from cbid.project.table import PENDING, ImageRecord, ImageTable
 from cbid.search import CodeIndex, IndexCorruptError, UnknownIdError
@@ -205,6 +214,20 @@ class Project:
         return list(self._snapshot.stored().classes)
 
     @property
+    def class_counts(self) -> dict[str, int]:
+        """The number of images of each class, by name; "" are images without a label."""
+        names, counts = np.unique(self._snapshot.stored().labels, return_counts=True)
+        return dict(zip(names.tolist(), counts.tolist()))
+
+    def ids_of(self, label: str | None = None, part: str | None = None) -> NDArray[np.int64]:
+        """Return the ids of the images of a class ("": without a label) and of a part, ascending; None: of all."""
+        stored = self._snapshot.stored()
+        keep = np.ones(len(stored.ids), dtype=bool) if label is None else stored.labels == label
+        if part is not None:
+            keep &= np.isin(stored.ids, self._table.ids_in(part))
+        return stored.ids[keep]
+
+    @property
     def settings(self) -> dict[str, Any]:
         """The settings of the fit: descriptor, coder, held-out share, seed, source."""
         manifest = self._snapshot.manifest
@@ -300,8 +323,9 @@ class Project:
         n_bits: int | None = None,
         how: str = "weighted",
         exclude: int | Sequence[int] | None = None,
-        label: str | None = None,
+        label: str | Sequence[str] | None = None,
         vectors: ArrayLike | None = None,
+        likeness: float | None = None,
     ) -> ProjectMatches:
         """Return the k nearest images of each query.
 
@@ -319,10 +343,13 @@ class Project:
             Weighted or plain Hamming distance, or Euclidean distance of the raw vectors.
         exclude : int, sequence of int or None, default=None
             Ids to exclude, such as the id of the query.
-        label : str or None, default=None
-            Search only images of this class.
+        label : str, sequence of str or None, default=None
+            Search only images of this class, or of these classes.
         vectors : array (q, d) or None, default=None
             The vectors of the queries, to rank ties if the queries are codes.
+        likeness : float or None, default=None
+            From 0 ("same class") to 1 ("looks alike"): search with ``coder.weights_at(likeness)``. Needs a coder
+            with these weights (``has_dial``) and ``how="weighted"``. None: the weights of the coder.
         """
         queries = np.asarray(unmasked(codes_or_vectors, "codes_or_vectors"))
         return searching.search(
@@ -335,6 +362,37 @@ class Project:
             exclude=exclude,
             label=label,
             vectors=vectors,
+            likeness=likeness,
+        )
+
+    def search_examples(
+        self,
+        like: Examples,
+        unlike: Examples | None = None,
+        k: int = 10,
+        *,
+        n_bits: int | None = None,
+        how: str = "weighted",
+        exclude: int | Sequence[int] | None = None,
+        label: str | Sequence[str] | None = None,
+        likeness: float | None = None,
+    ) -> ProjectMatches:
+        """Return the k images that are nearest to several examples and far from counter-examples, as one query.
+
+        Images are ranked by their mean distance to the examples less half their mean distance to the
+        counter-examples. The other parameters are those of ``search``.
+        """
+        return searching.search_examples(
+            self._snapshot,
+            self._store,
+            like,
+            unlike or Examples(np.empty((0, len(like.codes[0])), np.uint8), None),
+            k,
+            n_bits=n_bits,
+            how=how,
+            exclude=exclude,
+            label=label,
+            likeness=likeness,
         )
 
     def search_in(self, store: CodeStore) -> None:
@@ -342,9 +400,14 @@ class Project:
         self._store = store
         searching.check_store(self._snapshot, store)
 
-    def weights(self, n_bits: int, how: str = "weighted") -> NDArray[np.float64]:
+    def weights(self, n_bits: int, how: str = "weighted", likeness: float | None = None) -> NDArray[np.float64]:
         """Return the weights (self.n_bits,) of a search with the first ``n_bits`` bits; zero after them."""
-        return self._snapshot.weights(n_bits, how)
+        return self._snapshot.weights(n_bits, how, likeness)
+
+    @property
+    def has_dial(self) -> bool:
+        """Whether a search can choose between "same class" and "looks alike" (``likeness``)."""
+        return has_dial(self.coder)
 
     def classify(
         self,
@@ -354,19 +417,26 @@ class Project:
         *,
         exclude: int | Sequence[int] | None = None,
         vectors: ArrayLike | None = None,
+        weights: str = "uniform",
     ) -> Votes:
         """Return the class that wins the vote of the k nearest labelled images, and all votes.
+
+        With ``weights="distance"`` a vote counts 1 / distance; images at distance 0, if any, then vote alone.
 
         ``codes`` are packed codes or vectors; with codes, ``vectors`` may be the vectors of the same queries. Vectors
         rank ties, as in ``search``. If the vector of the query is not known, all images as near as the k-th
         vote, each with an even share (of more than 8,192, a random subset).
         """
-        return searching.classify(self._snapshot, self._store, np.asarray(codes), k, n_bits, exclude, vectors)
+        return searching.classify(
+            self._snapshot, self._store, np.asarray(codes), k, n_bits, exclude, vectors, weights
+        )
 
-    def explain(self, code_a: ArrayLike, code_b: ArrayLike, n_bits: int | None = None) -> Explanation:
+    def explain(
+        self, code_a: ArrayLike, code_b: ArrayLike, n_bits: int | None = None, likeness: float | None = None
+    ) -> Explanation:
         """Compare two codes bit by bit. The weights of the bits that differ sum to the weighted distance."""
         length = self.n_bits if n_bits is None else n_bits
-        weight = self.weights(length)[:length]
+        weight = self.weights(length, likeness=likeness)[:length]
         a, b = (
             unpack(check_codes(np.asarray(code), self.n_bits)[0], self.n_bits)[:length] for code in (code_a, code_b)
         )

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cbid.checks import check_choice, check_integer
 from cbid.classify.knn import Neighbours, neighbours_with_ties
-from cbid.codes import check_codes, n_bytes, prefix
+from cbid.codes import check_codes, n_bytes, pack, prefix, unpack
 from cbid.project.evaluating import nearest_vectors, rank_by_vectors, vote
 from cbid.project.files import ProjectError
 from cbid.project.snapshot import Snapshot
@@ -21,6 +21,7 @@ __all__ = [
     "NO_LABELS",
     "BitSides",
     "CodeStore",
+    "Examples",
     "Explanation",
     "ProjectMatches",
     "Votes",
@@ -30,10 +31,12 @@ __all__ = [
     "check_store",
     "classify",
     "search",
+    "search_examples",
 ]
 
 HOW = ("weighted", "plain", "raw")
 NO_LABELS = "the images have no labels"
+_UNLIKE = 0.5  # weight of the counter-examples beside the examples
 
 
 class CodeStore(Protocol):
@@ -89,6 +92,13 @@ class ProjectMatches:
         return len(self.ids)
 
 
+class Examples(NamedTuple):
+    """Images that a query consists of: codes (n, b), and vectors (n, d) if all are known."""
+
+    codes: NDArray[np.uint8]
+    vectors: NDArray[np.float32] | None
+
+
 class Votes(NamedTuple):
     """The vote of the nearest images.
 
@@ -127,11 +137,17 @@ def search(
     n_bits: int | None,
     how: str,
     exclude: int | Sequence[int] | None,
-    label: str | None,
+    label: str | Sequence[str] | None,
     vectors: ArrayLike | None,
+    likeness: float | None = None,
+    weights: NDArray[np.float64] | None = None,
 ) -> ProjectMatches:
-    """Search by codes in the index or the store, or by raw vectors; see ``Project.search``."""
+    """Search by codes in the index or the store, or by raw vectors; see ``Project.search``.
+
+    ``weights`` (snapshot.n_bits,) are used instead of those of the coder.
+    """
     check_choice("how", how, HOW)
+    labels = [label] if isinstance(label, str) else None if label is None else list(label)
     check_integer("k", k, 1)
     excluded = _as_ids(exclude)
     begun = time.perf_counter()
@@ -140,21 +156,74 @@ def search(
             raise ValueError("how='raw' compares vectors; expected vectors, not codes")
         if n_bits is not None:
             raise ValueError(f"how='raw' compares vectors; n_bits={n_bits} is not accepted")
+        if likeness is not None:
+            raise ValueError(f"likeness={likeness}: expected how='weighted', not how='raw'")
         asked = as_vectors(snapshot, queries)
-        near = _nearest_vectors(snapshot, asked, k, excluded, label)
+        near = _nearest_vectors(snapshot, asked, k, excluded, labels)
         seconds = time.perf_counter() - begun
         similarity = _similarity_of_vectors(snapshot, asked, near)
         agree = np.full(near.ids.shape, -1, dtype=np.int64)
         return ProjectMatches(*near[1:], similarity, agree, seconds, 4 * snapshot.n_features, None)
     length = _length(snapshot, store, n_bits)
     codes, asked_vectors = _codes_and_vectors(snapshot, queries, vectors)
-    weights = snapshot.weights(length, how)
-    labels = None if label is None else [label]
+    if weights is None:
+        weights = snapshot.weights(length, how, likeness)
     near = _nearest_codes(snapshot, store, codes, asked_vectors, k, weights, excluded, labels)
     seconds = time.perf_counter() - begun
     similarity = np.where(near.ids < 0, 0, 1 - near.distances / max(weights.sum(), 1e-300)).astype(np.float32)
     agree = _count_agreeing(snapshot, codes, near.ids, length)
     return ProjectMatches(*near[1:], np.clip(similarity, 0, 1), agree, seconds, n_bytes(length), length)
+
+
+def search_examples(
+    snapshot: Snapshot,
+    store: CodeStore | None,
+    like: Examples,
+    unlike: Examples,
+    k: int,
+    *,
+    n_bits: int | None,
+    how: str,
+    exclude: int | Sequence[int] | None,
+    label: str | Sequence[str] | None,
+    likeness: float | None,
+) -> ProjectMatches:
+    """Search with several images and counter-examples; see ``Project.search_examples``.
+
+    The mean distance to the examples less half the mean distance to the counter-examples is, up to a constant, the
+    weighted Hamming distance to one code: bit s is the sign, and its weight the absolute value, of
+    w_s (mean of like_s - 1/2 mean of unlike_s), with bits as -1 and +1. So the search is exact.
+    """
+    check_choice("how", how, HOW)
+    if not len(like.codes):
+        raise ValueError("like is empty; expected at least one image")
+    target = None if like.vectors is None else like.vectors.mean(axis=0, dtype=np.float64)
+    if target is not None and unlike.vectors is not None and len(unlike.codes):
+        target += _UNLIKE * (target - unlike.vectors.mean(axis=0, dtype=np.float64))
+    if how == "raw":
+        if target is None:
+            raise ValueError("how='raw': expected ids or vectors as the query, not codes")
+        queries: NDArray[Any] = target.astype(np.float32)
+        weights = None
+    else:
+        weights = snapshot.weights(_length(snapshot, store, n_bits), how, likeness)
+        votes = unpack(like.codes, snapshot.n_bits).mean(axis=0, dtype=np.float64)
+        if len(unlike.codes):
+            votes -= _UNLIKE * unpack(unlike.codes, snapshot.n_bits).mean(axis=0, dtype=np.float64)
+        queries, weights = pack(votes[None])[0], weights * np.abs(votes)
+    return search(
+        snapshot,
+        store,
+        queries,
+        k,
+        n_bits=n_bits,
+        how=how,
+        exclude=exclude,
+        label=label,
+        vectors=None if how == "raw" else target,
+        likeness=None if how == "raw" else likeness,
+        weights=weights,
+    )
 
 
 def classify(
@@ -165,8 +234,10 @@ def classify(
     n_bits: int | None,
     exclude: int | Sequence[int] | None,
     vectors: ArrayLike | None,
+    votes_by: str = "uniform",
 ) -> Votes:
     """Return the vote of the k nearest labelled images; see ``Project.classify``."""
+    check_choice("weights", votes_by, ("uniform", "distance"))
     stored = snapshot.stored()
     if not stored.classes:
         raise ValueError(f"{NO_LABELS}, so they cannot vote for a class")
@@ -180,7 +251,10 @@ def classify(
         ranks: NDArray[Any] = near.distances
         if asked is not None:
             near, ranks = rank_by_vectors(near, asked, snapshot.vectors(near.ids.ravel()), k)
-        votes[near.rows] = vote(ranks, near.labels, classes, k, codes[near.rows])
+        if votes_by == "distance":  # the k nearest are known by their ranks; their distances weigh the votes
+            kept = ranks <= ranks[:, [min(k, ranks.shape[1]) - 1]]
+            ranks = np.where(kept, near.distances, np.inf)
+        votes[near.rows] = vote(ranks, near.labels, classes, k, codes[near.rows], weights=votes_by)
     return Votes(np.where(votes.any(axis=1), classes[votes.argmax(axis=1)], ""), votes)
 
 
@@ -283,12 +357,12 @@ def _nearest_codes(
 
 
 def _nearest_vectors(
-    snapshot: Snapshot, queries: NDArray[np.float32], k: int, excluded: NDArray[np.int64], label: str | None
+    snapshot: Snapshot, queries: NDArray[np.float32], k: int, excluded: NDArray[np.int64], wanted: list[str] | None
 ) -> Neighbours:
     ids, labels = snapshot.stored()[:2]
     keep = ~np.isin(ids, excluded)
-    if label is not None:
-        keep &= labels == label
+    if wanted is not None:
+        keep &= np.isin(labels, wanted)
     nearest, near = nearest_vectors(queries, snapshot.vectors(ids[keep]), ids[keep], k)
     shape, n_found = (len(queries), k), nearest.shape[1]
     found, distances = np.full(shape, -1, dtype=np.int64), np.full(shape, np.inf, np.float32)

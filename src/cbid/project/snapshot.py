@@ -51,7 +51,7 @@ class Snapshot:
     evaluation: dict[str, Any]
     _vectors: NDArray[np.float32]
     _changes: int = 0  # of the index, as seen by this process; cached values belong to one of them
-    _weights: dict[tuple[int, str], NDArray[np.float64]] = field(default_factory=dict)
+    _weights: dict[tuple[int, str, float | None], NDArray[np.float64]] = field(default_factory=dict)
     _stored: tuple[int, StoredLabels] | None = None
     _projected: tuple[int, NDArray[np.int64], NDArray[np.float32]] | None = None
     _digest: str | None = None
@@ -215,14 +215,14 @@ class Snapshot:
             check_rows(self.path / VECTORS, vectors, ids)
         return vectors
 
-    def weights(self, n_bits: int, how: str) -> NDArray[np.float64]:
+    def weights(self, n_bits: int, how: str, likeness: float | None = None) -> NDArray[np.float64]:
         """Return ``prefix_weights`` of the coder, cached."""
-        weights = self._weights.get((n_bits, how))
+        weights = self._weights.get((n_bits, how, likeness))
         if weights is None:
-            weights = prefix_weights(self.coder, n_bits, how)
+            weights = prefix_weights(self.coder, n_bits, how, likeness)
             if len(self._weights) >= _MAX_WEIGHTS:
                 self._weights.clear()
-            self._weights[n_bits, how] = weights
+            self._weights[n_bits, how, likeness] = weights
         return weights
 
     def projected(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:

@@ -160,6 +160,12 @@ class ImageTable:
             found = self._connection.execute("SELECT id FROM images WHERE path = ?", (path,)).fetchall()
         return [int(row[0]) for row in found]
 
+    def ids_in(self, part: str) -> NDArray[np.int64]:
+        """Return the ids of the images of one part."""
+        with self._locked():
+            found = self._connection.execute("SELECT id FROM images WHERE part = ?", (part,)).fetchall()
+        return np.array([row[0] for row in found], dtype=np.int64)
+
     def rows(self) -> Iterator[ImageRow]:
         """Return all rows by id, including those of unfinished work."""
         query = "SELECT id, name, path, label, part, origin, stamp FROM images ORDER BY id"

@@ -16,6 +16,7 @@ from pydantic import (
 from cbid.project import ImageRecord
 
 __all__ = [
+    "MAX_EXAMPLES",
     "MAX_ID",
     "MAX_MATCHES",
     "AddedImages",
@@ -25,6 +26,7 @@ __all__ = [
     "ByCode",
     "ById",
     "ByVector",
+    "ClassCount",
     "Classification",
     "ClassifyRequest",
     "Confusion",
@@ -47,6 +49,8 @@ __all__ = [
 ]
 
 MAX_MATCHES = 1000
+MAX_SKIPPED = 10_000
+MAX_EXAMPLES = 100
 MAX_ID = 2**63 - 1
 _MAX_BITS = 2**16
 _MAX_FIELDS = 20
@@ -56,6 +60,12 @@ How = Literal["weighted", "plain", "raw"]
 ImageId = Annotated[int, Field(ge=0, le=MAX_ID)]
 Bits = Annotated[
     int, Field(ge=1, le=_MAX_BITS, description="Use only the first bits of each code (default: all bits).")
+]
+
+
+Likeness = Annotated[
+    float,
+    Field(ge=0, le=1, description='Weights of the bits between "same class" (0) and "looks alike" (1).'),
 ]
 
 
@@ -121,13 +131,24 @@ class SearchOptions(_RequestBody):
         default="weighted",
         description="Distance: weighted or plain Hamming, or raw for the Euclidean distance of vectors.",
     )
+    likeness: Likeness | None = None
+    first: int = Field(default=0, ge=0, le=MAX_SKIPPED, description="Number of nearest images to skip.")
     label: Label | None = Field(default=None, description="Return only images of this class.")
+    labels: Annotated[list[Label], FailFast()] = Field(
+        default=[], max_length=MAX_MATCHES, description="Return only images of these classes (default: of all)."
+    )
 
 
 class SearchRequest(SearchOptions):
     """A search with a stored image, a vector or a code."""
 
     query: SearchQuery
+    also: Annotated[list[SearchQuery], FailFast()] = Field(
+        default=[], max_length=MAX_EXAMPLES, description="More examples. All examples together are one query."
+    )
+    unlike: Annotated[list[SearchQuery], FailFast()] = Field(
+        default=[], max_length=MAX_EXAMPLES, description="Counter-examples: images near them come later."
+    )
     exclude: Annotated[list[ImageId], FailFast()] = Field(
         default=[], max_length=MAX_MATCHES, description="Ids of images to leave out of the result."
     )
@@ -139,6 +160,9 @@ class ClassifyRequest(_RequestBody):
     query: SearchQuery
     k: int = Field(default=5, ge=1, le=MAX_MATCHES, description="Number of neighbours that vote.")
     n_bits: Bits | None = None
+    weights: Literal["uniform", "distance"] = Field(
+        default="uniform", description="distance: a vote counts 1 / distance; neighbours at distance 0 vote alone."
+    )
 
 
 class ExplainRequest(_RequestBody):
@@ -147,6 +171,7 @@ class ExplainRequest(_RequestBody):
     a: SearchQuery
     b: SearchQuery
     n_bits: Bits | None = None
+    likeness: Likeness | None = None
 
 
 class SessionRequest(_RequestBody):
@@ -186,7 +211,7 @@ class Match(Image):
 class ImagePage(BaseModel):
     """Some of the stored images, by ascending id."""
 
-    total: int = Field(description="Number of stored images.")
+    total: int = Field(description="Number of stored images of the class and part that were asked for.")
     images: list[Image]
 
 
@@ -229,6 +254,13 @@ class Explanation(BaseModel):
     bits: list[bool] = Field(description="The bits of code a.")
     distance: float
     differing: int = Field(description="Number of bits that differ.")
+
+
+class ClassCount(BaseModel):
+    """A class and its number of stored images."""
+
+    label: Text | None = Field(description="The class; null: images without a label.")
+    images: int
 
 
 class BitWeights(BaseModel):
@@ -280,6 +312,10 @@ class ProjectInfo(BaseModel):
     descriptor: str | None = Field(description="Descriptor that turns an image into a vector; null for vectors.")
     coder: str
     has_pictures: bool
+    likeness: float | None = Field(
+        description='Point between "same class" and "looks alike" at which the weights were learned; null: searches '
+        "take no likeness."
+    )
     writable: bool = Field(description="Whether images can be added and removed.")
     max_upload: int = Field(description="Largest request in bytes.")
     max_files: int = Field(description="Most images in one request.")

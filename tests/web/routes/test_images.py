@@ -10,7 +10,7 @@ from PIL.PngImagePlugin import PngImageFile
 
 from cbid.project import Project
 from tests.data.pictures import png_of_claimed_size
-from tests.web.conftest import client_of
+from tests.web.conftest import PER_CLASS, client_of
 from tests.web.shapes import KINDS, png
 
 
@@ -208,3 +208,19 @@ def test_many_read_while_one_writes(writing):
     assert failures == []
     assert len(counts) >= 4
     assert writing.get("/health").json()["images"] == 48 + 6 - 1
+
+
+def test_images_of_a_class_and_of_a_part(client, project):
+    rings = client.get("/api/images?label=rings&count=50").json()
+    assert rings["total"] == PER_CLASS
+    assert [image["id"] for image in rings["images"]] == project.ids_of("rings").tolist()
+    held = client.get("/api/images?part=held-out").json()
+    assert held["total"] == project.last_fit["images"]["held-out"] == len(held["images"])
+    assert {image["part"] for image in held["images"]} == {"held-out"}
+    both = client.get("/api/images?part=held-out&label=rings").json()["images"]
+    assert both == [image for image in held["images"] if image["label"] == "rings"]
+    assert client.get("/api/images?unlabelled=true").json() == {"total": 0, "images": []}
+    assert client.get("/api/images?unlabelled=true&label=rings").status_code == 422
+    assert client.get("/api/images?part=pending").status_code == 422
+    counts = client.get("/api/classes").json()
+    assert counts == [{"label": kind, "images": PER_CLASS} for kind in KINDS]

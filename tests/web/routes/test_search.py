@@ -257,3 +257,83 @@ def test_a_damaged_project_is_a_503(copied, monkeypatch):
         answer = client.post("/api/search", json={"query": {"id": 0}})
         assert answer.status_code == 503
         assert "vectors.f32" not in answer.text
+
+
+@pytest.mark.parametrize("likeness", [0, 0.3, 1])
+def test_likeness(client, project, likeness):
+    id = int(project.ids[5])
+    answer = client.post("/api/search", json={"query": {"id": id}, "likeness": likeness, "k": 47})
+    ids = np.setdiff1d(project.ids, [id])
+    stored = np.stack([project.code(i) for i in ids])
+    distances = weighted_hamming(project.code(id), stored, project.coder.weights_at(likeness))
+    assert [m["distance"] for m in answer.json()["matches"]] == pytest.approx(np.sort(distances), rel=1e-5)
+    explained = client.post(
+        "/api/explain", json={"a": {"id": id}, "b": {"id": answer.json()["matches"][9]["id"]}, "likeness": likeness}
+    )
+    assert explained.json()["distance"] == pytest.approx(answer.json()["matches"][9]["distance"], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"likeness": 1.1}, {"likeness": 0.5, "how": "plain"}, {"likeness": 0, "how": "raw"}]
+)
+def test_wrong_likeness(client, project, wrong):
+    answer = client.post("/api/search", json={"query": {"id": int(project.ids[0])}, **wrong})
+    assert answer.status_code == 422
+    assert "likeness" in answer.json()["error"]
+
+
+def test_pages_of_results(client, project):
+    query = {"query": {"id": int(project.ids[5])}}
+    whole = client.post("/api/search", json={**query, "k": 47}).json()["matches"]
+    parts = [client.post("/api/search", json={**query, "first": i, "k": 20}).json()["matches"] for i in (0, 20, 40)]
+    assert [len(part) for part in parts] == [20, 20, 7]
+    assert [match for part in parts for match in part] == whole
+    assert client.post("/api/search", json={**query, "first": 100}).json()["matches"] == []
+
+
+def test_several_classes(client, project):
+    answer = client.post(
+        "/api/search", json={"query": {"id": int(project.ids[0])}, "labels": ["rings", "spots"], "k": 40}
+    )
+    assert {match["label"] for match in answer.json()["matches"]} == {"rings", "spots"}
+    assert len(answer.json()["matches"]) == 2 * PER_CLASS
+
+
+def test_several_examples_are_one_query(client, project):
+    """The mean distance to the examples less half the mean distance to the counter-examples ranks the images."""
+    like, unlike = [int(project.ids[i]) for i in (0, 13, 25)], [int(project.ids[i]) for i in (40, 41)]
+    body = {"query": {"id": like[0]}, "also": [{"id": i} for i in like[1:]], "unlike": [{"id": i} for i in unlike]}
+    answer = client.post("/api/search", json={**body, "k": 43})
+    ids = np.setdiff1d(project.ids, [*like, *unlike])
+    stored = np.stack([project.code(i) for i in ids])
+    weights = project.coder.weights_
+
+    def mean_distance(of):
+        return np.mean([weighted_hamming(project.code(i), stored, weights) for i in of], axis=0)
+
+    wanted = mean_distance(like) - mean_distance(unlike) / 2
+    found = answer.json()["matches"]
+    order = np.array([np.flatnonzero(ids == match["id"])[0] for match in found])
+    np.testing.assert_allclose(wanted[order], np.sort(wanted), atol=1e-6)
+    np.testing.assert_allclose(
+        np.diff([match["distance"] for match in found]), np.diff(wanted[order]), atol=1e-6
+    )  # the same up to a constant
+    raw = client.post("/api/search", json={**body, "k": 43, "how": "raw"}).json()["matches"]
+    middle = np.mean([project.vector(i) for i in like], axis=0)
+    target = middle + 0.5 * (middle - np.mean([project.vector(i) for i in unlike], axis=0))
+    near = np.linalg.norm(np.stack([project.vector(i) for i in ids]) - target, axis=1)
+    assert [match["id"] for match in raw] == ids[np.argsort(near, kind="stable")].tolist()
+
+
+def test_votes_by_distance(client, project):
+    """Five neighbours vote with 1 / distance; with neighbours at distance 0, those alone."""
+    id = int(project.ids[30])
+    body = {"query": {"id": id}, "weights": "distance"}
+    answer = client.post("/api/classify", json=body).json()
+    near = project.search(project.code(id), 5, exclude=id, vectors=project.vector(id))
+    same = near.distances[0] == 0
+    vote = same.astype(float) if same.any() else 1 / near.distances[0]
+    shares = {label: vote[near.labels[0] == label].sum() / vote.sum() for label in set(near.labels[0].tolist())}
+    assert {v["label"]: v["share"] for v in answer["votes"]} == pytest.approx(
+        {label: share for label, share in shares.items() if share}, abs=1e-6
+    )

@@ -1,6 +1,6 @@
 """Routes for the stored images: list, show, add, remove."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, File, Form, Path, Query, Request, Response, UploadFile
 
@@ -14,6 +14,7 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/api/images", tags=["images"])
 Id = Annotated[int, Path(ge=0, le=MAX_ID)]
+Part = Literal["train", "held-out", "added"]
 _MAX_NAME_LENGTH = 200
 _MAX_TOTAL_PIXELS = 4  # of one request, in images of the largest size
 
@@ -24,12 +25,17 @@ async def images(
     first: Annotated[int, Query(ge=0, le=MAX_ID, description="Number of images to skip.")] = 0,
     count: Annotated[int, Query(ge=0, le=1000, description="Number of images to return.")] = 100,
     every: Annotated[int, Query(ge=1, le=MAX_ID, description="Return every n-th image.")] = 1,
+    label: Annotated[Label | None, Query(description="Only images of this class.")] = None,
+    unlabelled: Annotated[bool, Query(description="Only images without a label.")] = False,
+    part: Annotated[Part | None, Query(description="Only images of this part.")] = None,
 ) -> ImagePage:
     """List stored images by ascending id."""
     served = served_by(request)
+    if label is not None and unlabelled:
+        raise ValueError(f"unlabelled=true: expected false with label={label!r}")
 
     def work() -> ImagePage:
-        ids = served.project.ids
+        ids = served.project.ids_of("" if unlabelled else label, part)
         records = served.records(ids[first::every][:count])
         return ImagePage(total=len(ids), images=[Image.of(record) for record in records])
 

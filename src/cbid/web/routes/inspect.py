@@ -13,6 +13,7 @@ from cbid.web.models import (
     BitExamples,
     Bits,
     BitWeights,
+    ClassCount,
     Confusion,
     ExplainRequest,
     Explanation,
@@ -46,6 +47,7 @@ async def project(request: Request) -> ProjectInfo:
             descriptor=None if descriptor is None else type(descriptor).__name__,
             coder=type(project.coder).__name__,
             has_pictures=project.has_thumbnails,
+            likeness=float(project.coder.likeness_) if project.has_dial else None,
             writable=not settings.read_only and descriptor is not None,
             max_upload=settings.max_upload,
             max_files=settings.max_files,
@@ -53,6 +55,19 @@ async def project(request: Request) -> ProjectInfo:
             evaluation=project.evaluation,
             version=cbid.__version__,
         )
+
+    return await served.search_pool.run(work)
+
+
+@router.get("/classes", responses=error_docs())
+async def classes(request: Request) -> list[ClassCount]:
+    """Return the classes, sorted, with their numbers of stored images; images without a label come last."""
+    served = served_by(request)
+
+    def work() -> list[ClassCount]:
+        counts = served.project.class_counts
+        named = [ClassCount(label=name, images=n) for name, n in counts.items() if name]
+        return named + [ClassCount(label=None, images=n) for name, n in counts.items() if not name]
 
     return await served.search_pool.run(work)
 
@@ -65,7 +80,7 @@ async def explain(body: ExplainRequest, request: Request) -> Explanation:
     def work() -> Explanation:
         project = served.project
         a, b = code_of(project, body.a), code_of(project, body.b)
-        compared = project.explain(a, b, body.n_bits)
+        compared = project.explain(a, b, body.n_bits, body.likeness)
         return Explanation(
             agree=compared.agree.tolist(),
             weights=compared.weight.tolist(),

@@ -1,6 +1,7 @@
 """Routes that search and classify: with a stored image, a vector, a code, or an uploaded image."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 import numpy as np
 from fastapi import APIRouter, File, Query, Request, UploadFile
@@ -9,7 +10,7 @@ from pydantic import Field
 
 from cbid.codes import check_codes
 from cbid.data.decode import decode_image
-from cbid.project import Project
+from cbid.project import Examples, Project
 from cbid.web.errors import error_docs
 from cbid.web.models import (
     MAX_MATCHES,
@@ -52,8 +53,10 @@ async def search(body: SearchRequest, request: Request) -> SearchResult:
         if isinstance(body.query, ById):
             exclude.append(body.query.id)
             label = served.project.record(body.query.id).label
-        code, vector = _code_and_vector(served.project, body.query)
-        result = _search(served, code, vector, body, exclude)
+        examples = [body.query, *body.also]
+        exclude += [query.id for query in [*body.also, *body.unlike] if isinstance(query, ById)]
+        like, unlike = _examples(served.project, examples), _examples(served.project, body.unlike)
+        result = _search(served, like, body, exclude, unlike)
         result.label = label
         return result
 
@@ -73,7 +76,7 @@ async def search_image(
     vector = await served.image_pool.run(_describe, served.project, data, served.settings.max_pixels)
 
     def work() -> SearchResult:
-        result = _search(served, served.project.encode(vector)[0], vector, options)
+        result = _search(served, Examples(served.project.encode(vector), vector[None]), options)
         result.vector = vector.tolist() if options.vector else None
         return result
 
@@ -88,7 +91,7 @@ async def classify(body: ClassifyRequest, request: Request) -> Classification:
     def work() -> Classification:
         exclude = [body.query.id] if isinstance(body.query, ById) else None
         code, vector = _code_and_vector(served.project, body.query)
-        return _classify(served.project, code, vector, body.k, body.n_bits, exclude)
+        return _classify(served.project, code, vector, body.k, body.n_bits, exclude, body.weights)
 
     return await served.search_pool.run(served.read_consistently, work)
 
@@ -134,6 +137,14 @@ def _code_and_vector(project: Project, query: SearchQuery) -> tuple[Code, Vector
     return code, None if isinstance(query, ByCode) else np.asarray(query.vector, dtype=np.float32)
 
 
+def _examples(project: Project, queries: Sequence[SearchQuery]) -> Examples:
+    """Return codes and vectors of queries; no vectors if one of them is a code."""
+    pairs = [_code_and_vector(project, query) for query in queries]
+    codes = np.array([code for code, _ in pairs], dtype=np.uint8)
+    vectors = [vector for _, vector in pairs if vector is not None]
+    return Examples(codes, np.stack(vectors) if vectors and len(vectors) == len(pairs) else None)
+
+
 def _describe(project: Project, data: bytes, max_pixels: int) -> Vector:
     """Return the vector of an uploaded file."""
     return project.describe_image(decode_image(data, max_pixels=max_pixels))
@@ -141,33 +152,40 @@ def _describe(project: Project, data: bytes, max_pixels: int) -> Vector:
 
 def _search(
     served: ServedProject,
-    code: Code,
-    vector: Vector | None,
+    like: Examples,
     options: SearchOptions,
     exclude: list[int] | None = None,
+    unlike: Examples | None = None,
 ) -> SearchResult:
     """Search, and look up the records of the matches."""
     project = served.project
     raw = options.how == "raw"
     if raw and options.n_bits is not None:
         raise ValueError(f"n_bits={options.n_bits}: a raw search compares whole vectors")
-    if raw and vector is None:
+    if raw and like.vectors is None:
         raise ValueError("how='raw': expected an id or a vector as the query, not a code")
     total = len(project)
     if not total:
         raise ValueError("the project is empty")
-    found = project.search(
-        vector if raw and vector is not None else code,
-        min(options.k, total),
-        n_bits=options.n_bits,
-        how=options.how,
-        exclude=exclude or None,
-        label=options.label,
-        vectors=vector,
-    )
+    wanted = [*options.labels, *([] if options.label is None else [options.label])]
+    common: dict[str, Any] = {
+        "n_bits": options.n_bits,
+        "how": options.how,
+        "exclude": exclude or None,
+        "label": wanted or None,
+        "likeness": options.likeness,
+    }
+    k = min(options.first + options.k, total)
+    if len(like.codes) == 1 and (unlike is None or not len(unlike.codes)):
+        found = project.search(
+            like.codes if like.vectors is None or not raw else like.vectors, k, vectors=like.vectors, **common
+        )
+    else:
+        found = project.search_examples(like, unlike, k, **common)
     served.metrics.search(options.how, found.seconds)
     places = {id: place for place, id in enumerate(found.ids[0].tolist())}
-    records = served.records(found.ids[0][found.ids[0] >= 0])
+    shown = found.ids[0][options.first :]
+    records = served.records(shown[shown >= 0])
     return SearchResult(
         matches=[
             Match(
@@ -186,16 +204,23 @@ def _search(
         bytes_per_image=found.n_bytes,
         searched=total,
         seconds=found.seconds,
-        code=code.tobytes().hex(),
+        code=like.codes[0].tobytes().hex(),
     )
 
 
 def _classify(
-    project: Project, code: Code, vector: Vector | None, k: int, n_bits: int | None, exclude: list[int] | None
+    project: Project,
+    code: Code,
+    vector: Vector | None,
+    k: int,
+    n_bits: int | None,
+    exclude: list[int] | None,
+    weights: str = "uniform",
 ) -> Classification:
-    classes, voted = project.classes, project.classify(code, k, n_bits, exclude=exclude, vectors=vector)
+    common: dict[str, Any] = {"exclude": exclude, "vectors": vector, "weights": weights}
+    classes, voted = project.classes, project.classify(code, k, n_bits, **common)
     while classes != project.classes:  # another request has added an image of a new class
-        classes, voted = project.classes, project.classify(code, k, n_bits, exclude=exclude, vectors=vector)
+        classes, voted = project.classes, project.classify(code, k, n_bits, **common)
     # The winner has slightly more votes than a class it ties with. Show whole votes.
     votes = voted.votes[0]
     shown = [
