@@ -159,7 +159,7 @@ def test_warnings_are_reported_in_one_line(monkeypatch, capsys):
 def test_without_typer_the_extra_is_named(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "typer", None)
     assert run(["data"]) == 1
-    assert "pip install 'cbid[cli]'" in capsys.readouterr().err
+    assert "pip install 'pillow" in capsys.readouterr().err
 
 
 def test_a_closed_pipe_is_not_reported(tmp_path):

@@ -11,6 +11,8 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from cbid.extras import missing_extra
+
 __all__ = ["main", "run"]
 
 TRACEBACK_VARIABLE = "CBID_TRACEBACK"
@@ -36,7 +38,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if error.name != "typer":
             raise
-        return _fail("the command line needs the extra 'cli': pip install 'cbid[cli]'")
+        return _fail(str(missing_extra("the command line", "cli")))
     except KeyboardInterrupt:
         return _fail("interrupted", _INTERRUPTED)
 

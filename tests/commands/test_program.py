@@ -362,7 +362,7 @@ def test_settings_that_are_rejected(here, capsys, tmp_path):
         (["search", "query.png", "--how", "fuzzy"], "weighted, plain, raw"),
         (["fit", "images", "--kernel", "cubic"], "rbf, none"),
         (["fit", "images", "--coder", "Magic"], "CBID, CCAITQ"),
-        (["fit", "images", "--descriptor", "sift"], "hog, gist, phog, centrist, pixels, onnx:FILE"),
+        (["fit", "images", "--descriptor", "sift"], "efficientnet, hog, gist, phog, centrist, pixels, onnx:FILE"),
         (["fit", "images", "--descriptor", "onnx:"], "hog, gist"),
         (["export", "codes", "--to", "word"], "npy, parquet, faiss"),
     ],

@@ -108,5 +108,5 @@ def test_a_small_image_stays_as_it_is():
 @pytest.mark.parametrize("work", [as_gray, lambda image: resize_longest(image, 5)], ids=["gray", "resized"])
 def test_without_opencv_the_extra_is_named(work, monkeypatch):
     monkeypatch.setitem(sys.modules, "cv2", None)
-    with pytest.raises(ImportError, match=r"pip install 'cbid\[images\]'"):
+    with pytest.raises(ImportError, match="pip install 'pillow"):
         work(np.zeros((10, 10, 3), np.uint8))

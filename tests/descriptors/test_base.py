@@ -91,5 +91,5 @@ def test_bytes_of_files_are_images_too():
 )
 def test_without_opencv_the_extra_is_named(descriptor, monkeypatch):
     monkeypatch.setitem(sys.modules, "cv2", None)
-    with pytest.raises(ImportError, match=r"pip install 'cbid\[images\]'"):
+    with pytest.raises(ImportError, match="pip install 'pillow"):
         descriptor.fit_transform([np.random.default_rng(0).random((64, 64))])

@@ -65,7 +65,7 @@ def maps_by_hand(pixels):
 
 def test_a_convolution_with_known_filters(convolution, image):
     embedding = ONNXEmbedding(model=convolution, preprocessing={**PLAIN, "size": [12, 14]})
-    values = embedding.fit([image]).transform([image, image[::-1]])
+    values = embedding.transform([image, image[::-1]])
     assert values.dtype == np.float32
     for row, given in zip(values, (image, image[::-1])):
         np.testing.assert_allclose(row, maps_by_hand(given / 255.0).max(axis=(1, 2)), rtol=1e-5)
@@ -337,5 +337,60 @@ def test_without_onnxruntime_the_extra_is_named(tmp_path, monkeypatch):
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(ImportError, match=r"cbid\[deep\]"):
+    with pytest.raises(ImportError, match=r"extra 'deep'.*onnxruntime"):
         ONNXEmbedding(model=identity(tmp_path / "same.onnx", ["n", 3, 4, 4])).fit([])
+
+
+def test_uint8_pixels_enter_as_they_are(tmp_path):
+    model = identity(tmp_path / "bytes.onnx", ["n", 4, 4, 3], TensorProto.UINT8)
+    image = RNG.integers(0, 256, (4, 4, 3), dtype=np.uint8)
+    chosen = {"crop": 1, "l2": False, "pooling": "flatten"}
+    values = ONNXEmbedding(model=model, preprocessing=chosen).fit([]).describe(image)
+    np.testing.assert_array_equal(values, image.ravel())
+    for entry in ({"mean": 127}, {"std": 2}, {"scale": 1}):
+        with pytest.raises(ValueError, match=f"{next(iter(entry))}=.*uint8"):
+            ONNXEmbedding(model=model, preprocessing={**chosen, **entry}).fit([])
+
+
+def test_a_layer_by_its_name_or_its_output(convolution, image):
+    """The maps before the pooling: as an output of the network, by the name of the value, and of the node."""
+    chosen = {**PLAIN, "size": [12, 14]}
+    network = onnx.load(convolution)
+    network.graph.node[0].name = "first convolution"
+    del network.graph.output[1]  # the maps are no output any more
+    inner = convolution.with_name("inner.onnx")
+    onnx.save(network, inner)
+    expected = ONNXEmbedding(model=convolution, preprocessing={**chosen, "output": "maps"}).describe(image)
+    for layer in ("maps", "first convolution"):
+        found = ONNXEmbedding(model=inner, preprocessing=chosen, layer=layer)
+        np.testing.assert_array_equal(found.describe(image), expected)
+        assert found.settings()["layer"] == layer
+    last = ONNXEmbedding(model=inner, preprocessing=chosen, layer="vector")  # an output is a layer too
+    np.testing.assert_array_equal(
+        last.describe(image), ONNXEmbedding(model=inner, preprocessing=chosen).describe(image)
+    )
+    assert "layer" not in ONNXEmbedding(model=inner).settings()
+
+
+def test_layers_that_are_none(convolution, tmp_path):
+    with pytest.raises(ValueError, match=r"layer='mapz'.*maps"):
+        ONNXEmbedding(model=convolution, layer="mapz").fit([])
+    with pytest.raises(ValueError, match="layer=3"):
+        ONNXEmbedding(model=convolution, layer=3).fit([])
+    (tmp_path / "text.onnx").write_text("not a network at all")
+    with pytest.raises(ValueError, match=r"text\.onnx.*cannot be opened"):
+        ONNXEmbedding(model=tmp_path / "text.onnx", layer="maps").fit([])
+
+
+def test_class_scores_are_named(tmp_path):
+    """A softmax over 48 values sums to one; five values are too few. 48 other values pass."""
+    nodes = [helper.make_node("Flatten", ["image"], ["flat"]), helper.make_node("Softmax", ["flat"], ["scores"])]
+    model = write(tmp_path / "net.onnx", nodes, ["n", 3, 4, 4], {"scores": ["n", 48]})
+    with pytest.warns(UserWarning, match=r"'scores'.*sum to one over 48.*earlier layer"):
+        ONNXEmbedding(model=model).fit([])
+    assert ONNXEmbedding(model=model, layer="flat").fit([]).describe(np.ones((4, 4, 3))).shape == (48,)
+
+
+def test_few_values_are_named(convolution):
+    with pytest.warns(UserWarning, match="'vector' are only 5"):
+        ONNXEmbedding(model=convolution).fit([])

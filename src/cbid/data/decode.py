@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from cbid.checks import check_choice, check_integer
 from cbid.data.names import printable
+from cbid.extras import missing_extra
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -161,7 +162,7 @@ def _open(data: bytes, formats: tuple[str, ...], max_pixels: int) -> "ImageFile"
         from PIL.TiffImagePlugin import TiffImageFile
         from PIL.WebPImagePlugin import WebPImageFile
     except ImportError as error:
-        raise ImportError("reading images needs the extra 'images': pip install 'cbid[images]'") from error
+        raise missing_extra("reading images", "images") from error
 
     if not data:
         raise ImageError("it is empty")

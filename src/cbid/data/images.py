@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cbid.checks import check_integer
 from cbid.data.decode import FORMATS, MAX_PIXELS, ImageError, read_image
+from cbid.extras import missing_extra
 
 __all__ = [
     "FORMATS",
@@ -133,5 +134,5 @@ def opencv() -> Any:
     try:
         import cv2
     except ImportError as error:
-        raise ImportError("processing images needs the extra 'images': pip install 'cbid[images]'") from error
+        raise missing_extra("processing images", "images") from error
     return cv2

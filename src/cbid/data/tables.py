@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cbid.extras import missing_extra
 from cbid.labels import encode_labels
 
 __all__ = ["ParquetTable", "TableError", "VectorTable"]
@@ -191,7 +192,7 @@ class ParquetTable(VectorTable):
             from pyarrow import ArrowException
             from pyarrow.parquet import ParquetFile
         except ImportError as error:
-            raise ImportError("parquet files need the extra 'tables': pip install 'cbid[tables]'") from error
+            raise missing_extra("a parquet file", "tables") from error
         try:
             return ParquetFile(self._path, memory_map=True)
         except ArrowException as error:

@@ -7,6 +7,7 @@ from cbid.descriptors.census import CENTRIST, spatial_pact
 from cbid.descriptors.deep import ONNXEmbedding
 from cbid.descriptors.dense_sift import DenseSIFT
 from cbid.descriptors.describing import Described, describe
+from cbid.descriptors.efficientnet import EfficientNet
 from cbid.descriptors.gist import GIST
 from cbid.descriptors.haar import HaarFeatures
 from cbid.descriptors.hog import HOG
@@ -24,6 +25,7 @@ __all__ = [
     "Described",
     "Descriptor",
     "DescriptorCache",
+    "EfficientNet",
     "HaarFeatures",
     "KernelDescriptors",
     "LocalDescriptor",

@@ -11,6 +11,7 @@ from cbid.checks import check_integer
 from cbid.data.images import as_rgb, opencv, resize, to_uint8
 from cbid.detection.boxes import Annotation, Boxes, Detections, check_boxes
 from cbid.detection.evaluate import HIT, IGNORED, REFERENCE_FPPI, DetectionCurve, FalsePositive, match
+from cbid.extras import missing_extra
 from cbid.storage.atomic import whole_file
 
 Image = NDArray[np.uint8]
@@ -84,7 +85,7 @@ def draw_curves(curves: Mapping[str, DetectionCurve], path: str | os.PathLike[st
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ImportError("drawing curves needs the extra 'plots': pip install 'cbid[plots]'") from error
+        raise missing_extra("drawing curves", "plots") from error
 
     figure = Figure(figsize=(6, 4.2), layout="constrained")
     FigureCanvasAgg(figure)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from cbid.evaluation import METRICS
+from cbid.extras import missing_extra
 from cbid.paper.base import Claim, Context, Experiment, Judgement, Results, Settings
 from cbid.paper.raw import describe_machine
 from cbid.paper.sets import CATALOGUE
@@ -62,7 +63,7 @@ def plot_style() -> AbstractContextManager[Any]:
     try:
         import matplotlib
     except ImportError as error:
-        raise ImportError("plots need the extra 'plots': pip install 'cbid[plots]'") from error
+        raise missing_extra("a plot", "plots") from error
     return matplotlib.rc_context(_PLOT_STYLE)
 
 

@@ -44,6 +44,8 @@ from cbid.project.models import (
     check_settings,
     choose_coder,
     coder_settings,
+    default_descriptor,
+    descriptor_from_json,
     descriptor_to_json,
     encode_rows,
     is_supervised,
@@ -76,7 +78,7 @@ def fit(
     path: str | os.PathLike[str],
     source: Any,
     *,
-    descriptor: "str | Descriptor",
+    descriptor: "str | Descriptor | None",
     n_bits: int,
     coder: "str | Coder | None",
     held_out: float,
@@ -92,7 +94,12 @@ def fit(
     images, where = open_images(source)
     if not len(images):
         raise ValueError("the source is empty; expected at least two images")
-    describer = None if isinstance(images, VectorTable) else make_descriptor(descriptor)
+    if isinstance(images, VectorTable):
+        describer = None
+    elif descriptor is None:
+        describer = _own_descriptor(directory) or make_descriptor(default_descriptor())
+    else:
+        describer = make_descriptor(descriptor)
     labels = [label_of(images, i) for i in range(len(images))]
     skipped = [] if isinstance(images, VectorTable) else _without_project(images.problems, where, directory)
     made = choose_coder(coder, n_bits, labels, describer, seed=seed, n_jobs=n_jobs, skipped=skipped)
@@ -328,6 +335,17 @@ def _without_project(failures: Problems, where: str, directory: Path) -> Problem
     """Drop the project itself, which may lie in the folder of its images."""
     here = os.path.abspath(directory)
     return [failure for failure in failures if os.path.abspath(os.path.join(where, failure[0])) != here]
+
+
+def _own_descriptor(directory: Path) -> Descriptor | None:
+    """Return the descriptor of a project, or of its unfinished first fit; None if there is none."""
+    if (directory / MANIFEST).exists():
+        saved = ProjectManifest.read(directory).descriptor
+        return None if saved is None else descriptor_from_json(saved)
+    try:
+        return descriptor_from_json((_started(directory) or {})["descriptor"])
+    except (KeyError, TypeError, ValueError):  # nothing has begun, or with a descriptor that is not known here
+        return None
 
 
 def _kind(descriptor: dict[str, Any] | None) -> str:

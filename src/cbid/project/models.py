@@ -19,12 +19,14 @@ from cbid.coders.large_margin import MOST_BITS, LearningInterrupted, WarmStartEr
 from cbid.codes import n_bytes
 from cbid.data.image_sets import Problems
 from cbid.data.names import printable
-from cbid.descriptors import CENTRIST, GIST, HOG, Descriptor, ONNXEmbedding, PyramidHOG, RawPixels
+from cbid.descriptors import CENTRIST, GIST, HOG, Descriptor, EfficientNet, ONNXEmbedding, PyramidHOG, RawPixels
+from cbid.descriptors.deep import NetworkDescriptor
 from cbid.project.files import ProjectError, ProjectWarning
 from cbid.storage.models import params_from_json, params_to_json
 
 # Each resizes images to one size, so that all have the same number of values.
 DESCRIPTORS: dict[str, tuple[type[Descriptor], dict[str, Any]]] = {
+    "efficientnet": (EfficientNet, {}),
     "hog": (HOG, {"size": (128, 128), "cell": 16}),
     "gist": (GIST, {}),
     "phog": (PyramidHOG, {"size": (128, 128)}),
@@ -34,17 +36,32 @@ DESCRIPTORS: dict[str, tuple[type[Descriptor], dict[str, Any]]] = {
 ONNX = "onnx:"
 
 
+def default_descriptor() -> str:
+    """Return "efficientnet" if the extra ``deep`` is installed, else "hog"."""
+    return "efficientnet" if EfficientNet.is_installed() else "hog"
+
+
+def descriptor_name(descriptor: Descriptor | None) -> str:
+    """Return the name of a descriptor in ``DESCRIPTORS``, or its class."""
+    kind = type(descriptor)
+    return next((name for name, (known, _) in DESCRIPTORS.items() if known is kind), kind.__name__)
+
+
 def make_descriptor(name: "str | Descriptor") -> Descriptor:
-    """Return a descriptor by name (``DESCRIPTORS``, or onnx:FILE), or the given one, and check its settings."""
+    """Return a descriptor by name (``DESCRIPTORS``, onnx:FILE or onnx:FILE#LAYER), or the given one, checked."""
     if isinstance(name, Descriptor):
         made = name
     elif isinstance(name, str) and name in DESCRIPTORS:
         kind, settings = DESCRIPTORS[name]
         made = kind(**settings)
     elif isinstance(name, str) and name.startswith(ONNX) and len(name) > len(ONNX):
-        made = ONNXEmbedding(model=os.path.abspath(name[len(ONNX) :]))
+        file, _, layer = name[len(ONNX) :].rpartition("#")
+        if not file or os.path.exists(name[len(ONNX) :]):  # the name of a file may contain "#"
+            file, layer = name[len(ONNX) :], ""
+        made = ONNXEmbedding(model=os.path.abspath(file), layer=layer or None)
     else:
-        raise ValueError(f"descriptor={name!r}: expected one of {', '.join(map(repr, DESCRIPTORS))}, or 'onnx:FILE'")
+        accepted = ", ".join(map(repr, DESCRIPTORS))
+        raise ValueError(f"descriptor={name!r}: expected one of {accepted}, or 'onnx:FILE' or 'onnx:FILE#LAYER'")
     return made.fit(None)
 
 
@@ -110,7 +127,7 @@ def choose_coder(
                 stacklevel=4,
             )
         coder = "CBID" if classes else "ITQ"
-        if descriptor is not None and not isinstance(descriptor, ONNXEmbedding):
+        if descriptor is not None and not isinstance(descriptor, NetworkDescriptor):
             given["kernel"] = "rbf"
     if isinstance(coder, str):
         if coder not in CODERS:

@@ -75,7 +75,7 @@ class Project:
         path: str | os.PathLike[str],
         source: Any,
         *,
-        descriptor: str | Descriptor = "hog",
+        descriptor: str | Descriptor | None = None,
         n_bits: int = 128,
         coder: str | Coder | None = None,
         held_out: float = 0.2,
@@ -96,7 +96,9 @@ class Project:
             has changed.
         source : path, ``ImageSet``, ``VectorTable`` or sequence of images
             Anything that ``cbid.data.open_source`` accepts. Vectors need no descriptor and have no thumbnails.
-        descriptor : {"hog", "gist", "phog", "centrist", "pixels", "onnx:FILE"} or Descriptor, default="hog"
+        descriptor : str, Descriptor or None, default=None
+            "efficientnet", "hog", "gist", "phog", "centrist", "pixels", "onnx:FILE" or "onnx:FILE#LAYER". None is the
+            descriptor of the project; for a new one "efficientnet" if the extra ``deep`` is installed, else "hog".
         n_bits : int, default=128
         coder : str, Coder or None, default=None
             A name from ``cbid.coders`` or an unfitted coder. None: CBID if there are labels (``kernel="rbf"`` for

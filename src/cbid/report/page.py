@@ -10,6 +10,7 @@ import numpy as np
 
 import cbid
 from cbid.data.names import printable
+from cbid.extras import missing_extra
 from cbid.report.html import embedded_image, package_versions, page, table
 from cbid.storage.atomic import whole_file
 
@@ -212,7 +213,7 @@ def _figure(width: float, height: float) -> tuple[Any, Any]:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ImportError("the report needs the extra 'plots': pip install 'cbid[plots]'") from error
+        raise missing_extra("the report", "plots") from error
     figure = Figure(figsize=(width, height), layout="constrained")
     return figure, figure.subplots()
 

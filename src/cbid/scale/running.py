@@ -12,6 +12,7 @@ from joblib import effective_n_jobs
 
 from cbid import __version__
 from cbid.checks import check_n_jobs
+from cbid.extras import missing_extra
 from cbid.progress import image_progress
 from cbid.scale.parts import Job, PartError, compute_part
 from cbid.threads import ordered_map
@@ -229,5 +230,5 @@ def _distributed() -> Any:
     try:
         import distributed
     except ImportError as error:
-        raise ImportError("a Dask cluster needs the extra 'scale': pip install 'cbid[scale]'") from error
+        raise missing_extra("a Dask cluster", "scale") from error
     return distributed

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cbid.codes import check_codes, check_n_bits, n_bytes
+from cbid.extras import missing_extra
 from cbid.storage.atomic import whole_file
 from cbid.storage.npy import DAMAGED_NPY, map_npy
 
@@ -146,7 +147,7 @@ def _export_usearch(path: Path, codes: Codes, n_bits: int, ids: Ids | None) -> N
     try:
         from usearch.index import Index
     except ImportError as error:
-        raise ImportError("export to usearch needs the extra 'stores': pip install 'cbid[stores]'") from error
+        raise missing_extra("export to usearch", "stores") from error
     keys = np.arange(len(codes)) if ids is None else ids
     if np.any(keys < 0):
         raise ValueError(f"ids holds {keys.min()}: expected no negative integer (usearch keys are unsigned)")
@@ -203,5 +204,5 @@ def _pyarrow() -> tuple[Any, Any]:
         import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise ImportError("parquet files need the extra 'tables': pip install 'cbid[tables]'") from error
+        raise missing_extra("a parquet file", "tables") from error
     return pyarrow, pyarrow.parquet

@@ -1,11 +1,13 @@
 """The web service and its page: run ``cbid serve``, or give ``create_app`` to an ASGI server."""
 
+from cbid.extras import missing_extra
+
 try:
     import fastapi as _fastapi  # noqa: F401
     import python_multipart as _multipart  # noqa: F401
     import uvicorn as _uvicorn  # noqa: F401
 except ImportError as error:
-    raise ImportError("the service needs the extra 'serve': pip install 'cbid[serve]'") from error
+    raise missing_extra("the service", "serve") from error
 
 from cbid.web.app import create_app
 from cbid.web.server import listen, make_server, run

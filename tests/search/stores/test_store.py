@@ -315,5 +315,5 @@ def test_milvus_lite_of_another_version(lite, monkeypatch):
 
 def test_without_pymilvus(monkeypatch):
     monkeypatch.setitem(sys.modules, "pymilvus", None)
-    with pytest.raises(ImportError, match=r"pip install 'cbid\[milvus\]'"):
+    with pytest.raises(ImportError, match="pip install 'pymilvus"):
         MilvusStore.open("milvus://127.0.0.1:9/photos")

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
+from cbid.extras import missing_extra
+
 __all__ = ["TOKEN_VARIABLE", "MilvusAddress", "MilvusConnection", "MilvusError"]
 
 TOKEN_VARIABLE = "CBID_MILVUS_TOKEN"
@@ -211,7 +213,7 @@ def _pymilvus() -> Any:
     try:
         import pymilvus
     except ImportError as error:
-        raise ImportError("Milvus requires the extra 'milvus': pip install 'cbid[milvus]'") from error
+        raise missing_extra("Milvus", "milvus") from error
     # It logs every failed attempt with a traceback; here a failure is raised or retried.
     logging.getLogger("pymilvus").setLevel(logging.CRITICAL)
     return pymilvus
@@ -221,9 +223,7 @@ def _check_lite(address: MilvusAddress) -> None:
     try:
         found = metadata.version("milvus-lite")
     except metadata.PackageNotFoundError as error:
-        raise ImportError(
-            f"{address} is a file and requires milvus-lite, in the extra 'milvus': pip install 'cbid[milvus]'"
-        ) from error
+        raise missing_extra(f"{address}, a file of milvus-lite,", "milvus") from error
     if not found.startswith("2."):
         raise MilvusError(f"{address}: milvus-lite {found} has no binary vectors; install milvus-lite==2.5.1")
     assert address.file is not None
