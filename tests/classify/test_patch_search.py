@@ -69,7 +69,7 @@ def test_kd_trees_repeat_by_their_seed():
 
 def test_kd_trees_without_opencv_name_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "cv2", None)
-    with pytest.raises(ImportError, match=r"cbid\[images\]"):
+    with pytest.raises(ImportError, match=r"extra .images."):
         KDTreeSearch(X, checks=5, n_trees=1, seed=0)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.codes import n_bytes
+from cbid.extras import missing_extra
 from cbid.storage.atomic import whole_file
 
 __all__ = ["INPUT", "OPSET", "OUTPUT", "OnnxGraph", "write_onnx"]
@@ -107,7 +108,7 @@ def _onnx() -> Any:
         import onnx
         import onnx.numpy_helper
     except ImportError as error:
-        raise ImportError("to_onnx needs the extra 'deep': pip install 'cbid[deep]'") from error
+        raise missing_extra("to_onnx", "deep") from error
     return onnx
 
 
