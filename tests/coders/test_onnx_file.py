@@ -201,6 +201,6 @@ def test_bad_files_and_arguments(tmp_path, monkeypatch):
         return real(name, *args, **kwargs)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ImportError, match=r"cbid\[deep\]"):
+    with pytest.raises(ImportError, match=r"extra .deep."):
         coder.to_onnx(tmp_path / "whole.onnx")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["text.onnx"]
