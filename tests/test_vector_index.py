@@ -333,3 +333,22 @@ def test_end_at_every_step_of_a_commit(tmp_path, first):
             break
     assert seen[-1] == "new"
     assert len(seen) > 5
+
+
+def test_several_labels_are_stored_and_filter(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 8)).astype(np.float32)
+    labels = [[name for name in ("a", "a/b", "c") if rng.random() < 0.5] for _ in X]
+    index = VectorIndex(ITQ(n_bits=8).fit(X), keep="float16")
+    index.add(X, labels=labels)
+    index.save(tmp_path / "index")
+    for one in (index, VectorIndex.open(tmp_path / "index")):
+        for match, keeps in {
+            "any": lambda found: bool(found & {"a", "c"}),
+            "all": lambda found: found >= {"a", "c"},
+            "branch": lambda found: bool(found & {"a", "a/b", "c"}),
+        }.items():
+            places = [i for i, found in enumerate(labels) if keeps(set(found))]
+            found = one.search(X[:5], k=5, labels=["a", "c"], match=match, candidates=60)
+            np.testing.assert_array_equal(found.ids, one.search(X[:5], k=5, among=places, candidates=60).ids)
+            assert all(s == set(labels[i]) for i, s in zip(found.ids.ravel(), found.labels.ravel()) if i >= 0)

@@ -137,13 +137,15 @@ class VectorIndex:
         """Bytes of codes, ids, labels and kept vectors, in memory or mapped."""
         return self.codes.nbytes + (0 if self._kept is None else self._kept.nbytes)
 
-    def add(self, X: ArrayLike, ids: ArrayLike | None = None, labels: ArrayLike | None = None) -> NDArray[np.int64]:
+    def add(
+        self, X: ArrayLike, ids: ArrayLike | None = None, labels: Any = None, *, label_names: ArrayLike | None = None
+    ) -> NDArray[np.int64]:
         """Encode vectors (n, n_features), add them and return their ids; see `CodeIndex.add`."""
         vectors = self._vectors(X)
         compressed = None if self._kept is None else self._kept.compressed(vectors)
         codes: ArrayLike = self.coder.encode(vectors) if len(vectors) else []
         with self._mutex:
-            new_ids = self.codes.add(codes, ids, labels)
+            new_ids = self.codes.add(codes, ids, labels, label_names=label_names)
             if self._kept is not None and compressed is not None:
                 self._kept.add(new_ids, *compressed)
             self._void(len(new_ids))
@@ -201,6 +203,7 @@ class VectorIndex:
         candidates: int | None = None,
         rerank: bool = True,
         labels: ArrayLike | None = None,
+        match: str = "any",
         among: ArrayLike | None = None,
     ) -> Matches:
         """Return the ``k`` nearest stored vectors of each query.
@@ -222,6 +225,8 @@ class VectorIndex:
             False: rank by the distance of the codes, and use the kept vectors only to break ties.
         labels, among : array-like, default=None
             Return only vectors with one of these labels, or one of these ids. A recall cannot be combined with them.
+        match : {"any", "all", "branch"}, default="any"
+            How ``labels`` filter; see `CodeIndex.search`.
         """
         queries = self._vectors(X)
         k = as_count(k, "k", at_most=max(len(self), _MOST_CANDIDATES))
@@ -233,7 +238,7 @@ class VectorIndex:
         if candidates is not None:
             self._kept_vectors(f"candidates={candidates}")
             candidates = as_count(candidates, "candidates", at_least=k)
-        filters = {"labels": labels, "among": among}
+        filters = {"labels": labels, "match": match, "among": among}
         if self._kept is None:
             return self._by_code(queries, k, filters)
         if not rerank:

@@ -26,7 +26,7 @@ ADDITIONS = {
     "label type": (ONE, {"labels": [1.5]}, TypeError, "labels has dtype float64"),
     "label kinds": (ONE, {"labels": ["q", 1]}, TypeError, "labels has values of kinds int and str; .* one kind"),
     "bools and integers": (ONE, {"labels": [True, 1]}, TypeError, "labels has values of kinds bool and int"),
-    "label shape": (ONE, {"labels": [[1]]}, ValueError, r"labels has shape \(1, 1\)"),
+    "label shape": (ONE, {"labels": np.ones((1, 1, 1))}, ValueError, r"labels has shape \(1, 1, 1\)"),
     "large label": (ONE, {"labels": [2**63]}, ValueError, "labels holds 9223372036854775808"),
     "id count": (ONE, {"ids": [50, 51], "labels": [0]}, ValueError, "ids has 2 entries"),
     "id type": (ONE, {"ids": [1.0], "labels": [0]}, TypeError, "ids has dtype float64"),

@@ -349,10 +349,12 @@ def _sampled(
                 unresolved.append(i)
                 continue
             closer = near.distances[i] < distance
-            joined = [
-                np.concatenate([a[i, closer], b[tied]])[None]
-                for a, b in zip((near.ids, near.distances, near.labels), (one.ids, one.distances, one.labels))
+            both: list[tuple[Any, Any]] = [
+                (near.ids, one.ids),
+                (near.distances, one.distances),
+                (near.labels, one.labels),
             ]
+            joined = [np.concatenate([a[i, closer], b[tied]])[None] for a, b in both]
             yield Neighbours(near.rows[i : i + 1], *joined)
         todo, size = np.array(unresolved, dtype=np.int64), 4 * size
 

@@ -153,7 +153,7 @@ class CodeCollection:
 
     # Change
 
-    def add(self, codes: ArrayLike, ids: ArrayLike | None, labels: ArrayLike | None) -> NDArray[np.int64]:
+    def add(self, codes: ArrayLike, ids: ArrayLike | None, labels: Any) -> NDArray[np.int64]:
         """Add codes and return their ids; see `CodeIndex.add`."""
         checked = as_codes(codes, self.state.n_bits)
         n = len(checked)
@@ -198,7 +198,7 @@ class CodeCollection:
                 raise ValueError(f"ids holds {held[0]}{more}, already stored in the index; remove it first")
         return given
 
-    def _new_labels(self, labels: ArrayLike | None, n: int) -> tuple[Vocabulary | None, NDArray[np.integer] | None]:
+    def _new_labels(self, labels: Any, n: int) -> tuple[Vocabulary | None, NDArray[np.integer] | None]:
         vocabulary = self.state.vocabulary
         if len(self) == 0 and vocabulary is not None and not vocabulary.closed:
             vocabulary = None  # all labelled codes were removed

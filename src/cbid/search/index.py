@@ -21,7 +21,7 @@ from cbid.search.queries import QueryBatch
 from cbid.search.segment_search import Best, Filtered, filtered, search_all, search_cells, search_within
 from cbid.search.segments import Segment
 from cbid.search.store import IndexStore
-from cbid.search.vocabulary import Vocabulary
+from cbid.search.vocabulary import Vocabulary, named_columns
 from cbid.storage.atomic import deferred_signals
 
 if TYPE_CHECKING:
@@ -146,15 +146,26 @@ class CodeIndex:
 
     @property
     def labels(self) -> NDArray[Any] | None:
-        """The labels of all codes in the order of `ids`, or None if the index has none."""
+        """The labels of all codes in the order of `ids`, or None if the index has none; sets if there are several."""
         return self._codes.labels()
+
+    @property
+    def label_names(self) -> list[Any] | None:
+        """The distinct labels in the order in which they were added, or None if the index has none."""
+        vocabulary = self._codes.state.vocabulary
+        return None if vocabulary is None else list(vocabulary.values)
 
     def reconstruct(self, ids: ArrayLike) -> NDArray[np.uint8]:
         """Return the stored codes of ``ids``, in their order: (n, ceil(t/8))."""
         return self._codes.reconstruct(ids)
 
     def add(
-        self, codes: ArrayLike, ids: ArrayLike | None = None, labels: ArrayLike | None = None
+        self,
+        codes: ArrayLike,
+        ids: ArrayLike | None = None,
+        labels: Any = None,
+        *,
+        label_names: ArrayLike | None = None,
     ) -> NDArray[np.int64]:
         """Add codes and return their ids.
 
@@ -163,9 +174,15 @@ class CodeIndex:
         codes : array-like of shape (n, ceil(n_bits / 8)), uint8
         ids : array-like of shape (n,), default=None
             Distinct integers >= 0 that are not stored; by default they continue from the largest ever stored.
-        labels : array-like of shape (n,), default=None
-            Integers, strings or bools. Either all codes of an index have a label or none.
+        labels : array-like of shape (n,), or several per code, default=None
+            Integers, strings or bools. Either all codes of an index have labels or none. Several labels per code are
+            a list of lists or sets, or a 0/1 matrix (n, labels), dense or sparse; a code may then have none. From
+            then on the labels of all codes are sets.
+        label_names : array-like of shape (labels,), default=None
+            The labels of the columns of a matrix; by default 0, 1, ...
         """
+        if label_names is not None:
+            labels = named_columns(labels, label_names)
         return self._codes.add(codes, ids, labels)
 
     def remove(self, ids: ArrayLike) -> None:
@@ -181,6 +198,7 @@ class CodeIndex:
         *,
         weighted: bool = True,
         labels: ArrayLike | None = None,
+        match: str = "any",
         among: ArrayLike | None = None,
         weights: ArrayLike | None = None,
         projections: ArrayLike | None = None,
@@ -198,6 +216,9 @@ class CodeIndex:
             False: plain Hamming distance.
         labels, among : array-like, default=None
             Return only codes with one of these labels, or one of these ids; unknown ones match nothing.
+        match : {"any", "all", "branch"}, default="any"
+            With ``labels``: codes that have one of them, all of them, or one of them or a path below it
+            ("animal" also finds "animal/dog").
         weights : array-like of shape (n_bits,) or (q, n_bits), default=None
             Weights for this search, shared or per query, instead of those of the index.
         projections : array-like of shape (q, n_bits), default=None
@@ -207,7 +228,7 @@ class CodeIndex:
         """
         k = as_count(k, "k", at_most=max(len(self), _LARGEST_PADDED_K))
         batch = self._batch(codes, projections, weights, weighted)
-        segments = self._filtered(labels, among, len(batch))
+        segments = self._filtered(labels, match, among, len(batch))
         cells = self._codes.state.cells
         n_probes = self._n_probes(probes)
         best = Best(len(batch), k)
@@ -228,6 +249,7 @@ class CodeIndex:
         *,
         weighted: bool = True,
         labels: ArrayLike | None = None,
+        match: str = "any",
         among: ArrayLike | None = None,
         weights: ArrayLike | None = None,
         projections: ArrayLike | None = None,
@@ -235,7 +257,7 @@ class CodeIndex:
         """Return all stored codes at distance <= ``radius`` of each query, exactly also with IVF; see `search`."""
         limit = as_radius(radius)
         batch = self._batch(codes, projections, weights, weighted)
-        segments = self._filtered(labels, among, len(batch))
+        segments = self._filtered(labels, match, among, len(batch))
         offsets, ids, distances, label_codes = search_within(
             segments, batch.for_class, len(batch), limit, n_threads=self.n_threads
         )
@@ -292,13 +314,15 @@ class CodeIndex:
         assert codes is not None
         return QueryBatch.from_codes(as_codes(codes, self.n_bits), self.n_bits, own, weights)
 
-    def _filtered(self, labels: ArrayLike | None, among: ArrayLike | None, n_queries: int) -> Filtered:
+    def _filtered(self, labels: ArrayLike | None, match: str, among: ArrayLike | None, n_queries: int) -> Filtered:
         label_codes = None
+        if labels is None and match != "any":
+            raise ValueError(f"match={match!r} is given without labels; expected labels too")
         if labels is not None:
             vocabulary = self._codes.state.vocabulary
             if vocabulary is None:
                 raise ValueError("labels is given, but this index has no labels; expected None")
-            label_codes = vocabulary.codes_of(labels)
+            label_codes = vocabulary.codes_of(labels, match)
         ids = None if among is None else as_ids(among, "among")
         return filtered(self._segments(), label_codes, ids, n_queries)
 

@@ -36,7 +36,7 @@ VERSION = 1
 
 _CHUNK = 1 << 24
 _INDEX_FILES = re.compile(
-    r"(segment|weights|centres)-[0-9a-f]{16}(\.[a-z]+(-[0-9a-f]{16})?)?\.npy|manifest\.json(\.tmp)?"
+    r"(segment|weights|centres|sets)-[0-9a-f]{16}(\.[a-z]+(-[0-9a-f]{16})?)?\.npy|manifest\.json(\.tmp)?"
     r"|attached-[0-9a-f]{16}\.(npy|safetensors)|\.attached-[0-9a-f]{16}\.safetensors\.\w+\.tmp"
 )
 
@@ -91,9 +91,12 @@ def _write_fully(file: io.FileIO, content: memoryview) -> None:
 
 
 def map_array(
-    directory: Path, record: FileRecord, dtype: np.dtype[Any] | type, shape: tuple[int, ...]
+    directory: Path, record: FileRecord, dtype: np.dtype[Any] | type, shape: tuple[int, ...] | None
 ) -> NDArray[Any]:
-    """Map a ``.npy`` file without reading it; check size, dtype and shape against the manifest."""
+    """Map a ``.npy`` file without reading it; check size, dtype and shape against the manifest.
+
+    ``shape=None``: one dimension of any length.
+    """
     path = directory / record["file"]
     size = path.stat().st_size
     if size != record["bytes"]:
@@ -102,6 +105,7 @@ def map_array(
         array = map_npy(path)
     except DAMAGED_NPY as error:
         raise IndexCorruptError(f"{path} is damaged: it is not a .npy file ({error})") from error
+    shape = (array.size,) if shape is None else shape
     if array.shape != shape or array.dtype != np.dtype(dtype) or not array.flags.c_contiguous:
         raise IndexCorruptError(
             f"{path} is damaged: it holds {array.dtype} {array.shape}; expected {np.dtype(dtype)} {shape}"
@@ -152,6 +156,8 @@ class IndexManifest:
     n_weights: int | None = None  # None: no weights; 0: one vector; n: one vector for each of n classes
     label_kind: str | None = None
     label_values: list[Any] = field(default_factory=list)
+    label_sets: FileRecord | None = None  # with several labels per code
+    n_label_sets: int | None = None
     weights: FileRecord | None = None
     centres: FileRecord | None = None
     segments: list[SegmentRecord] = field(default_factory=list)
@@ -159,15 +165,16 @@ class IndexManifest:
 
     def files(self) -> list[FileRecord]:
         """All files that the manifest names."""
-        own = [record for record in (self.weights, self.centres) if record is not None]
+        own = [record for record in (self.weights, self.centres, self.label_sets) if record is not None]
         if self.attached is not None:
             own += self.attached["files"].values()
         return own + [record for segment in self.segments for record in segment.files()]
 
     def _content(self) -> dict[str, Any]:
         content = {"format": FORMAT, "version": VERSION, **asdict(self)}
-        if self.attached is None:
-            del content["attached"]  # release 0.1.0 rejects unknown fields
+        for name in ("attached", "label_sets", "n_label_sets"):
+            if content[name] is None:
+                del content[name]  # release 0.1.0 rejects unknown fields
         return content
 
     def stamp(self) -> str:

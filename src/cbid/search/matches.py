@@ -30,7 +30,9 @@ class QueryMatches:
         return len(self.ids)
 
     def __getitem__(self, place: int) -> Match:
-        label = None if self.labels is None else self.labels[place].item()
+        label = None if self.labels is None else self.labels[place]
+        if isinstance(label, np.generic):
+            label = label.item()
         return Match(int(self.ids[place]), float(self.distances[place]), label)
 
     def __iter__(self) -> Iterator[Match]:
@@ -42,7 +44,8 @@ class Matches:
     """The k nearest stored codes of each query, nearest first; ties go to the smaller id.
 
     If fewer than k are found, the last places have id -1 and distance inf (and label -1, "" or False, by the kind
-    of the labels). ``matches[i]`` holds the matches of query i, without missing places.
+    of the labels, or an empty set). With several labels per code, ``labels`` holds sets.
+    ``matches[i]`` holds the matches of query i, without missing places.
     """
 
     ids: NDArray[np.int64]  # (q, k)

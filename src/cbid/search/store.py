@@ -56,6 +56,7 @@ class IndexStore:
         # By name, so that unchanged segments are not mapped again; weak, so that merged ones free their memory.
         self._segments: weakref.WeakValueDictionary[str, Segment] = weakref.WeakValueDictionary()
         self._cells: Cells | None = None
+        self._vocabulary: Vocabulary | None = None
 
     def acquire(self) -> None:
         """Take the writer lock of an existing index, and hold it until `close`."""
@@ -158,6 +159,10 @@ class IndexStore:
             cells = Cells(centres, per_bit)
         if manifest.label_kind is not None:
             vocabulary = Vocabulary(manifest.label_kind, manifest.label_values, closed=bool(manifest.n_weights))
+        if manifest.label_sets is not None and manifest.label_kind is not None:
+            packed = self._loaded(manifest.label_sets, np.int64, None)
+            n_sets = manifest.n_label_sets or 0
+            vocabulary = Vocabulary.from_packed(manifest.label_kind, manifest.label_values, packed, n_sets)
         segments = [self._mapped_segment(record, n_bytes(n_bits)) for record in manifest.segments]
         return IndexState(
             n_bits,
@@ -206,14 +211,15 @@ class IndexStore:
             keep = 1 - np.unpackbits(removed, count=n)
         return Segment(blocks, ids, labels, runs, keep, record.n_live, stored_as=record.name)
 
-    def _loaded(self, record: FileRecord, dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
-        """Read a small file and check its content."""
+    def _loaded(self, record: FileRecord, dtype: Any, shape: tuple[int, ...] | None) -> NDArray[Any]:
+        """Read a small file and check its content; without a shape it holds one dimension of any length."""
         array = map_array(self.directory, record, dtype, shape)
         check_content(self.directory, record)
         return np.array(array)
 
     def _remember(self, manifest: IndexManifest, stamp: str, state: IndexState) -> None:
-        self.manifest, self.stamp, self._cells = manifest, stamp, state.cells
+        self.manifest, self.stamp = manifest, stamp
+        self._cells, self._vocabulary = state.cells, state.vocabulary
         self._segments.clear()
         for segment, record in zip(state.segments, manifest.segments):
             self._segments[record.name] = segment
@@ -297,6 +303,12 @@ class IndexStore:
         )
         if state.vocabulary is not None:
             manifest.label_kind, manifest.label_values = state.vocabulary.kind, state.vocabulary.values
+            if state.vocabulary.sets is not None:
+                manifest.n_label_sets = state.vocabulary.sets.shape[0]
+                if self.manifest is not None and state.vocabulary is self._vocabulary:
+                    manifest.label_sets = self.manifest.label_sets
+                if manifest.label_sets is None:
+                    manifest.label_sets = write_array(self._new_path("sets"), state.vocabulary.packed_sets())
         if state.weights is not None:
             manifest.n_weights = state.weights.shape[1] if state.weights.ndim == 2 else 0
             manifest.weights = self.manifest.weights if self.manifest is not None else None
