@@ -23,6 +23,7 @@ __all__ = [
     "ImageError",
     "decode_image",
     "image_size",
+    "image_type",
     "read_bytes",
     "read_image",
     "reason_of",
@@ -127,6 +128,17 @@ def image_size(data: bytes, *, max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
     except Exception as error:  # as in ``decode_image``
         raise ImageError(reason_of(error)) from error
     return image.height, image.width
+
+
+def image_type(data: bytes) -> str:
+    """Return the media type of an image file, such as "image/png"; ``ImageError`` if it is not an image."""
+    try:
+        image = _open(data, FORMATS, 2**31)
+    except (ImageError, ImportError):
+        raise
+    except Exception as error:  # as in ``decode_image``
+        raise ImageError(reason_of(error)) from error
+    return image.get_format_mimetype() or "application/octet-stream"
 
 
 def reason_of(error: BaseException) -> str:

@@ -12,7 +12,16 @@ from cbid.codes import unpack
 from cbid.evaluation import average_precision, mean_average_precision
 from cbid.search import CodeIndex
 
-__all__ = ["MAX_RANKED_TIES", "evaluate", "is_evaluation", "nearest_vectors", "rank_by_vectors", "vote"]
+__all__ = [
+    "MAX_RANKED_TIES",
+    "evaluate",
+    "is_evaluation",
+    "nearest_vectors",
+    "predict",
+    "rank_by_vectors",
+    "sample_queries",
+    "vote",
+]
 
 MAX_RANKED_TIES = 512  # images at one distance whose vectors are compared; of more, a random subset
 
@@ -120,6 +129,29 @@ def evaluate(
             entry[how] = measured
         result["codes"].append(entry)
     return result
+
+
+def predict(
+    queries: tuple[Vectors, Codes, NDArray[np.str_]],
+    stored: tuple[Vectors, Codes, NDArray[np.str_]],
+    *,
+    n_bits: int,
+    weights: NDArray[np.float64],
+) -> NDArray[np.str_]:
+    """Return the class (n,) that wins the vote for each query, as ``evaluate`` counts it; "" without a vote."""
+    classes = np.unique(np.concatenate([stored[2], queries[2]]))
+    classes = classes[classes != ""]
+    index = CodeIndex(n_bits)
+    index.add(stored[1], labels=stored[2])
+    found, ranks = _ranked(index, queries, stored[0], weights)
+    names = np.where(found < 0, "", stored[2][found])
+    votes = vote(ranks, names, classes, _K, queries[1])
+    return np.where(votes.any(axis=1), classes[votes.argmax(axis=1)], "")
+
+
+def sample_queries(ids: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
+    """Return the ids that ``evaluate`` searches with: all, or a sample of 2,000."""
+    return _sample((ids, ids, ids), _MAX_QUERIES, np.random.default_rng(seed))[0]
 
 
 def nearest_vectors(

@@ -4,7 +4,7 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -107,7 +107,7 @@ def fit(
     _make_directory(directory)
     lock = WriterLock(directory)
     try:
-        return _Fit(directory, images, where, describer, n_jobs, progress).run(made, held_out, seed)
+        return ProjectFit(directory, images, where, describer, n_jobs, progress).run(made, held_out, seed)
     finally:
         lock.release()
 
@@ -141,13 +141,13 @@ def split(
     return parts
 
 
-class _Fit:
-    """One run. The caller holds the writer's lock."""
+class ProjectFit:
+    """One run of a fit. The caller holds the writer's lock."""
 
     def __init__(
         self,
         directory: Path,
-        images: Source,
+        images: Source | None,
         where: str,
         descriptor: Descriptor | None,
         n_jobs: int | None,
@@ -159,8 +159,12 @@ class _Fit:
         self.before = ProjectManifest.read(directory) if (directory / MANIFEST).exists() else None
         self.committed: dict[int, str] = {}  # labels by id in the committed index
         self.seconds: dict[str, float] = {}
+        self.relabelled = False  # whether labels were given by hand since the last fit
+        self.from_stored = False  # whether the images come from the project itself
+        self.report: Callable[[str, int, int], Any] = lambda phase, done, total: None
 
     def run(self, coder: Coder, held_out: float, seed: int) -> bool:
+        """Fit to the images of the source; return whether anything changed."""
         remove_unused(self.directory)  # of a fit that was killed
         self._check_descriptor()
         with closing(ImageTable(self.directory / IMAGES, write=True)) as table:
@@ -173,7 +177,7 @@ class _Fit:
             if self._up_to_date(taken, settings, table):
                 self._finish(table, taken, parts)
                 return False
-            self._learn_and_commit(table, taken, kept, parts, coder, settings, width)
+            self.learn_and_commit(table, taken, kept, parts, coder, settings, width)
             return True
 
     def _check_descriptor(self) -> None:
@@ -199,6 +203,7 @@ class _Fit:
             with CodeIndex.open(self.directory / self.before.index) as index:
                 names = index.labels
                 self.committed = dict(zip(index.ids.tolist(), [] if names is None else names.tolist()))
+        assert self.images is not None
         rows, stale, added = [], [], []
         for row in table.rows():
             if row.id in self.committed or row.part == PENDING:
@@ -220,12 +225,16 @@ class _Fit:
             progress=self.progress,
         )
         taken.failures = _without_project(taken.failures, self.where, self.directory)
+        self.relabelled = table.n_unlearned() > 0
+        taken.labels = table.with_given(taken.ids, taken.labels)
         in_source = set(taken.ids.tolist())
         return taken, [row for row in added if row.id not in in_source], width
 
     def _up_to_date(self, taken: Intake, settings: dict[str, Any], table: ImageTable) -> bool:
         """Return whether this fit would make the same project again."""
-        if self.before is None or self.before.settings != settings:
+        if self.before is None or self.before.settings != settings or self.relabelled:
+            return False
+        if self.before.fit.get("from_stored"):  # it has learned from added images too
             return False
         # The committed index decides: after a killed fit the table may be ahead of it or behind.
         labels = {r.id: self.committed[r.id] for r in table.rows() if r.origin == "fit" and r.id in self.committed}
@@ -248,7 +257,7 @@ class _Fit:
                 stacklevel=5,
             )
 
-    def _learn_and_commit(
+    def learn_and_commit(
         self,
         table: ImageTable,
         taken: Intake,
@@ -258,6 +267,7 @@ class _Fit:
         settings: dict[str, Any],
         width: int,
     ) -> None:
+        """Learn from the images of a source, encode these and the kept ones, measure, and commit."""
         vectors = map_vectors(self.directory / VECTORS, width)
         all_ids = np.concatenate([taken.ids, np.array([row.id for row in kept], dtype=np.int64)])
         check_rows(self.directory / VECTORS, vectors, all_ids)
@@ -267,9 +277,19 @@ class _Fit:
             raise ValueError(f"{len(train)} images are left for learning; expected at least two")
         begun = time.perf_counter()
         y = names[parts == TRAIN] if is_supervised(coder) else None
-        coder = learn(coder, vectors[train], y, checkpoint=self.directory / CHECKPOINT, verbose=self.progress)
+        total = int(coder.get_params().get("n_bits", 0))
+        self.report("learning", 0, total)
+        coder = learn(
+            coder,
+            vectors[train],
+            y,
+            checkpoint=self.directory / CHECKPOINT,
+            verbose=self.progress,
+            report=lambda done: self.report("learning", done, total),
+        )
         self.seconds["learning"] = time.perf_counter() - begun
 
+        self.report("encoding", 0, len(all_ids))
         begun = time.perf_counter()
         all_labels = np.array([*names.tolist(), *(row.label or "" for row in kept)])
         codes = encode_rows(coder, vectors, all_ids)
@@ -294,6 +314,7 @@ class _Fit:
             index.close()
             self.seconds["encoding"] = time.perf_counter() - begun
 
+            self.report("measuring", 0, len(held))
             begun = time.perf_counter()
             measured = evaluate(
                 (vectors[held], codes[: len(parts)][parts == HELD_OUT], names[parts == HELD_OUT]),
@@ -308,6 +329,7 @@ class _Fit:
                 temporary.write_text(json.dumps(measured, sort_keys=True) + "\n")
             counts = {part: int((parts == part).sum()) for part in (TRAIN, HELD_OUT)}
             manifest.fit.update(
+                {"from_stored": True} if self.from_stored else {},
                 cbid=cbid.__version__,
                 ended=datetime.now(UTC).isoformat(timespec="seconds"),
                 seconds={name: round(value, 3) for name, value in self.seconds.items()},
@@ -324,7 +346,9 @@ class _Fit:
                 error.add_note("the fit was committed before this error; fit again to complete the table of images")
             raise
         # Committed. If the rest fails, the next fit makes up for it.
-        table.finish(taken.ids.tolist(), taken.labels, parts.tolist())
+        table.finish(taken.ids.tolist(), taken.labels, parts.tolist(), own=not self.from_stored)
+        table.finish([r.id for r in kept], [r.label for r in kept], [ADDED] * len(kept), own=False)
+        table.note_learned()
         live = set(all_ids.tolist())
         table.delete([row.id for row in table.rows() if row.id not in live])
         (self.directory / CHECKPOINT).unlink(missing_ok=True)

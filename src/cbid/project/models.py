@@ -4,6 +4,7 @@ import copy
 import os
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -175,17 +176,24 @@ def coder_settings(coder: Coder) -> dict[str, Any]:
 
 
 def learn(
-    coder: Coder, X: NDArray[np.float32], y: NDArray[np.str_] | None, *, checkpoint: Path, verbose: bool
+    coder: Coder,
+    X: NDArray[np.float32],
+    y: NDArray[np.str_] | None,
+    *,
+    checkpoint: Path,
+    verbose: bool,
+    report: Callable[[int], Any] | None = None,
 ) -> Coder:
     """Fit the coder on vectors X (n, d) and labels y (n,).
 
     CBID learns bit by bit. It is saved to the file ``checkpoint`` meanwhile, and continues from there if the file
-    belongs to the same data and settings. Other coders start from the beginning.
+    belongs to the same data and settings. Other coders start from the beginning. ``report`` gets the number of bits
+    after each one.
     """
     if "verbose" in coder.get_params():
         coder.set_params(verbose=int(verbose))
     if isinstance(coder, CBID):
-        coder = _learn_from_checkpoint(coder, X, y, checkpoint)
+        coder = _learn_from_checkpoint(coder, X, y, checkpoint, report or (lambda done: None))
     else:
         most = min(len(X) - 1, X.shape[1])  # directions in which the images differ
         if isinstance(coder, ITQ) and coder.n_bits > most:
@@ -202,14 +210,16 @@ def learn(
     return coder
 
 
-def _learn_from_checkpoint(coder: CBID, X: NDArray[np.float32], y: NDArray[np.str_] | None, checkpoint: Path) -> CBID:
+def _learn_from_checkpoint(
+    coder: CBID, X: NDArray[np.float32], y: NDArray[np.str_] | None, checkpoint: Path, report: Callable[[int], Any]
+) -> CBID:
     saved = _saved(coder, checkpoint)
     if saved is not None:
         try:
-            return _learn_with_checkpoints(saved, X, y, checkpoint)
+            return _learn_with_checkpoints(saved, X, y, checkpoint, report)
         except WarmStartError:
             pass  # the checkpoint belongs to other images
-    return _learn_with_checkpoints(coder, X, y, checkpoint)
+    return _learn_with_checkpoints(coder, X, y, checkpoint, report)
 
 
 def _saved(coder: CBID, checkpoint: Path) -> CBID | None:
@@ -224,12 +234,13 @@ def _saved(coder: CBID, checkpoint: Path) -> CBID | None:
     return saved
 
 
-def _learn_with_checkpoints(coder: CBID, X: Any, y: Any, checkpoint: Path) -> CBID:
+def _learn_with_checkpoints(coder: CBID, X: Any, y: Any, checkpoint: Path, report: Callable[[int], Any]) -> CBID:
     last = time.monotonic()
     latest: CBID | None = None
 
     def save(learned: CBID) -> None:
         nonlocal last, latest
+        report(learned.n_bits_)
         latest = copy.copy(learned)  # the coder itself is reset if its fit fails
         if time.monotonic() - last > _CHECKPOINT_SECONDS:
             learned.save(checkpoint)

@@ -15,10 +15,11 @@ from cbid.coders import Coder
 from cbid.codes import check_codes, unpack
 from cbid.data.decode import decode_image
 from cbid.descriptors import Descriptor
-from cbid.project import searching
+from cbid.project import inspecting, searching
 from cbid.project.evaluating import evaluate
 from cbid.project.files import IMAGES, VECTORS, ProjectError, ProjectWarning, map_vectors
 from cbid.project.fitting import fit, open_images
+from cbid.project.inspecting import BitClasses, Occlusion, Predictions
 from cbid.project.intake import Intake, KnownImages, Source, as_source, items_of
 from cbid.project.models import descriptor_from_json, has_dial, prefix_lengths
 from cbid.project.searching import (
@@ -32,7 +33,7 @@ from cbid.project.searching import (
     as_vectors,
 )
 from cbid.project.snapshot import Snapshot, stamp_of
-from cbid.project.table import PENDING, ImageRecord, ImageTable
+from cbid.project.table import HELD_OUT, PENDING, TRAIN, ImageRecord, ImageTable
 from cbid.search import CodeIndex, IndexCorruptError, UnknownIdError
 from cbid.search.checks import unmasked
 from cbid.storage.lock import WriterLock
@@ -58,6 +59,7 @@ class Project:
         self._given_descriptor = descriptor
         self._descriptor: Descriptor | None = None
         self._store: CodeStore | None = None  # searched instead of the index
+        self._predictions: tuple[tuple[Any, Any], Predictions] | None = None  # of one fit and one set of labels
         self._snapshot = Snapshot.read(self.path)
         self._lock = WriterLock(self.path) if write else None
         try:
@@ -444,6 +446,50 @@ class Project:
         )
         return Explanation(a == b, weight.copy())
 
+    def predictions(self) -> Predictions:
+        """Return the class predicted for each held-out image by the training images, with the labels of now.
+
+        As in ``evaluation``, up to 2,000 held-out images are considered. The result is kept until images change.
+        """
+        snapshot, changes = self._snapshot, (self._snapshot.stamp, self._snapshot.stored())
+        cached = self._predictions
+        if cached is None or cached[0][0] != changes[0] or cached[0][1] is not changes[1]:
+            found = inspecting.predictions(snapshot, self.ids_of(part=TRAIN), self.ids_of(part=HELD_OUT))
+            cached = self._predictions = changes, found
+        return cached[1]
+
+    def duplicates(self, radius: int, similarity: float = 0.95) -> list[tuple[list[int], float]]:
+        """Return groups of near-duplicates, each with the similarity of its least similar pair, from 0 to 1.
+
+        Two images are near-duplicates if their codes differ in at most ``radius`` bits and their raw vectors have at
+        least this ``similarity`` (1 less their distance divided by the sum of their norms). Groups are connected by
+        such pairs. The most similar groups come first.
+        """
+        return inspecting.duplicates(self._snapshot, radius, similarity)
+
+    def bit_classes(self, s: int) -> BitClasses:
+        """Return how many images of each class have the value 1 in bit s (from 0), over all stored images."""
+        return inspecting.bit_classes(self._snapshot, s)
+
+    def occlude(
+        self,
+        image: "bytes | ArrayLike",
+        other: ArrayLike,
+        n_bits: int | None = None,
+        *,
+        likeness: float | None = None,
+        seconds: float = 4.0,
+    ) -> Occlusion:
+        """Return which parts of a picture decide the bits that it shares with another code.
+
+        Each part of a grid is hidden in turn. See ``Occlusion``; ``seconds`` bounds the work by a coarser grid.
+        """
+        array = decode_image(image) if isinstance(image, bytes) else np.asarray(image)
+        length = self.n_bits if n_bits is None else n_bits
+        weights = self.weights(length, likeness=likeness)
+        code = check_codes(np.asarray(other), self.n_bits)[0]
+        return inspecting.occlude(self._snapshot, self.describe_image, array, code, weights, seconds=seconds)
+
     def bit(self, s: int, count: int = 24) -> BitSides:
         """Return the images on both sides of bit s (from 0), those farthest from its threshold first.
 
@@ -511,6 +557,25 @@ class Project:
         with self._mutex:
             self._check_writer("remove")
             self._snapshot.remove_images(np.unique(np.atleast_1d(np.asarray(ids, dtype=np.int64))), self._table)
+
+    def relabel(self, ids: ArrayLike, label: str | None) -> None:
+        """Give images another label, or none. All ids must be in the project.
+
+        The label holds until the source of the next fit gives the image another one than it had. The codes do not
+        change before the next fit.
+        """
+        wanted = np.unique(np.atleast_1d(np.asarray(ids, dtype=np.int64)))
+        if label is not None and (not label or not label.isprintable()):
+            raise ValueError(f"label={label!r}: expected printable text, or None")
+        with self._mutex:
+            self._check_writer("relabel")
+            if len(wanted):
+                self._snapshot.relabel_images(wanted, label or "", self._table)
+
+    @property
+    def n_unlearned(self) -> int:
+        """The number of labels that were given by ``relabel`` since the last fit."""
+        return self._table.n_unlearned()
 
     def _check_writer(self, method: str) -> None:
         if self._lock is None:
@@ -596,6 +661,7 @@ class Project:
         Rows without codes belong to an addition that was not committed. Codes without rows are ghosts that cbid 0.1.0
         could leave. A table that was lost or replaced looks the same, so they are removed only on request.
         """
+        self._snapshot.settle_labels(self._table)
         ids = self.ids
         if self._table.finished() == (len(ids), int(ids.sum())):
             return

@@ -195,6 +195,36 @@ class Snapshot:
             self.changed()
             self._forget(table, ids.tolist)
 
+    def relabel_images(self, ids: NDArray[np.int64], label: str, table: ImageTable) -> None:
+        """Give images a label ("": none). Saving the index commits it; the table, or the next writer, follows."""
+        all_ids, labels = self.index.ids, self.index.labels
+        codes = self.index.reconstruct(ids)
+        before = np.full(len(ids), "") if labels is None else labels[np.searchsorted(all_ids, ids)]
+        with deferred_signals():
+            table.ask_labels(ids.tolist(), label or None)
+            try:
+                self.index.remove(ids)
+                self.index.add(codes, ids=ids, labels=[label] * len(ids))
+                self.index.save()
+            except BaseException:
+                if self.index.is_saved is False:
+                    if int(ids[0]) in self.index:
+                        self.index.remove(ids)
+                    self.index.add(codes, ids=ids, labels=before)
+                self.changed()
+                raise
+            self.changed()
+            self.settle_labels(table)
+
+    def settle_labels(self, table: ImageTable) -> None:
+        """Complete or take back what ``relabel_images`` has begun: the label in the index counts."""
+        asked = table.asked_labels()
+        if asked:
+            stored = self.stored()
+            at = np.searchsorted(stored.ids, asked)
+            present = [i for i, id in zip(at, asked) if i < len(stored.ids) and stored.ids[i] == id]
+            table.settle_labels({int(stored.ids[i]): str(stored.labels[i]) or None for i in present})
+
     def stored(self) -> StoredLabels:
         """Return ids and labels of one moment, even while another thread adds or removes images."""
         cached = self._stored

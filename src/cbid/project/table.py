@@ -49,6 +49,15 @@ CREATE TABLE IF NOT EXISTS checksums (     -- since 0.2; of a row, its thumbnail
 )
 """
 
+_GIVEN = """
+CREATE TABLE IF NOT EXISTS given_labels (  -- since 0.2; labels that were given by hand
+    id INTEGER PRIMARY KEY,
+    label TEXT,
+    source TEXT,                           -- the label in the source; if that changes, it replaces the given one
+    state TEXT NOT NULL                    -- asked: not committed yet; given: committed; learned: used by a fit
+)
+"""
+
 
 @dataclass(frozen=True)
 class ImageRecord:
@@ -120,6 +129,7 @@ class ImageTable:
                     raise ProjectError(f"{path} has format version {version}; this cbid reads version 1")
                 if write:
                     self._connection.execute(_CHECKSUMS)
+                    self._connection.execute(_GIVEN)
             except BaseException:
                 self._connection.close()
                 raise
@@ -214,11 +224,14 @@ class ImageTable:
             run.executemany("INSERT INTO thumbnails VALUES (?, ?)", pictures)
             run.executemany("INSERT OR REPLACE INTO checksums VALUES (?, ?, ?, ?)", sums)
 
-    def finish(self, ids: Iterable[int], labels: Iterable[str | None], parts: Iterable[str]) -> None:
-        """Set the labels and parts of a committed fit; the rows belong to the fit from now on."""
+    def finish(
+        self, ids: Iterable[int], labels: Iterable[str | None], parts: Iterable[str], *, own: bool = True
+    ) -> None:
+        """Set the labels and parts of a committed fit; with ``own`` the rows belong to the fit from now on."""
         wanted = list(zip(labels, parts, ids))
+        origin = ", origin = 'fit'" if own else ""
         with self._transaction() as run:
-            run.executemany("UPDATE images SET label = ?, part = ?, origin = 'fit' WHERE id = ?", wanted)
+            run.executemany(f"UPDATE images SET label = ?, part = ?{origin} WHERE id = ?", wanted)
             changed = {id for _, _, id in wanted}
             sums = [(_row_checksum(row), row.id) for row in self.rows() if row.id in changed]
             run.executemany("UPDATE checksums SET row = ? WHERE id = ?", sums)
@@ -231,6 +244,74 @@ class ImageTable:
                 run.executemany("DELETE FROM images WHERE id = ?", gone)
                 run.executemany("DELETE FROM thumbnails WHERE id = ?", gone)
                 run.executemany("DELETE FROM checksums WHERE id = ?", gone)
+                run.executemany("DELETE FROM given_labels WHERE id = ?", gone)
+
+    # Labels given by hand. The index commits them: asked before, settled after.
+
+    def ask_labels(self, ids: Sequence[int], label: str | None) -> None:
+        """Note that these images are about to get this label."""
+        known = {id for (id,) in self._of_ids("SELECT id FROM given_labels WHERE id IN", ids)}
+        with self._transaction() as run:
+            run.executemany(
+                "INSERT INTO given_labels SELECT id, label, label, 'asked' FROM images WHERE id = ?",
+                [(id,) for id in ids if id not in known],
+            )
+            run.executemany(
+                "UPDATE given_labels SET label = ?, state = 'asked' WHERE id = ?", [(label, i) for i in ids]
+            )
+
+    def asked_labels(self) -> list[int]:
+        """Return the ids of images whose new label is not settled."""
+        with self._locked():
+            found = self._connection.execute(
+                "SELECT id FROM given_labels WHERE state = 'asked' ORDER BY id"
+            ).fetchall()
+        return [int(row[0]) for row in found]
+
+    def settle_labels(self, labels: dict[int, str | None]) -> None:
+        """Set the labels that the index holds for the images with unsettled labels; others are forgotten."""
+        with self._transaction() as run:
+            run.executemany("UPDATE images SET label = ? WHERE id = ?", [(label, id) for id, label in labels.items()])
+            run.executemany(
+                "UPDATE given_labels SET label = ?, state = 'given' WHERE id = ? AND state = 'asked'",
+                [(label, id) for id, label in labels.items()],
+            )
+            run.execute("DELETE FROM given_labels WHERE state = 'asked'")
+            sums = [(_row_checksum(row), row.id) for row in self.rows() if row.id in labels]
+            run.executemany("UPDATE checksums SET row = ? WHERE id = ?", sums)
+
+    def with_given(self, ids: NDArray[np.int64], labels: list[str | None]) -> list[str | None]:
+        """Return labels of a source with those given by hand in their place, unless the source has changed them."""
+        with self._locked():
+            rows = self._connection.execute("SELECT id, label, source FROM given_labels").fetchall()
+        given = {id: (label, source) for id, label, source in rows}
+        result = list(labels)
+        changed = []
+        for place, id in enumerate(ids.tolist()):
+            if id in given:
+                if given[id][1] == labels[place]:
+                    result[place] = given[id][0]
+                else:
+                    changed.append((id,))
+        if changed:
+            with self._transaction() as run:
+                run.executemany("DELETE FROM given_labels WHERE id = ?", changed)
+        return result
+
+    def n_unlearned(self) -> int:
+        """Return the number of labels given by hand since the last fit."""
+        with self._locked():
+            query = "SELECT count(*) FROM sqlite_master WHERE name = 'given_labels'"
+            if not self._connection.execute(query).fetchone()[0]:
+                return 0
+            query = "SELECT count(*) FROM given_labels WHERE state != 'learned'"
+            return int(self._connection.execute(query).fetchone()[0])
+
+    def note_learned(self) -> None:
+        """Note that a fit has used all labels given by hand."""
+        with self._transaction() as run:
+            run.execute("DELETE FROM given_labels WHERE label IS source")
+            run.execute("UPDATE given_labels SET state = 'learned'")
 
     # Checksums
 

@@ -27,9 +27,12 @@ __all__ = [
     "ById",
     "ByVector",
     "ClassCount",
+    "ClassShare",
     "Classification",
     "ClassifyRequest",
     "Confusion",
+    "DuplicateImages",
+    "DuplicatePage",
     "ExplainRequest",
     "Explanation",
     "Health",
@@ -38,7 +41,14 @@ __all__ = [
     "ImagePage",
     "Label",
     "Match",
+    "OcclusionMap",
+    "OcclusionRequest",
+    "Prediction",
+    "PredictionPage",
     "ProjectInfo",
+    "RefitState",
+    "RelabelRequest",
+    "Relabelled",
     "RemovedImage",
     "SearchOptions",
     "SearchQuery",
@@ -174,6 +184,22 @@ class ExplainRequest(_RequestBody):
     likeness: Likeness | None = None
 
 
+class RelabelRequest(_RequestBody):
+    """Images and their new class."""
+
+    ids: Annotated[list[ImageId], FailFast()] = Field(min_length=1, max_length=MAX_MATCHES)
+    label: Label | None = Field(description="The class; null: no label.")
+
+
+class OcclusionRequest(_RequestBody):
+    """A stored image, and the code to compare it with."""
+
+    id: ImageId
+    other: SearchQuery
+    n_bits: Bits | None = None
+    likeness: Likeness | None = None
+
+
 class SessionRequest(_RequestBody):
     """The API key, to get a session cookie."""
 
@@ -270,13 +296,74 @@ class BitWeights(BaseModel):
     weights: list[float]
 
 
+class ClassShare(BaseModel):
+    """How many of the images of a class have the value 1 in a bit."""
+
+    label: Text
+    images: int
+    ones: int
+
+
 class BitExamples(BaseModel):
     """Images where one bit is 0 (negative) and where it is 1 (positive), furthest from the threshold first."""
 
     bit: int
     weight: float
+    classes: list[ClassShare] = Field(description="All classes, over all stored images.")
     negative: list[Image]
     positive: list[Image]
+
+
+class Prediction(Image):
+    """A held-out image and the class predicted for it."""
+
+    predicted: Text | None = Field(description="null: no neighbour has a label.")
+
+
+class PredictionPage(BaseModel):
+    """Some of the held-out images, with the class predicted for each."""
+
+    total: int = Field(description="Number of images that were asked for.")
+    images: list[Prediction]
+
+
+class DuplicateImages(BaseModel):
+    """Images that are near-duplicates."""
+
+    similarity: float = Field(description="Of the least similar pair of raw vectors, from 0 to 1.")
+    images: list[Image]
+
+
+class DuplicatePage(BaseModel):
+    """Groups of near-duplicates, the most similar first."""
+
+    total: int = Field(description="Number of groups.")
+    groups: list[DuplicateImages]
+
+
+class OcclusionMap(BaseModel):
+    """What hiding each part of a picture does to the bits that it shares with another code; rows from the top."""
+
+    heat: list[list[float]] = Field(description="Share of the weight of the shared bits, from 0 to 1.")
+    flipped: list[list[int]] = Field(description="Number of shared bits that change.")
+    n_bits: int = Field(description="Number of shared bits.")
+
+
+class Relabelled(BaseModel):
+    """The images with their new label."""
+
+    images: list[Image]
+    unlearned: int = Field(description="Number of labels given since the last fit.")
+
+
+class RefitState(BaseModel):
+    """The progress of learning again."""
+
+    phase: Literal["never", "starting", "learning", "encoding", "measuring", "done", "failed", "cancelled"]
+    done: int = 0
+    total: int = Field(default=0, description="Bits to learn, images to encode or to measure with.")
+    seconds: float = Field(default=0.0, description="Since the start.")
+    error: str | None = None
 
 
 class Confusion(BaseModel):
@@ -317,6 +404,8 @@ class ProjectInfo(BaseModel):
         "take no likeness."
     )
     writable: bool = Field(description="Whether images can be added and removed.")
+    relabels: bool = Field(description="Whether labels can be changed and codes learned again.")
+    unlearned: int = Field(description="Number of labels given since the last fit.")
     max_upload: int = Field(description="Largest request in bytes.")
     max_files: int = Field(description="Most images in one request.")
     max_pixels: int = Field(description="Largest image in pixels.")

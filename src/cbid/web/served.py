@@ -1,8 +1,13 @@
 """The served project: read by many threads, changed by one, and kept up to date with commits of other programs."""
 
 import asyncio
+import json
 import logging
 import os
+import subprocess
+import sys
+import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -13,6 +18,7 @@ import numpy as np
 from fastapi import Request
 from numpy.typing import NDArray
 
+import cbid
 from cbid.project import ImageRecord, Project
 from cbid.search import UnknownIdError
 from cbid.search.stores import MilvusStore
@@ -90,6 +96,67 @@ def _n_processors() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+class Refit:
+    """A process that learns the codes of a project again, and what it has reported."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._process: subprocess.Popen[str] | None = None
+        self._begun = 0.0
+        self._state: dict[str, Any] = {"phase": "never"}
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The last report: phase, done, total, error, and the seconds since the start while it runs."""
+        with self._mutex:
+            running = self._process is not None
+            return {**self._state, **({"seconds": time.monotonic() - self._begun} if running else {})}
+
+    def start(self, path: Path) -> bool:
+        """Start the process; return False if one runs."""
+        with self._mutex:
+            if self._process is not None:
+                return False
+            folder = str(Path(cbid.__file__).parent.parent)
+            paths = [folder, *filter(None, [os.environ.get("PYTHONPATH")])]
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "cbid.project.refitting", str(path)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+                text=True,
+            )
+            self._begun, self._state = time.monotonic(), {"phase": "starting"}
+            threading.Thread(target=self._follow, args=(self._process,), name="cbid-refit", daemon=True).start()
+            return True
+
+    def cancel(self) -> None:
+        """Stop the process, if one runs. The project stays as it was."""
+        with self._mutex:
+            process = self._process
+            if process is None:
+                return
+            self._state = {"phase": "cancelled"}
+            process.terminate()
+        process.wait(10)
+
+    def _follow(self, process: "subprocess.Popen[str]") -> None:
+        report: dict[str, Any] = {}
+        with process:
+            for line in process.stdout or ():
+                report = json.loads(line)
+                with self._mutex:
+                    if self._state["phase"] != "cancelled" and report["phase"] not in ("done", "failed"):
+                        self._state = report
+        with self._mutex:  # only now another one can start
+            self._process = None
+            if self._state["phase"] != "cancelled":
+                lost = {"phase": "failed", "error": f"the process ended with status {process.returncode}"}
+                self._state = report if report.get("phase") in ("done", "failed") else lost
+            self._state["seconds"] = time.monotonic() - self._begun
+
+
 class ServedProject:
     """An open project and the threads that work on it.
 
@@ -110,6 +177,7 @@ class ServedProject:
         self.search_pool = WorkerPool("search", threads, waiting, seconds)
         # Decoding has threads of its own: it must not delay searches by code.
         self.image_pool = WorkerPool("image", max(1, threads // 2), waiting, seconds)
+        self.refit = Refit()
         self._write_pool = WorkerPool("write", 1, waiting, seconds, wait_for_running=True)
 
     def _open_store(self, address: str) -> MilvusStore:
@@ -182,10 +250,24 @@ class ServedProject:
         """Remove one image."""
         await self._change(lambda writer: writer.remove([id]))
 
-    async def _change(self, change: Callable[[Project], T]) -> T:
+    async def relabel(self, ids: list[int], label: str | None) -> None:
+        """Give images another label."""
+        await self._change(lambda writer: writer.relabel(ids, label))
+
+    def start_refit(self) -> None:
+        """Start to learn again in a process of its own; reject a second one."""
+        self.check_writable()
+        if not self.refit.start(self.path):
+            raise http_error(409, "the project is being learned again already")
+
+    def check_writable(self) -> None:
+        """Raise a 403 if the service is read-only."""
         if self.settings.read_only:
             reason = f" because it searches {self.settings.store}" if self._store is not None else ""
             raise http_error(403, f"the service is read-only{reason}")
+
+    async def _change(self, change: Callable[[Project], T]) -> T:
+        self.check_writable()
         return await self._write_pool.run(self._commit, change)
 
     def _commit(self, change: Callable[[Project], T]) -> T:
@@ -195,7 +277,8 @@ class ServedProject:
         return result
 
     def close(self) -> None:
-        """Wait for the running calls and close the project."""
+        """Stop a refit that runs, wait for the running calls and close the project."""
+        self.refit.cancel()
         for pool in (self._write_pool, self.image_pool, self.search_pool):
             pool.close()
         if self._store is not None:

@@ -3,6 +3,7 @@
 import io
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from PIL import Image
@@ -224,3 +225,47 @@ def test_images_of_a_class_and_of_a_part(client, project):
     assert client.get("/api/images?part=pending").status_code == 422
     counts = client.get("/api/classes").json()
     assert counts == [{"label": kind, "images": PER_CLASS} for kind in KINDS]
+
+
+def test_original_files(client, project, fitted, tmp_path):
+    id = int(project.ids[0])
+    answer = client.get(f"/api/images/{id}/file")
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "image/png")
+    assert answer.content == Path(project.record(id).path).read_bytes()
+    assert client.get("/api/images/9999/file").status_code == 404
+
+
+def test_original_files_that_are_gone_or_no_images(copied, fitted):
+    with Project.open(copied) as project:
+        a, b, c = (project.record(int(id)) for id in project.ids[:3])
+    held = Path(a.path).read_bytes(), Path(b.path).read_bytes()
+    with client_of(copied, rate=0) as client:
+        added = client.post("/api/images", files=[("images", ("x.png", png("rings", 901)))]).json()["images"][0]["id"]
+        assert client.get(f"/api/images/{added}/file").status_code == 404  # it never had a file
+        try:
+            Path(a.path).unlink()
+            Path(b.path).write_text("secret")
+            assert client.get(f"/api/images/{a.id}/file").status_code == 404
+            refused = client.get(f"/api/images/{b.id}/file")
+            assert refused.status_code == 415
+            assert "secret" not in refused.text
+        finally:
+            Path(a.path).write_bytes(held[0])
+            Path(b.path).write_bytes(held[1])
+        assert client.get(f"/api/images/{c.id}/file").status_code == 200
+
+
+def test_relabel_through_the_service(writing, client):
+    ids = [image["id"] for image in writing.get("/api/images?label=rings&count=2").json()["images"]]
+    answer = writing.post("/api/images/labels", json={"ids": ids, "label": "ringlets"})
+    assert answer.status_code == 200
+    assert {image["label"] for image in answer.json()["images"]} == {"ringlets"}
+    assert answer.json()["unlearned"] == 2
+    assert "ringlets" in writing.get("/api/project").json()["classes"]
+    found = writing.post("/api/search", json={"query": {"id": ids[0]}, "label": "ringlets"}).json()["matches"]
+    assert [match["id"] for match in found] == [ids[1]]
+    writing.post("/api/images/labels", json={"ids": ids[:1], "label": None})
+    assert writing.get("/api/images?unlabelled=true").json()["total"] == 1
+    assert writing.post("/api/images/labels", json={"ids": [9999], "label": "x"}).status_code == 404
+    assert writing.post("/api/images/labels", json={"ids": ids, "label": "a\nb"}).status_code == 422
+    assert client.post("/api/images/labels", json={"ids": ids, "label": "x"}).status_code == 403  # read-only

@@ -1,11 +1,14 @@
 """The served project, two codes bit by bit, examples of a bit, and the confusion matrix."""
 
+import csv
+import io
+
 import numpy as np
 import pytest
 
 from cbid.codes import unpack
-from tests.web.conftest import N_BITS, PER_CLASS
-from tests.web.shapes import KINDS
+from tests.web.conftest import N_BITS, PER_CLASS, client_of
+from tests.web.shapes import KINDS, png
 
 
 def test_what_is_served(client, project):
@@ -64,3 +67,63 @@ def test_confusion(client, project):
     assert body["classes"] == list(KINDS)
     held_out = [r.label for r in project.records(0, 1000) if r.part == "held-out"]
     assert [sum(row) for row in body["matrix"]] == [held_out.count(kind) for kind in KINDS]
+
+
+def test_predictions_behind_the_matrix(client, project):
+    """Each cell of the matrix has as many images as it says, and the CSV lists the mistakes."""
+    found = client.get("/api/confusion").json()
+    assert found == project.confusion
+    wrong = 0
+    for i, true in enumerate(found["classes"]):
+        for j, predicted in enumerate(found["classes"]):
+            cell = client.get("/api/predictions", params={"label": true, "predicted": predicted}).json()
+            assert cell["total"] == found["matrix"][i][j] == len(cell["images"])
+            assert {(image["label"], image["predicted"]) for image in cell["images"]} <= {(true, predicted)}
+            wrong += cell["total"] * (true != predicted)
+    assert client.get("/api/predictions?wrong=true").json()["total"] == wrong
+    everything = client.get("/api/predictions").json()
+    assert everything["total"] == project.last_fit["images"]["held-out"]
+    assert client.get("/api/predictions?first=1&count=2").json()["images"] == everything["images"][1:3]
+    answer = client.get("/api/mistakes.csv")
+    assert answer.headers["content-type"].startswith("text/csv")
+    rows = list(csv.reader(io.StringIO(answer.text)))
+    assert rows[0] == ["id", "name", "label", "predicted"]
+    assert len(rows) == 1 + wrong
+
+
+def test_csv_holds_no_formulas(copied):
+    with client_of(copied, rate=0) as client:
+        held = client.get("/api/predictions").json()["images"]
+        client.post("/api/images/labels", json={"ids": [held[0]["id"]], "label": "=1+1"})
+        rows = list(csv.reader(io.StringIO(client.get("/api/mistakes.csv").text)))
+        assert [row[2] for row in rows if row[0] == str(held[0]["id"])] == ["'=1+1"]
+
+
+def test_duplicates_of_the_service(writing):
+    twice = writing.post("/api/images", files=[("images", (f"{i}.png", png("rings", 900))) for i in range(2)]).json()
+    ids = [image["id"] for image in twice["images"]]
+    found = writing.get("/api/duplicates?similarity=0.999&radius=0").json()
+    assert found["total"] == 1
+    assert [image["id"] for image in found["groups"][0]["images"]] == ids
+    assert found["groups"][0]["similarity"] == pytest.approx(1)
+    assert writing.get("/api/duplicates?similarity=0.999&first=1").json()["groups"] == []
+    assert writing.get("/api/duplicates?radius=9999").status_code == 422
+
+
+def test_what_a_bit_separates(client, project):
+    found = client.get("/api/bits/3").json()["classes"]
+    wanted = project.bit_classes(3)
+    assert [entry["label"] for entry in found] == wanted.classes
+    assert [entry["ones"] for entry in found] == wanted.ones.tolist()
+
+
+def test_occlusion(client, project):
+    a, b = (int(id) for id in project.ids[:2])
+    found = client.post("/api/occlusion", json={"id": a, "other": {"id": b}, "likeness": 0.5}).json()
+    assert len(found["heat"]) == len(found["heat"][0]) == len(found["flipped"])
+    assert 0 < found["n_bits"] <= project.n_bits
+    files = {"image": ("q.png", png("rings", 800))}
+    other = client.post(f"/api/occlusion/image?id={b}&n_bits=8", files=files).json()
+    assert other["n_bits"] <= 8
+    assert client.post("/api/occlusion", json={"id": 9999, "other": {"id": b}}).status_code == 404
+    assert client.post(f"/api/occlusion/image?id={b}", files={"image": ("q.png", b"text")}).status_code == 415

@@ -1,5 +1,6 @@
 """Health, metrics, the OpenAPI document, and the files of the page."""
 
+import time
 from importlib.resources import files
 
 import pytest
@@ -57,3 +58,34 @@ def test_the_page_is_at_the_root(client):
 
 def test_the_usual_documentation_pages_load_from_elsewhere_and_are_off(client):
     assert client.get("/docs").status_code == client.get("/redoc").status_code == 404
+
+
+def _wait_for(client, *phases):
+    for _ in range(1200):
+        state = client.get("/api/refit").json()
+        if state["phase"] in phases:
+            return state
+        time.sleep(0.05)
+    raise AssertionError(state)
+
+
+def test_refit_with_progress(writing, client, copied):
+    assert client.get("/api/refit").json()["phase"] == "never"
+    assert client.post("/api/refit").status_code == 403  # read-only
+    assert client.delete("/api/refit").status_code == 403
+    id = writing.get("/api/images?label=rings&count=1").json()["images"][0]["id"]
+    writing.post("/api/images/labels", json={"ids": [id], "label": "spots"})
+    before = writing.get("/api/project").json()
+    assert before["unlearned"] == 1
+    assert writing.post("/api/refit").status_code == 202
+    assert writing.post("/api/refit").status_code == 409  # one at a time
+    assert _wait_for(writing, "done", "failed")["phase"] == "done"
+    assert writing.get("/api/project").json()["unlearned"] == 0
+    assert writing.get(f"/api/images/{id}").json()["label"] == "spots"
+
+    # A cancelled one leaves the project as it was.
+    stamp = (copied / "project.json").read_bytes()
+    writing.post("/api/refit")
+    assert writing.delete("/api/refit").json()["phase"] == "cancelled"
+    assert _wait_for(writing, "cancelled")
+    assert (copied / "project.json").read_bytes() == stamp

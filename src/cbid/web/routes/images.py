@@ -2,12 +2,13 @@
 
 from typing import Annotated, Literal
 
+import numpy as np
 from fastapi import APIRouter, File, Form, Path, Query, Request, Response, UploadFile
 
 from cbid.data import ImageError
-from cbid.data.decode import image_size
+from cbid.data.decode import image_size, image_type, read_bytes, reason_of
 from cbid.web.errors import error_docs, http_error
-from cbid.web.models import MAX_ID, AddedImages, Image, ImagePage, Label, RemovedImage
+from cbid.web.models import MAX_ID, AddedImages, Image, ImagePage, Label, Relabelled, RelabelRequest, RemovedImage
 from cbid.web.served import served_by
 
 __all__ = ["router"]
@@ -17,6 +18,7 @@ Id = Annotated[int, Path(ge=0, le=MAX_ID)]
 Part = Literal["train", "held-out", "added"]
 _MAX_NAME_LENGTH = 200
 _MAX_TOTAL_PIXELS = 4  # of one request, in images of the largest size
+_MAX_FILE_PIXELS = 400_000_000  # of a file that is returned as it is
 
 
 @router.get("", responses=error_docs())
@@ -62,6 +64,42 @@ async def thumbnail(id: Id, request: Request) -> Response:
     jpeg = await served.search_pool.run(served.project.thumbnail, id)
     # A project never reuses an id, but a project that was deleted and created again does. So browsers ask again soon.
     return Response(jpeg, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=60"})
+
+
+@router.get(
+    "/{id}/file",
+    response_class=Response,
+    responses={**error_docs(415), 200: {"content": {"image/*": {}}, "description": "The image file"}},
+)
+async def original(id: Id, request: Request) -> Response:
+    """Return the image file itself, as it is on disk. Only files that are images are returned."""
+    served = served_by(request)
+
+    def work() -> tuple[bytes, str]:
+        record = served.project.record(id)
+        if not record.path:
+            raise http_error(404, f"id={id} has no file: the image was added without one")
+        try:
+            data = read_bytes(record.path, max_pixels=_MAX_FILE_PIXELS)
+        except OSError as error:
+            raise http_error(404, f"the file of id={id} cannot be read: {reason_of(error)}") from error
+        return data, image_type(data)
+
+    data, kind = await served.image_pool.run(work)
+    return Response(data, media_type=kind, headers={"Cache-Control": "private, max-age=60"})
+
+
+@router.post("/labels", responses=error_docs(409))
+async def relabel(body: RelabelRequest, request: Request) -> Relabelled:
+    """Give stored images another label. The codes change with the next fit."""
+    served = served_by(request)
+    await served.relabel(body.ids, body.label)
+
+    def work() -> Relabelled:
+        records = served.records(np.array(body.ids, dtype=np.int64))
+        return Relabelled(images=[Image.of(record) for record in records], unlearned=served.project.n_unlearned)
+
+    return await served.search_pool.run(work)
 
 
 @router.post("", status_code=201, responses=error_docs(409, 415))

@@ -28,7 +28,7 @@ from cbid.web.models import (
 )
 from cbid.web.served import ServedProject, served_by
 
-__all__ = ["code_of", "router"]
+__all__ = ["ImageFile", "code_of", "router"]
 
 router = APIRouter(prefix="/api", tags=["search"])
 ImageFile = Annotated[UploadFile, File(description="A JPEG, PNG, WebP, GIF, BMP, TIFF or PPM file.")]

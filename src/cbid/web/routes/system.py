@@ -1,5 +1,6 @@
 """Routes for health, metrics, and the session of the page."""
 
+import asyncio
 import hmac
 
 from fastapi import APIRouter, Request, Response
@@ -7,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 from cbid.web.errors import error_docs, http_error
 from cbid.web.metrics import resident_bytes
 from cbid.web.middleware import SESSION_COOKIE, SESSION_SECONDS, session_cookie
-from cbid.web.models import Health, SessionRequest
+from cbid.web.models import Health, RefitState, SessionRequest
 from cbid.web.served import served_by
 
 __all__ = ["router"]
@@ -37,6 +38,33 @@ async def metrics(request: Request) -> Response:
         "process_resident_memory_bytes": ("Resident memory, including mapped files.", float(resident_bytes())),
     }
     return Response(served.metrics.text(gauges), media_type=_PROMETHEUS)
+
+
+@router.get("/api/refit", responses=error_docs())
+async def refit_state(request: Request) -> RefitState:
+    """Return the progress of learning again."""
+    served = served_by(request)
+    state = served.refit.state
+    if state["phase"] == "done":  # show the new codes at once, not at the next check for commits
+        await asyncio.to_thread(served.project.refresh)
+    return RefitState(**state)
+
+
+@router.post("/api/refit", status_code=202, responses=error_docs(409))
+async def refit(request: Request) -> RefitState:
+    """Learn the codes again from all stored images, with the labels of now. Searches go on with the old codes."""
+    served = served_by(request)
+    await asyncio.to_thread(served.start_refit)
+    return RefitState(**served.refit.state)
+
+
+@router.delete("/api/refit", responses=error_docs())
+async def cancel_refit(request: Request) -> RefitState:
+    """Stop learning again. The project stays as it was."""
+    served = served_by(request)
+    served.check_writable()
+    await asyncio.to_thread(served.refit.cancel)
+    return RefitState(**served.refit.state)
 
 
 @router.post("/api/session", status_code=204, response_class=Response, responses=error_docs())

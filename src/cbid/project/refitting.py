@@ -1,0 +1,97 @@
+"""Learning again from the images that a project holds, with the labels of now.
+
+    python -m cbid.project.refitting PROJECT
+
+prints one JSON object per line: {"phase": "learning", "done": 12, "total": 64}. The last one is {"phase": "done"} or
+{"phase": "failed", "error": ...}.
+"""
+
+import json
+import os
+import sys
+import warnings
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from cbid import coders
+from cbid.project.files import IMAGES, ProjectManifest, remove_unused
+from cbid.project.fitting import ProjectFit, split
+from cbid.project.intake import Intake
+from cbid.project.models import coder_settings, is_supervised
+from cbid.project.table import PENDING, ImageTable
+from cbid.search import CodeIndex
+from cbid.storage.lock import WriterLock
+
+__all__ = ["refit"]
+
+Report = Callable[[str, int, int], Any]
+
+
+def refit(path: str | os.PathLike[str], *, report: Report | None = None) -> None:
+    """Learn new codes from all stored images: those of the source and those that were added, with the labels of now.
+
+    Coder, held-out share and seed stay as they are. No image is read again. A refit that is killed leaves the project
+    as it was.
+
+    Parameters
+    ----------
+    path : path
+        A project.
+    report : function of (phase, done, total) or None, default=None
+        Is called with the phases "learning", "encoding" and "measuring"; in "learning" with every bit.
+    """
+    directory = Path(path)
+    manifest = ProjectManifest.read(directory)
+    lock = WriterLock(directory)
+    try:
+        remove_unused(directory)
+        manifest = ProjectManifest.read(directory)
+        run = ProjectFit(directory, None, manifest.source, None, None, False)
+        run.descriptor, run.from_stored = manifest.descriptor, True
+        if report is not None:
+            run.report = report
+        coder = clone(coders.load(directory / manifest.coder))
+        with closing(ImageTable(directory / IMAGES, write=True)) as table:
+            taken = _stored(directory, manifest, table)
+            held_out, seed = manifest.settings["held_out"], manifest.settings["seed"]
+            settings = {"coder": coder_settings(coder), "held_out": held_out, "seed": seed}
+            parts = split(taken.names, taken.labels, held_out, seed, supervised=is_supervised(coder))
+            run.learn_and_commit(table, taken, [], parts, coder, settings, manifest.n_features)
+    finally:
+        lock.release()
+
+
+def _stored(directory: Path, manifest: ProjectManifest, table: ImageTable) -> Intake:
+    """Return the committed images, with the labels that the index holds."""
+    with CodeIndex.open(directory / manifest.index) as index:
+        names = index.labels
+        labels = dict(zip(index.ids.tolist(), [] if names is None else names.tolist()))
+    rows = [row for row in table.rows() if row.id in labels and row.part != PENDING]
+    ids = np.array([row.id for row in rows], dtype=np.int64)
+    return Intake(ids, [row.name for row in rows], [labels[row.id] or None for row in rows], 0)
+
+
+def main(path: str) -> int:
+    """Refit, and print the progress; return the exit status."""
+
+    def say(**values: Any) -> None:
+        print(json.dumps(values), flush=True)
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            refit(path, report=lambda phase, done, total: say(phase=phase, done=done, total=total))
+    except (ValueError, OSError) as error:
+        say(phase="failed", error=" ".join(str(error).split()))
+        return 1
+    say(phase="done")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
