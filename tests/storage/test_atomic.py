@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from cbid.storage.atomic import whole_file
+from cbid.storage.atomic import whole_directory, whole_file
 
 
 @pytest.mark.parametrize("name", ["missing/codes.npy", "folder", "file/codes.npy"])
@@ -21,3 +21,23 @@ def test_an_error_names_the_file_that_was_asked_for(tmp_path, name):
     assert told.value.filename == str(tmp_path / name)
     assert told.value.filename2 is None
     assert sorted(os.listdir(tmp_path)) == ["file", "folder"]
+
+
+def test_a_directory_is_whole_or_absent(tmp_path):
+    target = tmp_path / "table"
+    with pytest.raises(FileNotFoundError, match="nowhere"), whole_directory(target) as temporary:
+        (temporary / "part").rename(temporary / "nowhere" / "part")
+    assert os.listdir(tmp_path) == []
+    with whole_directory(target) as temporary:
+        (temporary / "inner").mkdir()
+        (temporary / "inner" / "part").write_text("x")
+        assert not target.exists()
+    assert (target / "inner" / "part").read_text() == "x"
+    (tmp_path / "other").mkdir()
+    assert target.stat().st_mode == (tmp_path / "other").stat().st_mode
+    with pytest.raises(FileExistsError, match="table"), whole_directory(target):
+        pass
+    with pytest.raises(FileNotFoundError) as told, whole_directory(tmp_path / "missing" / "table"):
+        pass
+    assert told.value.filename == str(tmp_path / "missing" / "table")
+    assert sorted(os.listdir(tmp_path)) == ["other", "table"]

@@ -12,7 +12,15 @@ from cbid.commands.output import echo_result
 if TYPE_CHECKING:
     from cbid.project import Project
 
-_FORMATS_BY_SUFFIX = {".npy": "npy", ".parquet": "parquet", ".faiss": "faiss", ".usearch": "usearch", ".hex": "hex"}
+_FORMATS_BY_SUFFIX = {
+    ".npy": "npy",
+    ".parquet": "parquet",
+    ".faiss": "faiss",
+    ".usearch": "usearch",
+    ".lance": "lance",
+    ".sqlite": "sqlite-vec",
+    ".hex": "hex",
+}
 
 
 def _formats() -> list[str]:
@@ -33,7 +41,8 @@ def export(
         typer.Option(
             show_default=False,
             callback=_check_format,
-            help="npy, parquet, faiss, usearch, pgvector or hex (default: by the suffix of FILE).",
+            help="npy, parquet, faiss, usearch, pgvector, sqlite-vec, lance, qdrant, elasticsearch, opensearch, "
+            "ubinary, binary (sentence-transformers) or hex (default: by the suffix of FILE).",
         ),
     ] = None,
     n_bits: PrefixOption = None,
@@ -68,7 +77,8 @@ def export(
             code_files.export(out, codes, length, format, ids)
         if names is not None:
             _write_names(opened, names)
-        size = out.stat().st_size
+        parts = out.rglob("*") if out.is_dir() else [out]
+        size = sum(part.stat().st_size for part in parts if part.is_file())
         answer = {"file": str(out), "to": format, "codes": len(ids), "n_bits": length, "bytes": size}
         text = f"{out}: {len(ids):,} codes of {length} bits, {size:,} bytes"
         echo_result(answer, text, as_json=as_json, quiet=quiet)

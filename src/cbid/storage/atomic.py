@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import signal
 import stat
 import tempfile
@@ -11,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-__all__ = ["check_regular", "deferred_signals", "flush", "whole_file"]
+__all__ = ["check_regular", "deferred_signals", "flush", "whole_directory", "whole_file"]
 
 
 @contextmanager
@@ -46,6 +47,30 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         raise OSError(
             error.errno, f"{target} was written, but a power failure may undo it: {error.strerror or error}"
         ) from error
+
+
+@contextmanager
+def whole_directory(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Yield a temporary directory beside ``path``, which must not exist, and rename it when the block succeeds."""
+    target = Path(path)
+    if target.exists():
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target))
+    try:
+        temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent))
+    except OSError as error:  # the original error names the temporary directory
+        raise OSError(error.errno, error.strerror, str(target)) from error
+    try:
+        yield temporary
+        for part in (*temporary.rglob("*"), temporary):
+            flush(part)
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o777 & ~mask)  # mkdtemp creates a private directory
+        temporary.rename(target)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    flush(target.parent)
 
 
 @contextmanager

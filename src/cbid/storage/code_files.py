@@ -1,7 +1,6 @@
 """Files of packed codes, and exports to other stores. Every file is written atomically."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +9,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from cbid.codes import check_codes, check_n_bits, n_bytes
 from cbid.extras import missing_extra
-from cbid.storage.atomic import whole_file
+from cbid.storage.atomic import whole_directory, whole_file
 from cbid.storage.npy import DAMAGED_NPY, map_npy
+from cbid.storage.store_formats import FORMATS, StoreFormat
 
-__all__ = ["EXPORTS", "export", "load", "load_parquet", "save", "save_parquet"]
+__all__ = ["EXPORTS", "export", "load", "load_export", "load_parquet", "save", "save_parquet"]
 
 PathLike = str | os.PathLike[str]
 Codes = NDArray[np.uint8]
@@ -100,92 +100,76 @@ def _parquet_ids(arrow: Any, column: Any, path: PathLike) -> Ids:
 
 
 def export(path: PathLike, codes: Codes, n_bits: int, to: str, ids: ArrayLike | None = None) -> None:
-    """Write codes to a file that another store reads.
+    """Write codes to a file, or a directory, that another store reads.
 
     Parameters
     ----------
     path : path
-        The file to write.
+        The file to write; an existing one is replaced. For Lance a directory, which must not exist.
     codes : array (n, bytes) of uint8
         Packed codes.
     n_bits : int
-        Number of bits of a code.
-    to : {"faiss", "usearch", "pgvector", "hex"}
+        Number of bits of a code. Every format is written as it is or padded with zeros, which change no distance.
+    to : str
         ``"faiss"``: a binary index for ``faiss.read_index_binary``: `IndexBinaryFlat`, wrapped in
-        `IndexBinaryIDMap2` if ids are given. Its width is a multiple of 8; padding bits are zero and do not
-        change distances.
-        ``"usearch"``: an index of ``b1`` vectors with Hamming distance for ``usearch.index.Index.restore``; keys
-        are the ids, or row numbers.
-        ``"pgvector"``: one line of 0 and 1 per code, bit 0 first, for PostgreSQL's type ``bit(n_bits)``.
-        ``"hex"``: one line of hexadecimal digits per code.
+        `IndexBinaryIDMap2` if ids are given.
+        ``"usearch"``: an index of ``b1`` vectors with Hamming distance for ``usearch.index.Index.restore``.
+        ``"pgvector"``: one line of 0 and 1 per code, bit 0 first, for PostgreSQL's type ``bit(n_bits)``. With ids,
+        lines are ``id<tab>code``, the format of COPY.
+        ``"sqlite-vec"``: a SQLite file with a table ``codes (id, code)`` of blobs for ``vec_bit(code)``.
+        ``"lance"``: a Lance table with columns ``id`` and ``code``, a list of bytes.
+        ``"qdrant"``: JSON lines, the body of the request that creates the collection and those that add points.
+        Vectors are -1 and 1 under the dot product, which is n_bits - 2 times the Hamming distance.
+        ``"elasticsearch"``, ``"opensearch"``: JSON lines for ``_bulk``; bytes are signed (two's complement).
+        ``"ubinary"``, ``"binary"``: the ``.npy`` arrays of sentence-transformers, uint8, or int8 after subtracting
+        128. They hold no ids.
+        ``"hex"``: one line of hexadecimal digits per code; with ids ``id<tab>code``.
     ids : array (n,) of int64, optional
-        With ids, lines of text are ``id<tab>code``, the format of PostgreSQL's COPY.
+        By default row numbers.
     """
-    if to not in EXPORTS:
-        raise ValueError(f"to={to!r}: expected one of {', '.join(map(repr, EXPORTS))}")
+    format = _store_format(to, "to")
     n_bits = check_n_bits(n_bits)
+    if format.most_bits is not None and n_bits > format.most_bits:
+        raise ValueError(f"n_bits={n_bits}: {to} takes at most {format.most_bits:,} bits; export a shorter prefix")
     codes = np.ascontiguousarray(check_codes(codes, n_bits))
     chosen = None if ids is None else _check_ids(ids, len(codes))
-    with whole_file(path) as temporary:
-        EXPORTS[to](temporary, codes, n_bits, chosen)
+    with (whole_directory if format.directory else whole_file)(path) as temporary:
+        format.write(temporary, codes, n_bits, chosen)
 
 
-def _export_faiss(path: Path, codes: Codes, n_bits: int, ids: Ids | None) -> None:
-    import faiss
+def load_export(path: PathLike, n_bits: int, of: str) -> tuple[Codes, Ids | None]:
+    """Return the codes (n, bytes) and ids (n,) of a file that `export` or the store itself wrote.
 
-    flat = faiss.IndexBinaryFlat(8 * n_bytes(n_bits))
-    if ids is None:
-        flat.add(codes)
-        faiss.write_index_binary(flat, os.fspath(path))
-    else:
-        mapped = faiss.IndexBinaryIDMap2(flat)
-        mapped.add_with_ids(codes, ids)
-        faiss.write_index_binary(mapped, os.fspath(path))
+    Parameters
+    ----------
+    path : path
+    n_bits : int
+        Number of bits of a code.
+    of : str
+        The format, as ``to`` of `export`.
 
-
-def _export_usearch(path: Path, codes: Codes, n_bits: int, ids: Ids | None) -> None:
+    Returns
+    -------
+    codes, ids
+        The ids are None if the file has none.
+    """
+    format = _store_format(of, "of")
+    n_bits = check_n_bits(n_bits)
+    name = f"the codes in {os.fspath(path)}"
     try:
-        from usearch.index import Index
-    except ImportError as error:
-        raise missing_extra("export to usearch", "stores") from error
-    keys = np.arange(len(codes)) if ids is None else ids
-    if np.any(keys < 0):
-        raise ValueError(f"ids holds {keys.min()}: expected no negative integer (usearch keys are unsigned)")
-    index = Index(ndim=n_bits, metric="hamming", dtype="b1")
-    if len(codes):
-        index.add(keys.astype(np.uint64), codes)
-    index.save(os.fspath(path))
+        codes, ids = format.read(Path(path), n_bits)
+        return check_codes(codes, n_bits, name=name), None if ids is None else _check_ids(ids, len(codes), "ids")
+    except (ValueError, TypeError, KeyError, StopIteration, EOFError) as error:
+        raise ValueError(f"{os.fspath(path)} is not a file of {n_bits}-bit codes for {of}: {error}") from error
 
 
-def _export_text(
-    line_of: Callable[[Codes, int], list[str]],
-) -> Callable[[Path, Codes, int, Ids | None], None]:
-    def write(path: Path, codes: Codes, n_bits: int, ids: Ids | None) -> None:
-        with path.open("w", encoding="ascii", newline="\n") as file:
-            for i in range(0, len(codes), _ROWS):
-                lines = line_of(codes[i : i + _ROWS], n_bits)
-                if ids is not None:
-                    lines = [f"{key}\t{line}" for key, line in zip(ids[i : i + _ROWS].tolist(), lines)]
-                file.writelines(f"{line}\n" for line in lines)
-
-    return write
+def _store_format(name: str, argument: str) -> StoreFormat:
+    if name not in EXPORTS:
+        raise ValueError(f"{argument}={name!r}: expected one of {', '.join(map(repr, EXPORTS))}")
+    return EXPORTS[name]
 
 
-def _bit_lines(codes: Codes, n_bits: int) -> list[str]:
-    digits = np.unpackbits(codes, axis=1, count=n_bits) + np.uint8(ord("0"))
-    return [row.tobytes().decode("ascii") for row in digits]
-
-
-def _hex_lines(codes: Codes, n_bits: int) -> list[str]:
-    return [row.tobytes().hex() for row in codes]
-
-
-EXPORTS: dict[str, Callable[[Path, Codes, int, Ids | None], None]] = {
-    "faiss": _export_faiss,
-    "usearch": _export_usearch,
-    "pgvector": _export_text(_bit_lines),
-    "hex": _export_text(_hex_lines),
-}
+EXPORTS: dict[str, StoreFormat] = FORMATS
 
 
 def _check_ids(ids: ArrayLike, n: int, name: str = "ids") -> Ids:

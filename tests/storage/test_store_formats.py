@@ -1,0 +1,233 @@
+"""Exports are read by the stores themselves, which find the neighbours that plain Hamming distance finds."""
+
+import json
+import os
+import sqlite3
+import sys
+
+import numpy as np
+import pytest
+
+from cbid import codes
+from cbid.storage import code_files, store_formats
+
+IDS = np.random.default_rng(1).permutation(10**12 // 7 * np.arange(1, 301)) + 5
+WITHOUT_IDS = {"ubinary", "binary"}
+
+
+def needs(to):
+    if to == "lance":
+        pytest.importorskip("lance")
+    if to == "usearch":
+        pytest.importorskip("usearch")
+
+
+def stored(n_bits, n=300):
+    return codes.pack(np.random.default_rng(n_bits).integers(0, 2, (n, n_bits)))
+
+
+def check_neighbours(rows, found, distances, keys):
+    """The four nearest of the first code have the least distances, and the distances that are stated."""
+    expected = codes.hamming(rows[0], rows)
+    np.testing.assert_array_equal(distances, np.sort(expected)[:4])
+    places = [int(np.flatnonzero(keys == key)[0]) for key in found]
+    np.testing.assert_array_equal(expected[places], distances)
+
+
+@pytest.mark.parametrize("to", code_files.EXPORTS)
+@pytest.mark.parametrize("n_bits", [1, 13, 64, 100])
+@pytest.mark.parametrize("ids", [None, IDS], ids=["rows", "ids"])
+def test_what_is_written_is_read(tmp_path, to, n_bits, ids, monkeypatch):
+    needs(to)
+    monkeypatch.setattr(store_formats, "_ROWS", 128)  # several parts
+    monkeypatch.setattr(store_formats, "_REQUEST_VALUES", 1 << 12)
+    rows = stored(n_bits)
+    code_files.export(tmp_path / "codes", rows, n_bits, to, ids)
+    read, read_ids = code_files.load_export(tmp_path / "codes", n_bits, to)
+    if read_ids is None:
+        assert ids is None or to in WITHOUT_IDS
+        np.testing.assert_array_equal(read, rows)
+    else:
+        order = np.argsort(np.arange(300) if ids is None else ids)
+        np.testing.assert_array_equal(read[np.argsort(read_ids)], rows[order])
+        np.testing.assert_array_equal(np.sort(read_ids), order if ids is None else ids[order])
+    assert os.listdir(tmp_path) == ["codes"]
+
+
+@pytest.mark.parametrize("n_bits", [13, 128])
+def test_sqlite_vec(tmp_path, n_bits):
+    apsw = pytest.importorskip("apsw")  # the sqlite3 of some builds of Python loads no extensions
+    sqlite_vec = pytest.importorskip("sqlite_vec")
+    rows = stored(n_bits)
+    code_files.export(tmp_path / "codes.sqlite", rows, n_bits, "sqlite-vec", IDS)
+    database = apsw.Connection(str(tmp_path / "codes.sqlite"))
+    database.enable_load_extension(True)
+    database.load_extension(sqlite_vec.loadable_path())
+    query = rows[0].tobytes()
+    order = "SELECT id, vec_distance_hamming(vec_bit(code), vec_bit(?)) AS d FROM codes ORDER BY d LIMIT 4"
+    check_neighbours(rows, *zip(*database.execute(order, (query,)).fetchall()), IDS)
+    width = 8 * codes.n_bytes(n_bits)
+    database.execute(f"CREATE VIRTUAL TABLE nearest USING vec0(id INTEGER PRIMARY KEY, code bit[{width}])")
+    database.execute("INSERT INTO nearest SELECT id, vec_bit(code) FROM codes")
+    match = "SELECT id, distance FROM nearest WHERE code MATCH vec_bit(?) AND k = 4"
+    check_neighbours(rows, *zip(*database.execute(match, (query,)).fetchall()), IDS)
+    database.close()
+
+
+@pytest.mark.parametrize("n_bits", [13, 128])
+def test_lance(tmp_path, n_bits):
+    lance = pytest.importorskip("lance")
+    rows = stored(n_bits)
+    code_files.export(tmp_path / "codes.lance", rows, n_bits, "lance", IDS)
+    nearest = {"column": "code", "q": rows[0], "k": 4, "metric": "hamming"}
+    found = lance.dataset(tmp_path / "codes.lance").to_table(nearest=nearest).to_pydict()
+    check_neighbours(rows, found["id"], found["_distance"], IDS)
+    with pytest.raises(FileExistsError):
+        code_files.export(tmp_path / "codes.lance", rows, n_bits, "lance", IDS)
+    code_files.export(tmp_path / "none.lance", rows[:0], n_bits, "lance")
+    assert len(code_files.load_export(tmp_path / "none.lance", n_bits, "lance")[0]) == 0
+
+
+@pytest.mark.parametrize("n_bits", [13, 128])
+def test_qdrant(tmp_path, n_bits, monkeypatch):
+    qdrant = pytest.importorskip("qdrant_client")
+    monkeypatch.setattr(store_formats, "_REQUEST_VALUES", 1 << 11)
+    rows = stored(n_bits)
+    code_files.export(tmp_path / "codes.jsonl", rows, n_bits, "qdrant", IDS)
+    first, *batches = map(json.loads, (tmp_path / "codes.jsonl").read_text().splitlines())
+    assert len(batches) > 1
+    client = qdrant.QdrantClient(":memory:")
+    client.create_collection(
+        "codes",
+        vectors_config=qdrant.models.VectorParams(**first["vectors"]),
+        quantization_config=qdrant.models.BinaryQuantization(**first["quantization_config"]),
+    )
+    for batch in batches:
+        client.upsert("codes", qdrant.models.Batch(**batch["batch"]))
+    assert client.count("codes").count == 300
+    found = client.query_points("codes", query=codes.unpack(rows[0], n_bits).tolist(), limit=4).points
+    distances = [(n_bits - point.score) / 2 for point in found]
+    check_neighbours(rows, [point.id for point in found], distances, IDS)
+    weights = np.random.default_rng(2).random(n_bits)
+    best = client.query_points("codes", query=(codes.unpack(rows[0], n_bits) * weights).tolist(), limit=300).points
+    found = codes.weighted_hamming(rows[0], rows, weights)[[np.flatnonzero(point.id == IDS)[0] for point in best]]
+    np.testing.assert_allclose(found, np.sort(found), atol=1e-4)
+    client.close()
+
+
+def test_elasticsearch_bytes_are_signed(tmp_path):
+    """The bytes 7f 81 00 01 2a are 127, -127, 0, 1, 42 in the documentation of the field type dense_vector."""
+    code = np.frombuffer(bytes.fromhex("7f8100012a"), np.uint8)
+    for to in ("elasticsearch", "opensearch"):
+        code_files.export(tmp_path / to, code, 40, to, [7])
+        assert (tmp_path / to).read_text() == '{"index":{"_id":"7"}}\n{"code":[127,-127,0,1,42]}\n'
+
+
+def test_sentence_transformers_arrays(tmp_path):
+    """Its ubinary is packbits of the positive values; its binary subtracts 128, so 0 becomes -128."""
+    X = np.random.default_rng(0).normal(size=(20, 24))
+    rows = codes.pack(X)
+    for to in ("ubinary", "binary"):
+        code_files.export(tmp_path / to, rows, 24, to)
+    ubinary, binary = np.load(tmp_path / "ubinary"), np.load(tmp_path / "binary")
+    assert (ubinary.dtype, binary.dtype) == (np.uint8, np.int8)
+    np.testing.assert_array_equal(ubinary, np.packbits(X > 0, axis=1))
+    np.testing.assert_array_equal(binary, np.packbits(X > 0, axis=1).astype(int) - 128)
+    quantization = pytest.importorskip("sentence_transformers.util.quantization", exc_type=ImportError)
+    for precision, array in (("ubinary", ubinary), ("binary", binary)):
+        theirs = quantization.quantize_embeddings(X, precision=precision)
+        assert theirs.dtype == array.dtype
+        np.testing.assert_array_equal(theirs, array)
+
+
+@pytest.mark.parametrize("to", [name for name, format in code_files.EXPORTS.items() if format.most_bits])
+def test_longer_codes_than_the_store_takes(tmp_path, to):
+    most = code_files.EXPORTS[to].most_bits
+    with pytest.raises(ValueError, match=f"n_bits={most + 1}: {to} takes at most {most:,} bits"):
+        code_files.export(tmp_path / "codes", np.zeros((1, codes.n_bytes(most + 1)), np.uint8), most + 1, to)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(("to", "module", "extra"), [("usearch", "usearch.index", "stores"), ("lance",) * 3])
+def test_a_missing_or_old_store(tmp_path, monkeypatch, to, module, extra):
+    rows = stored(16)
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, module, None)
+        with pytest.raises(ImportError, match=f"needs the extra '{extra}'"):
+            code_files.export(tmp_path / "x", rows, 16, to)
+    needs(to)
+    monkeypatch.setattr(store_formats.metadata, "version", lambda package: "0.3.1")
+    with pytest.raises(ImportError, match=rf"has version 0\.3\.1; .* or newer needs the extra '{extra}'"):
+        code_files.export(tmp_path / "x", rows, 16, to)
+    assert os.listdir(tmp_path) == []
+
+
+def test_negative_ids(tmp_path):
+    rows = stored(16, 2)
+    for to in ("sqlite-vec", "elasticsearch"):
+        code_files.export(tmp_path / to, rows, 16, to, [-5, 3])
+        np.testing.assert_array_equal(code_files.load_export(tmp_path / to, 16, to)[1], [-5, 3])
+    with pytest.raises(ValueError, match=r"ids holds -5: .*Qdrant"):
+        code_files.export(tmp_path / "qdrant", rows, 16, "qdrant", [-5, 3])
+    assert not (tmp_path / "qdrant").exists()
+
+
+@pytest.mark.parametrize("of", code_files.EXPORTS)
+@pytest.mark.parametrize("damage", ["other length", "cut", "text"])
+def test_files_that_do_not_fit(tmp_path, of, damage):
+    needs(of)
+    path = tmp_path / "codes"
+    code_files.export(path, stored(32, 20), 32, of)
+    if damage == "other length":
+        with pytest.raises(ValueError, match=f"codes is not a file of 41-bit codes for {of}: "):
+            code_files.load_export(path, 41, of)
+        return
+    if of == "lance":
+        for file in path.rglob("*.manifest"):
+            file.write_bytes(b"" if damage == "cut" else b"not a manifest")
+    else:
+        path.write_bytes(path.read_bytes()[:-6] if damage == "cut" else b"neither one\nnor the other\n")
+    with pytest.raises(ValueError, match=f"codes is not a file of 32-bit codes for {of}: "):
+        code_files.load_export(path, 32, of)
+
+
+@pytest.mark.parametrize("of", code_files.EXPORTS)
+def test_a_missing_file(tmp_path, of):
+    needs(of)
+    with pytest.raises((FileNotFoundError, ValueError), match="missing"):
+        code_files.load_export(tmp_path / "missing", 32, of)
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("of", "content", "message"),
+    [
+        ("pgvector", "1\t01\n10\n", "1 ids for 2 codes"),
+        ("pgvector", "02\n", "line 1 is '02': expected 2 digits 0 and 1"),
+        ("hex", "zz\n", "line 1 is 'zz'"),
+        ("hex", "80\n8000\n", "code 1 has 2 bytes: expected 1"),
+        ("hex", "81\n", "bits set past bit 2"),
+        ("hex", "7\t80\n7\t00\n", "ids has duplicates"),
+        ("qdrant", '{"vectors":{"size":2}}\n{"batch":{"ids":[1],"vectors":[[1,0]]}}\n', "-1 and 1"),
+        ("elasticsearch", '{"index":{"_id":"7"}}\n{"code":[192]}\n', "192.: expected integers from -128 to 127"),
+        ("elasticsearch", '{"index":{"_id":"7"}}\n', "1 lines: expected an even"),
+    ],
+)
+def test_damaged_text(tmp_path, of, content, message):
+    (tmp_path / "codes").write_text(content)
+    with pytest.raises(ValueError, match=message):
+        code_files.load_export(tmp_path / "codes", 2, of)
+
+
+def test_foreign_tables(tmp_path):
+    with pytest.raises(ValueError, match="of='milvus'"):
+        code_files.load_export(tmp_path / "x", 16, "milvus")
+    with sqlite3.connect(tmp_path / "other.sqlite") as database:
+        database.execute("CREATE TABLE vectors (x)")
+    database.close()
+    with pytest.raises(ValueError, match="table codes"):
+        code_files.load_export(tmp_path / "other.sqlite", 16, "sqlite-vec")
+    faiss = pytest.importorskip("faiss")
+    faiss.write_index_binary(faiss.IndexBinaryHNSW(16, 8), str(tmp_path / "graph"))
+    with pytest.raises(ValueError, match="IndexBinaryHNSW of 16 bits"):
+        code_files.load_export(tmp_path / "graph", 16, "faiss")
