@@ -162,7 +162,7 @@ def are_label_sets(Y: Any) -> bool:
         return True
     if isinstance(Y, (list, tuple)):
         return any(isinstance(entry, (list, set)) for entry in Y)
-    shape = np.shape(Y)
+    shape = Y.shape if hasattr(Y, "shape") else np.asarray(Y).shape
     if len(shape) == 1 and getattr(getattr(Y, "dtype", None), "kind", None) == "O":
         return any(isinstance(entry, (list, set, np.ndarray)) for entry in Y)
     return len(shape) == 2 and shape[1] != 1

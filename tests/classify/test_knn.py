@@ -11,8 +11,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from cbid import CBID, CodeIndex
-from cbid.classify import CodeKNeighborsClassifier, knn
-from cbid.classify.knn import neighbours_with_ties
+from cbid.classify import CodeKNeighborsClassifier, knn, votes
+from cbid.classify.votes import neighbours_with_ties
 
 
 @parametrize_with_checks([CodeKNeighborsClassifier(), CodeKNeighborsClassifier(3, weights="distance")])
@@ -282,9 +282,9 @@ def test_the_order_of_the_classes_changes_no_accuracy(short):
 
 def test_very_many_ties(monkeypatch):
     """All 3,000 codes are equal, and a quarter is of class 1: the vote of a random subset has about that share."""
-    monkeypatch.setattr(knn, "_WIDTHS", (1, 8))
+    monkeypatch.setattr(votes, "_WIDTHS", (1, 8))
     monkeypatch.setattr(knn, "_MAX_MERGED_BITS", 0)
-    monkeypatch.setattr(knn, "_FIRST_SAMPLE", 100)
+    monkeypatch.setattr(votes, "_FIRST_SAMPLE", 100)
     X, y = np.ones((3000, 8)), np.arange(3000) >= 2250
     model = CodeKNeighborsClassifier(5).fit(X, y)
     shares = model.predict_proba(X[:3])

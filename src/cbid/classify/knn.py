@@ -1,31 +1,29 @@
-"""k-nearest-neighbour classification on binary codes, with a fair share of the vote for neighbours that tie."""
+"""k-nearest-neighbour classification on binary codes: classes, label sets, label trees, and "unknown"."""
 
 import warnings
-from collections.abc import Iterator
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_matrix, issparse
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from cbid.checks import check_n_jobs, unchanged_on_error
+from cbid.checks import check_n_jobs, check_real, check_share, unchanged_on_error
+from cbid.classify.votes import EQUAL_SHARES, count_votes, descend, neighbour_votes, neighbours_with_ties, set_shares
 from cbid.codes import check_codes, pack
-from cbid.search import CodeIndex, Matches
+from cbid.evaluation.gains import label_matrices
+from cbid.label_trees import LabelTree, parse_tree
+from cbid.labels import are_label_sets, encode_label_sets
+from cbid.search import CodeIndex
 from cbid.search.checks import as_count
 
-__all__ = ["MAX_TIED", "CodeKNeighborsClassifier", "Neighbours", "count_votes", "neighbours_with_ties", "random_keys"]
+__all__ = ["CodeKNeighborsClassifier"]
 
-MAX_TIED = 8_192  # neighbours at the distance of the k-th that are fetched; if there are more, a random subset votes
-_WIDTHS = (1, 64, MAX_TIED)  # neighbours beyond the k-th that are fetched, until all ties are known
-_STORE_WIDTHS = (1, 64)  # the same for a store outside the process
-_CHUNK = 1 << 20  # neighbours in memory at a time
-_FIRST_SAMPLE = 4_096  # codes drawn to find some of very many ties
-_ENOUGH_TIED = 512  # ties in a sample that are enough
 _MAX_MERGED_BITS = 32  # up to this length, equal codes of one class are merged for the vote
-_EQUAL = 1e-9  # votes that differ relatively by less are equal
+_PARTS = 5  # one part of the samples is held out to find the distance of unknown items
 
 
 class CodeKNeighborsClassifier(ClassifierMixin, BaseEstimator):
@@ -51,14 +49,30 @@ class CodeKNeighborsClassifier(ClassifierMixin, BaseEstimator):
         Weights of the distance. "auto": ``weights_`` of the coder if it has them; None: plain Hamming.
         Two-dimensional: one vector for each class of the training item, columns in the order of ``classes_``. Weights
         of a coder that belong to the class of the query (a margin other than "database") are ignored with a warning.
+    tree : str, mapping or nested dict, optional
+        The tree of the labels: a separator of path labels, child -> parent, or nested dicts. The votes of the classes
+        below a node are its own, and the answer is found from the top down: on each level the node with most votes.
+    threshold : float, optional
+        The share of the votes that a label needs. Label sets: all labels with at least this share, by default .5.
+        With a tree: the answer is the last node on the way down with this share, by default 0, so that it is a
+        class. Not used otherwise.
+    unknown : float, optional
+        Answer "unknown" (-1 for numbers, no label for label sets) for items that are farther from their neighbours
+        than most known ones: this share of known items, such as .05, is rejected by mistake. The distance is found
+        on samples that are held out: with a coder, a fifth of X, for which the coder is fitted once more to the
+        rest; without, every sample, compared with the others. `calibrate` finds it on samples of your own.
     n_jobs : int, optional
         Threads of a search, as in scikit-learn: None is one, -1 all processors.
 
     Attributes
     ----------
     classes_ : (n_classes,)
+        The classes; with label sets, all labels.
     coder_ : the fitted coder, or None
     index_ : CodeIndex; ids are the rows of the training data
+    tree_ : LabelTree, or None
+    unknown_distance_ : float or None
+        Mean distance to the neighbours above which an item is unknown.
 
     Examples
     --------
@@ -78,6 +92,9 @@ class CodeKNeighborsClassifier(ClassifierMixin, BaseEstimator):
         packed: bool = False,
         n_bits: int | None = None,
         bit_weights: ArrayLike | str | None = "auto",
+        tree: Any = None,
+        threshold: float | None = None,
+        unknown: float | None = None,
         n_jobs: int | None = None,
     ) -> None:
         self.n_neighbors = n_neighbors
@@ -86,11 +103,47 @@ class CodeKNeighborsClassifier(ClassifierMixin, BaseEstimator):
         self.packed = packed
         self.n_bits = n_bits
         self.bit_weights = bit_weights
+        self.tree = tree
+        self.threshold = threshold
+        self.unknown = unknown
         self.n_jobs = n_jobs
 
     @unchanged_on_error
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Store the codes of X with their classes y."""
+    def fit(self, X: ArrayLike, y: Any) -> Self:
+        """Store the codes of X with their classes y.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+        y : array-like of shape (n,), or label sets
+            Label sets are a list of lists or sets of labels, or a 0/1 matrix (n, labels), dense or sparse. A sample
+            without a label votes for none.
+        """
+        self._check_parameters()
+        several = are_label_sets(y)
+        if several:
+            rows = validate_data(self, X, dtype=_dtype(self.packed))
+            numbers = self._encode_sets(y, len(rows))
+        else:
+            rows, y = validate_data(self, X, y, dtype=_dtype(self.packed))
+            check_classification_targets(y)
+            self.classes_, numbers = np.unique(y, return_inverse=True)
+            self._sets = None
+        self.tree_ = self._parsed_tree(several)
+        self._unknown_label = None if self.unknown is None else self._free_label(several)
+        # Parameters that are set after this count in the next fit.
+        self.coder_ = None if self.coder is None else clone(self.coder).fit(rows, y)
+        self._packed = self.packed
+        self.index_ = self._index_of(self.coder_, rows)
+        codes = self._encoded(rows)
+        self.index_.add(codes, labels=numbers)
+        self._voters, self._counts = self._merged(codes, numbers)
+        self.unknown_distance_ = None
+        if self.unknown is not None:
+            self.unknown_distance_ = self._calibrated(self._held_out_distances(rows, y, numbers))
+        return self
+
+    def _check_parameters(self) -> None:
         as_count(self.n_neighbors, "n_neighbors")
         check_n_jobs(self.n_jobs)
         if not isinstance(self.weights, str) or self.weights not in ("uniform", "distance"):
@@ -103,18 +156,41 @@ class CodeKNeighborsClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError("packed=True: expected False with a coder, which takes vectors, not codes")
         if self.n_bits is not None and not self.packed:
             raise ValueError(f"n_bits={self.n_bits}: expected None with packed=False")
-        rows, y = validate_data(self, X, y, dtype=_dtype(self.packed))
-        check_classification_targets(y)
-        self.classes_, classes = np.unique(y, return_inverse=True)
-        # Parameters that are set after this count in the next fit.
-        self.coder_ = None if self.coder is None else clone(self.coder).fit(rows, y)
-        self._packed = self.packed
-        n_bits = self._count_bits(rows)
-        self.index_ = CodeIndex(n_bits, self._bit_weights(), n_threads=effective_n_jobs(self.n_jobs))
-        codes = self._encoded(rows)
-        self.index_.add(codes, labels=classes)
-        self._voters, self._counts = self._merged(codes, classes)
-        return self
+        if self.threshold is not None:
+            check_share("threshold", self.threshold)
+        if self.unknown is not None:
+            check_real("unknown", self.unknown, 0, 1)
+
+    def _encode_sets(self, y: Any, n: int) -> NDArray[np.int64]:
+        """Set the labels and the distinct label sets; return the number of the set of each sample."""
+        self.classes_, matrix = encode_label_sets(y, name="y")
+        if matrix.shape[0] != n:
+            raise ValueError(f"y has {matrix.shape[0]} label sets: expected {n}, one for each row of X")
+        if not matrix.nnz:
+            raise ValueError("y has no label: expected at least one sample with a label")
+        keys = [matrix.indices[start:stop].tobytes() for start, stop in zip(matrix.indptr, matrix.indptr[1:])]
+        _, first, numbers = np.unique(np.array(keys, dtype=object), return_index=True, return_inverse=True)
+        self._sets = csr_matrix(matrix[first], dtype=np.float64)
+        self._n_columns = y.shape[1] if issparse(y) or getattr(y, "ndim", 1) == 2 else None
+        self._sparse = issparse(y)
+        return numbers
+
+    def _parsed_tree(self, several: bool) -> LabelTree | None:
+        if self.tree is None:
+            return None
+        if several:
+            raise ValueError("tree is given, but samples have several labels: expected tree=None or one label each")
+        return parse_tree(self.tree, self.classes_.tolist())
+
+    def _free_label(self, several: bool) -> Any:
+        """Return the label of unknown items, which must not be a class."""
+        if several:
+            return None
+        label = "unknown" if self.classes_.dtype.kind in "UO" else -1
+        if self.classes_.dtype.kind not in "UOif" or label in self.classes_.tolist():
+            shown = self.classes_.tolist()[:5]
+            raise ValueError(f"unknown={self.unknown}: expected text or numbers other than {label!r}, found {shown}")
+        return label
 
     def kneighbors(
         self, X: ArrayLike | None = None, n_neighbors: int | None = None, return_distance: bool = True
@@ -142,32 +218,142 @@ class CodeKNeighborsClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the share of the votes of each class (n, n_classes); the winner of a tie is 1e-9 ahead.
 
+        With label sets: the share of the votes for each label, from 0 to 1.
+
         All neighbours as near as the last of the ``n_neighbors`` vote, each with the same part of the votes that are
         left. With codes of up to 32 bits up to 8,192 of them count after equal codes of a class are merged, with
         longer codes up to 8,192 rows; if there are more, a random subset with a fixed seed votes.
         """
+        return self._shares(self._fitted_codes(X))
+
+    def predict(self, X: ArrayLike) -> Any:
+        """Return the class with most votes for each row of X.
+
+        After a fit with label sets: the labels with at least ``threshold`` of the votes, in the form of ``y``: a 0/1
+        matrix with the same columns, or an array of sets. With a tree: a node of it.
+        """
+        codes = self._fitted_codes(X)
+        shares = self._shares(codes)
+        known = np.ones(len(codes), dtype=bool)
+        if self.unknown_distance_ is not None:
+            known = self._distances(codes) <= self.unknown_distance_
+        if self._sets is not None:
+            least = 0.5 if self.threshold is None else self.threshold
+            return self._as_fitted((shares >= least - EQUAL_SHARES) & (shares > 0) & known[:, None])
+        found: Any = self.classes_[shares.argmax(axis=1)]
+        if self.tree_ is not None:
+            found = descend(self.tree_, self.classes_.tolist(), shares, self.threshold or 0.0)
+            found = found.astype(str) if self.classes_.dtype.kind == "U" else found
+        return found if known.all() else np.where(known, found, self._unknown_label)
+
+    def score(self, X: ArrayLike, y: Any, sample_weight: ArrayLike | None = None) -> float:
+        """Return the accuracy; with label sets the share of rows whose whole set is right, as in scikit-learn."""
+        check_is_fitted(self)
+        if self._sets is None:
+            return float(super().score(X, y, sample_weight))
+        predicted = self.predict(X)
+        true, found = label_matrices(y, list(predicted) if self._n_columns is None else predicted, ("y", "X"))
+        right = np.asarray(np.abs(true - found).sum(axis=1)).ravel() == 0
+        return float(np.average(right, weights=sample_weight))
+
+    def decision(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return how near each row of X is to the known samples, (n,); rows below 0 are unknown.
+
+        It is ``unknown_distance_`` less the mean distance to the neighbours; without ``unknown`` the former is 0.
+        """
+        return (self.unknown_distance_ or 0.0) - self._distances(self._fitted_codes(X))
+
+    def calibrate(self, X: ArrayLike) -> Self:
+        """Find the distance of unknown items on samples of known classes that nothing has learned from.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, n_features)
+            The share ``unknown`` of them is rejected.
+        """
+        codes = self._fitted_codes(X)
+        if self.unknown is None:
+            raise ValueError("unknown=None: expected the share of known items that may be rejected, such as 0.05")
+        self._unknown_label = self._free_label(self._sets is not None)
+        self.unknown_distance_ = self._calibrated(self._distances(codes))
+        return self
+
+    def _fitted_codes(self, X: ArrayLike) -> NDArray[np.uint8]:
         check_is_fitted(self)
         k = as_count(self.n_neighbors, "n_neighbors")
         if k > len(self.index_):
             raise ValueError(f"n_neighbors={k}: the model has {len(self.index_)} samples")
-        codes = self._encoded(self._validated(X))
+        return self._encoded(self._validated(X))
+
+    def _shares(self, codes: NDArray[np.uint8]) -> NDArray[np.float64]:
+        """Return the share of the votes of each class or label, (n, n_classes)."""
         votes = np.zeros((len(codes), len(self.classes_)))
-        for near in neighbours_with_ties(self._voters, codes, k, counts=self._counts):
-            votes[near.rows] = count_votes(
+        for near in neighbours_with_ties(self._voters, codes, self.n_neighbors, counts=self._counts):
+            counts = None if self._counts is None else self._counts[near.ids]
+            if self._sets is not None:
+                given = neighbour_votes(near.distances, self.n_neighbors, weights=self.weights, counts=counts)
+                votes[near.rows] = set_shares(given, near.labels, self._sets)
+                continue
+            found = count_votes(
                 near.distances,
                 near.labels,
                 len(self.classes_),
-                k,
+                self.n_neighbors,
                 weights=self.weights,
-                counts=None if self._counts is None else self._counts[near.ids],
+                counts=counts,
                 queries=codes[near.rows],
             )
-        return votes / votes.sum(axis=1, keepdims=True)
+            votes[near.rows] = found / found.sum(axis=1, keepdims=True)
+        return votes
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Return the class with most votes for each row of X."""
-        shares = self.predict_proba(X)
-        return self.classes_[shares.argmax(axis=1)]
+    def _as_fitted(self, chosen: NDArray[np.bool_]) -> Any:
+        """Return predicted labels (n, n_classes) in the form of the fitted ones."""
+        if self._n_columns is None:
+            found = np.empty(len(chosen), dtype=object)
+            found[:] = [set(self.classes_[row].tolist()) for row in chosen]
+            return found
+        matrix = np.zeros((len(chosen), self._n_columns), dtype=np.int64)
+        matrix[:, self.classes_.astype(np.int64)] = chosen
+        return csr_matrix(matrix) if self._sparse else matrix
+
+    def _distances(self, codes: NDArray[np.uint8]) -> NDArray[np.float64]:
+        """Return the mean distance of each code to its neighbours."""
+        return self.index_.search(codes, self.n_neighbors).distances.mean(axis=1, dtype=np.float64)
+
+    def _calibrated(self, distances: NDArray[np.float64]) -> float:
+        """Return the distance that the share ``unknown`` of these distances exceeds, at most."""
+        assert self.unknown is not None
+        return float(np.quantile(distances, 1 - self.unknown, method="higher"))
+
+    def _held_out_distances(self, rows: NDArray[Any], y: Any, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return the mean distances of samples that the coder has not learned from, in the units of the index."""
+        if self.coder_ is None:
+            k = min(self.n_neighbors + 1, len(rows))
+            if k < 2:
+                raise ValueError(f"unknown={self.unknown}: expected at least 2 samples, found {len(rows)}")
+            found = self.index_.search(self._encoded(rows), k)
+            return found.distances[:, 1:].mean(axis=1, dtype=np.float64)  # the first one is the sample itself
+        held = self._held_out(numbers)
+        rest = np.flatnonzero(~held)
+        part = y[rest] if hasattr(y, "shape") else [y[i] for i in rest.tolist()]
+        coder = clone(self.coder).fit(rows[rest], part)
+        index = self._index_of(coder, rows)
+        index.add(coder.encode(rows[rest]), labels=numbers[rest])
+        found = index.search(coder.encode(rows[held]), min(self.n_neighbors, len(rest)))
+        scale = _largest_distance(self.index_) / _largest_distance(index)
+        return scale * found.distances.mean(axis=1, dtype=np.float64)
+
+    def _held_out(self, numbers: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Choose a fifth of the samples, a fifth of each class, but none of a class of one sample."""
+        rng = np.random.default_rng(0)
+        groups = np.zeros(len(numbers), dtype=np.int64) if self._sets is not None else numbers
+        held = np.zeros(len(numbers), dtype=bool)
+        for group in np.unique(groups):
+            members = rng.permutation(np.flatnonzero(groups == group))
+            held[members[: -(-len(members) // _PARTS) if len(members) > 1 else 0]] = True
+        if not held.any():
+            raise ValueError(f"unknown={self.unknown}: expected a class of at least 2 samples to hold some out")
+        return held
 
     def _merged(
         self, codes: NDArray[np.uint8], classes: NDArray[np.int64]
@@ -194,30 +380,39 @@ class CodeKNeighborsClassifier(ClassifierMixin, BaseEstimator):
             return self.coder_.encode(X)
         return check_codes(X, self.index_.n_bits, name="X") if self._packed else pack(X)
 
-    def _count_bits(self, X: NDArray[Any]) -> int:
-        if self.coder_ is not None:
-            return int(getattr(self.coder_, "n_bits_", 0) or self.coder_.transform(X[:1]).shape[1])
+    def _index_of(self, coder: Any, rows: NDArray[Any]) -> CodeIndex:
+        """Return an empty index with the weights for codes of this coder, or for the codes ``rows`` themselves."""
+        weights = self._bit_weights(coder)
+        return CodeIndex(self._count_bits(coder, rows), weights, n_threads=effective_n_jobs(self.n_jobs))
+
+    def _count_bits(self, coder: Any, X: NDArray[Any]) -> int:
+        if coder is not None:
+            return int(getattr(coder, "n_bits_", 0) or coder.transform(X[:1]).shape[1])
         if self.packed:
             return 8 * X.shape[1] if self.n_bits is None else as_count(self.n_bits, "n_bits")
         return X.shape[1]
 
-    def _bit_weights(self) -> ArrayLike | None:
+    def _bit_weights(self, coder: Any) -> ArrayLike | None:
         if isinstance(self.bit_weights, str):
             if self.bit_weights != "auto":
                 raise ValueError(f"bit_weights={self.bit_weights!r}: expected 'auto', None or an array")
-            learned = getattr(self.coder_, "weights_", None)
-            margin = getattr(self.coder_, "margin", "database")
+            learned = getattr(coder, "weights_", None)
+            margin = getattr(coder, "margin", "database")
+            if self._sets is not None and learned is not None and np.ndim(learned) == 2:
+                return None  # one vector for each class, and samples have several labels
             if learned is not None and np.ndim(learned) == 2 and margin != "database":
                 warnings.warn(
                     f"the coder's weights (margin={margin!r}) depend on the class of the query, which is unknown: "
                     "using plain Hamming distance. margin='database' gives weights by the class of the stored items; "
                     "bit_weights=None silences this warning",
                     UserWarning,
-                    stacklevel=4,
+                    stacklevel=5,
                 )
                 return None
             return learned
         if self.bit_weights is not None and np.ndim(self.bit_weights) == 2:
+            if self._sets is not None:
+                raise ValueError("bit_weights has one vector for each class: expected (n_bits,) with label sets")
             n_columns = np.shape(self.bit_weights)[1]
             if n_columns != len(self.classes_):
                 raise ValueError(
@@ -231,264 +426,7 @@ def _dtype(packed: bool) -> Any:
     return None if packed else "numeric"
 
 
-class CodeSearch(Protocol):
-    """An index or a store of codes that returns the nearest."""
-
-    def search(
-        self, codes: ArrayLike, k: int = 10, *, weights: ArrayLike | None = None, labels: ArrayLike | None = None
-    ) -> Matches:
-        """Return the k nearest codes, as ``CodeIndex.search``."""
-
-
-class Neighbours(NamedTuple):
-    """The nearest neighbours of some of the queries, and all neighbours as near as the k-th.
-
-    rows : (r,) the queries
-    ids, distances, labels : (r, m) nearest first; missing places have id -1 and distance inf
-    """
-
-    rows: NDArray[np.int64]
-    ids: NDArray[np.int64]
-    distances: NDArray[np.float32]
-    labels: NDArray[Any]
-
-
-def neighbours_with_ties(
-    index: CodeSearch,
-    codes: NDArray[np.uint8],
-    k: int,
-    *,
-    weights: ArrayLike | None = None,
-    labels: ArrayLike | None = None,
-    excluded: NDArray[np.int64] | None = None,
-    counts: NDArray[np.int64] | None = None,
-) -> Iterator[Neighbours]:
-    """Yield the k nearest of every query with all neighbours that tie with the k-th, some queries at a time.
-
-    Parameters
-    ----------
-    index : CodeIndex with labels, or another store of codes
-    codes : array (q, ceil(n_bits / 8))
-        Queries.
-    k : int
-    weights, labels : see ``CodeIndex.search``
-    excluded : array of int, default=None
-        Ids to leave out.
-    counts : array of int, default=None
-        Number of items that each id stands for; the id is then the place in this array. Default: one.
-
-    Notes
-    -----
-    If more than 8,192 tie with the k-th, a random subset of at least 512 of them is returned instead. It is drawn by
-    a fixed function of the ids and does not depend on the other queries. A store outside the process returns at most
-    64 more than k.
-    """
-    gone = np.empty(0, dtype=np.int64) if excluded is None else excluded
-    local = isinstance(index, CodeIndex)
-    n_stored = len(index) if isinstance(index, CodeIndex) else None
-
-    def search(rows: NDArray[np.int64], width: int) -> Neighbours:
-        wider = width + len(gone)
-        if n_stored is not None:
-            wider = min(wider, max(n_stored, width))
-        found = index.search(codes[rows], wider, weights=weights, labels=labels)
-        assert found.labels is not None
-        return _without(Neighbours(rows, found.ids, found.distances, found.labels), gone, width)
-
-    todo = np.arange(len(codes))
-    widths = _WIDTHS if local else _STORE_WIDTHS
-    for extra in widths:
-        width = k + extra
-        if n_stored is not None:
-            width = min(width, max(n_stored, k))
-        last = not local and extra == widths[-1]
-        unresolved = [todo[:0]]
-        for rows in _chunks(todo, width):
-            near = search(rows, width)
-            kth = _kth_distance(near, k, counts)
-            open_ended = (near.distances[:, -1] == kth) & np.isfinite(kth) & (n_stored is None or width < n_stored)
-            open_ended &= not last
-            yield _take(near, np.flatnonzero(~open_ended), kth)
-            unresolved.append(rows[open_ended])
-        todo = np.concatenate(unresolved)
-        if not len(todo):
-            return
-    assert isinstance(index, CodeIndex)
-    for rows in _chunks(todo, k):
-        near = search(rows, k)
-        kth = _kth_distance(near, k, counts)
-        for distance in np.unique(kth):
-            same = np.flatnonzero(kth == distance)
-            for part in _chunks(same, MAX_TIED):
-                yield from _sampled(index, codes, _take(near, part, kth), distance, weights, labels, gone)
-
-
-def _sampled(
-    index: CodeIndex,
-    codes: NDArray[np.uint8],
-    near: Neighbours,
-    distance: np.float32,
-    weights: ArrayLike | None,
-    labels: ArrayLike | None,
-    gone: NDArray[np.int64],
-) -> Iterator[Neighbours]:
-    """Replace the neighbours at ``distance`` by those in a random subset of all ids that is large enough."""
-    ids = index.ids
-    ids = ids[np.argsort(random_keys(ids), kind="stable")]
-    size, todo = _FIRST_SAMPLE, np.arange(len(near.rows))
-    while len(todo):
-        found = index.range_search(
-            codes[near.rows[todo]], float(distance), weights=weights, labels=labels, among=ids[:size]
-        )
-        assert found.labels is not None
-        unresolved = []
-        for i, one in zip(todo.tolist(), found):
-            assert one.labels is not None
-            tied = (one.distances == distance) & ~np.isin(one.ids, gone)
-            if tied.sum() < _ENOUGH_TIED and size < len(ids):
-                unresolved.append(i)
-                continue
-            closer = near.distances[i] < distance
-            both: list[tuple[Any, Any]] = [
-                (near.ids, one.ids),
-                (near.distances, one.distances),
-                (near.labels, one.labels),
-            ]
-            joined = [np.concatenate([a[i, closer], b[tied]])[None] for a, b in both]
-            yield Neighbours(near.rows[i : i + 1], *joined)
-        todo, size = np.array(unresolved, dtype=np.int64), 4 * size
-
-
-def _chunks(rows: NDArray[np.int64], width: int) -> Iterator[NDArray[np.int64]]:
-    size = max(1, _CHUNK // width)
-    return (rows[i : i + size] for i in range(0, len(rows), size))
-
-
-def _without(near: Neighbours, gone: NDArray[np.int64], width: int) -> Neighbours:
-    """Move excluded ids to the end, as missing, and return the first ``width`` columns."""
-    if not len(gone):
-        return near
-    missing = np.isin(near.ids, gone)
-    order = np.argsort(missing, axis=1, kind="stable")
-    ids = np.where(missing, -1, near.ids)
-    distances = np.where(missing, np.float32(np.inf), near.distances)
-    labels = np.where(missing, np.zeros(1, near.labels.dtype), near.labels)
-    taken = [np.take_along_axis(a, order, axis=1)[:, :width] for a in (ids, distances, labels)]
-    return Neighbours(near.rows, *taken)
-
-
-def _kth_distance(near: Neighbours, k: int, counts: NDArray[np.int64] | None) -> NDArray[np.float32]:
-    """Return the distance of the k-th item (r,); inf if there are fewer."""
-    if counts is None:
-        return near.distances[:, k - 1] if near.distances.shape[1] >= k else np.full(len(near.rows), np.inf, "f4")
-    total = np.where(near.ids < 0, 0, counts[near.ids]).cumsum(axis=1)
-    at = (total < k).sum(axis=1)
-    padded = np.pad(near.distances, ((0, 0), (0, 1)), constant_values=np.inf)
-    return padded[np.arange(len(at)), at]
-
-
-def _take(near: Neighbours, rows: NDArray[np.int64], kth: NDArray[np.float32]) -> Neighbours:
-    """Return some rows, without the columns in which nobody is as near as the k-th."""
-    inside = np.isfinite(near.distances[rows]) & (near.distances[rows] <= kth[rows, None])
-    width = int(inside.sum(axis=1).max(initial=1))
-    ids, distances, labels = (a[rows, :width] for a in (near.ids, near.distances, near.labels))
-    inside = inside[:, :width]
-    return Neighbours(
-        near.rows[rows], np.where(inside, ids, -1), np.where(inside, distances, np.float32(np.inf)), labels
-    )
-
-
-def random_keys(values: NDArray[Any]) -> NDArray[np.uint64]:
-    """Return a fixed pseudo-random number for each integer (the finaliser of SplitMix64)."""
-    keys = values.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
-    keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return keys ^ (keys >> np.uint64(31))
-
-
-def count_votes(
-    distances: NDArray[Any],
-    labels: NDArray[np.int64],
-    n_classes: int,
-    k: int,
-    *,
-    weights: str = "uniform",
-    counts: NDArray[np.int64] | None = None,
-    queries: NDArray[np.uint8] | None = None,
-) -> NDArray[np.float64]:
-    """Return the votes of each class (n, n_classes).
-
-    Parameters
-    ----------
-    distances : array (n, m), ascending; inf where there is no neighbour
-        The k nearest neighbours and all that tie with the k-th. Those share the votes that the nearer ones leave.
-    labels : array (n, m)
-        Class numbers. A neighbour with a negative number takes its votes, but gives them to no class.
-    n_classes, k : int
-    weights : {"uniform", "distance"}, default="uniform"
-    counts : array (n, m), default=None
-        Number of items that each neighbour stands for. Default: one.
-    queries : array (n, n_bytes) uint8, default=None
-        Codes of the queries. They decide, as random numbers, if nothing else does; by default the first class wins.
-    """
-    present = np.isfinite(distances)
-    amount = np.where(present, 1 if counts is None else counts, 0).astype(np.float64)
-    rows = np.arange(len(distances))
-    total = amount.cumsum(axis=1)
-    at = np.minimum((total < k).sum(axis=1), distances.shape[1] - 1)
-    kth = distances[rows, at][:, None]  # of the last one if there are fewer than k
-    closer, tied = present & (distances < kth), present & (distances == kth)
-    n_closer, n_tied = ((amount * part).sum(axis=1, keepdims=True) for part in (closer, tied))
-    share = np.minimum((k - n_closer) / np.maximum(n_tied, 1), 1)
-    vote = amount * np.where(tied, share, closer)
-    if weights == "distance":
-        same = distances == 0
-        # Relative to the nearest: tiny distances do not overflow, and the shares stay the same.
-        nearest = np.where(same, np.inf, distances).min(axis=1, keepdims=True)
-        power = np.ones(distances.shape)
-        np.divide(nearest, distances, out=power, where=~same & present)
-        vote *= np.where(same.any(axis=1, keepdims=True), same, power)
-    vote = np.where(labels < 0, 0, vote)
-    numbers = np.where(present & (labels >= 0), labels, 0)
-    votes = _sums(vote, numbers, n_classes)
-    best = votes >= (1 - _EQUAL) * votes.max(axis=1, keepdims=True)
-    several = np.flatnonzero((best.sum(axis=1) > 1) & (votes > 0).any(axis=1))
-    if len(several):
-        keys = None if queries is None else queries[several]
-        winner = _winner(best[several], distances[several], vote[several], numbers[several], keys)
-        votes[several, winner] = votes[several].max(axis=1) * (1 + _EQUAL)
-    return votes
-
-
-def _sums(vote: NDArray[np.float64], numbers: NDArray[np.int64], n_classes: int) -> NDArray[np.float64]:
-    places = np.arange(len(vote))[:, None] * n_classes + numbers
-    votes = np.zeros(len(vote) * n_classes)
-    np.add.at(votes, places.ravel(), vote.ravel())
-    return votes.reshape(-1, n_classes)
-
-
-def _winner(
-    best: NDArray[np.bool_],
-    distances: NDArray[Any],
-    vote: NDArray[np.float64],
-    numbers: NDArray[np.int64],
-    queries: NDArray[np.uint8] | None,
-) -> NDArray[np.int64]:
-    """Choose one of the classes with equal votes: the one with most votes at the least distance, then at the next."""
-    best = best.copy()
-    steps = np.zeros(distances.shape, dtype=np.int64)
-    steps[:, 1:] = (distances[:, 1:] != distances[:, :-1]).cumsum(axis=1)
-    for step in range(int(steps[vote > 0].max(initial=0)) + 1):
-        todo = np.flatnonzero(best.sum(axis=1) > 1)
-        if not len(todo):
-            break
-        here = _sums(np.where(steps[todo] == step, vote[todo], 0), numbers[todo], best.shape[1])
-        here = np.where(best[todo], here, -1)
-        best[todo] = here >= (1 - _EQUAL) * here.max(axis=1, keepdims=True)
-    if queries is None:
-        return best.argmax(axis=1)
-    keys = np.zeros(len(queries), dtype=np.uint64)
-    for column in queries.T:
-        keys = random_keys(keys ^ column)
-    chosen = (keys % best.sum(axis=1).astype(np.uint64)).astype(np.int64)
-    return (best.cumsum(axis=1) > chosen[:, None]).argmax(axis=1)
+def _largest_distance(index: CodeIndex) -> float:
+    """Return the distance of two codes that differ in all bits, a mean over classes if each has its weights."""
+    weights = index.weights
+    return float(index.n_bits) if weights is None else max(float(weights.sum(axis=0).mean()), 1e-300)

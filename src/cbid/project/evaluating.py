@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.classify.knn import Neighbours, count_votes, neighbours_with_ties, random_keys
+from cbid.classify.votes import Neighbours, count_votes, neighbours_with_ties, random_keys
 from cbid.codes import unpack
 from cbid.evaluation import average_precision, mean_average_precision
 from cbid.search import CodeIndex

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cbid.checks import check_choice, check_integer
-from cbid.classify.knn import Neighbours, neighbours_with_ties
+from cbid.classify.votes import Neighbours, neighbours_with_ties
 from cbid.codes import check_codes, n_bytes, pack, prefix, unpack
 from cbid.project.evaluating import nearest_vectors, rank_by_vectors, vote
 from cbid.project.files import ProjectError

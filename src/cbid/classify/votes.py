@@ -1,0 +1,342 @@
+"""The vote of the nearest codes: neighbours with all their ties, and a fair share of the vote for those that tie."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_matrix
+
+from cbid.label_trees import LabelTree
+from cbid.search import CodeIndex, Matches
+
+__all__ = [
+    "EQUAL_SHARES",
+    "MAX_TIED",
+    "Neighbours",
+    "count_votes",
+    "descend",
+    "neighbour_votes",
+    "neighbours_with_ties",
+    "random_keys",
+    "set_shares",
+]
+
+EQUAL_SHARES = 1e-8  # shares of the votes that differ by less are equal
+MAX_TIED = 8_192  # neighbours at the distance of the k-th that are fetched; if there are more, a random subset votes
+_WIDTHS = (1, 64, MAX_TIED)  # neighbours beyond the k-th that are fetched, until all ties are known
+_STORE_WIDTHS = (1, 64)  # the same for a store outside the process
+_CHUNK = 1 << 20  # neighbours in memory at a time
+_FIRST_SAMPLE = 4_096  # codes drawn to find some of very many ties
+_ENOUGH_TIED = 512  # ties in a sample that are enough
+_EQUAL = 1e-9  # votes that differ relatively by less are equal
+
+
+class CodeSearch(Protocol):
+    """An index or a store of codes that returns the nearest."""
+
+    def search(
+        self, codes: ArrayLike, k: int = 10, *, weights: ArrayLike | None = None, labels: ArrayLike | None = None
+    ) -> Matches:
+        """Return the k nearest codes, as ``CodeIndex.search``."""
+
+
+class Neighbours(NamedTuple):
+    """The nearest neighbours of some of the queries, and all neighbours as near as the k-th.
+
+    rows : (r,) the queries
+    ids, distances, labels : (r, m) nearest first; missing places have id -1 and distance inf
+    """
+
+    rows: NDArray[np.int64]
+    ids: NDArray[np.int64]
+    distances: NDArray[np.float32]
+    labels: NDArray[Any]
+
+
+def neighbours_with_ties(
+    index: CodeSearch,
+    codes: NDArray[np.uint8],
+    k: int,
+    *,
+    weights: ArrayLike | None = None,
+    labels: ArrayLike | None = None,
+    excluded: NDArray[np.int64] | None = None,
+    counts: NDArray[np.int64] | None = None,
+) -> Iterator[Neighbours]:
+    """Yield the k nearest of every query with all neighbours that tie with the k-th, some queries at a time.
+
+    Parameters
+    ----------
+    index : CodeIndex with labels, or another store of codes
+    codes : array (q, ceil(n_bits / 8))
+        Queries.
+    k : int
+    weights, labels : see ``CodeIndex.search``
+    excluded : array of int, default=None
+        Ids to leave out.
+    counts : array of int, default=None
+        Number of items that each id stands for; the id is then the place in this array. Default: one.
+
+    Notes
+    -----
+    If more than 8,192 tie with the k-th, a random subset of at least 512 of them is returned instead. It is drawn by
+    a fixed function of the ids and does not depend on the other queries. A store outside the process returns at most
+    64 more than k.
+    """
+    gone = np.empty(0, dtype=np.int64) if excluded is None else excluded
+    local = isinstance(index, CodeIndex)
+    n_stored = len(index) if isinstance(index, CodeIndex) else None
+
+    def search(rows: NDArray[np.int64], width: int) -> Neighbours:
+        wider = width + len(gone)
+        if n_stored is not None:
+            wider = min(wider, max(n_stored, width))
+        found = index.search(codes[rows], wider, weights=weights, labels=labels)
+        assert found.labels is not None
+        return _without(Neighbours(rows, found.ids, found.distances, found.labels), gone, width)
+
+    todo = np.arange(len(codes))
+    widths = _WIDTHS if local else _STORE_WIDTHS
+    for extra in widths:
+        width = k + extra
+        if n_stored is not None:
+            width = min(width, max(n_stored, k))
+        last = not local and extra == widths[-1]
+        unresolved = [todo[:0]]
+        for rows in _chunks(todo, width):
+            near = search(rows, width)
+            kth = _kth_distance(near, k, counts)
+            open_ended = (near.distances[:, -1] == kth) & np.isfinite(kth) & (n_stored is None or width < n_stored)
+            open_ended &= not last
+            yield _take(near, np.flatnonzero(~open_ended), kth)
+            unresolved.append(rows[open_ended])
+        todo = np.concatenate(unresolved)
+        if not len(todo):
+            return
+    assert isinstance(index, CodeIndex)
+    for rows in _chunks(todo, k):
+        near = search(rows, k)
+        kth = _kth_distance(near, k, counts)
+        for distance in np.unique(kth):
+            same = np.flatnonzero(kth == distance)
+            for part in _chunks(same, MAX_TIED):
+                yield from _sampled(index, codes, _take(near, part, kth), distance, weights, labels, gone)
+
+
+def _sampled(
+    index: CodeIndex,
+    codes: NDArray[np.uint8],
+    near: Neighbours,
+    distance: np.float32,
+    weights: ArrayLike | None,
+    labels: ArrayLike | None,
+    gone: NDArray[np.int64],
+) -> Iterator[Neighbours]:
+    """Replace the neighbours at ``distance`` by those in a random subset of all ids that is large enough."""
+    ids = index.ids
+    ids = ids[np.argsort(random_keys(ids), kind="stable")]
+    size, todo = _FIRST_SAMPLE, np.arange(len(near.rows))
+    while len(todo):
+        found = index.range_search(
+            codes[near.rows[todo]], float(distance), weights=weights, labels=labels, among=ids[:size]
+        )
+        assert found.labels is not None
+        unresolved = []
+        for i, one in zip(todo.tolist(), found):
+            assert one.labels is not None
+            tied = (one.distances == distance) & ~np.isin(one.ids, gone)
+            if tied.sum() < _ENOUGH_TIED and size < len(ids):
+                unresolved.append(i)
+                continue
+            closer = near.distances[i] < distance
+            both: list[tuple[Any, Any]] = [
+                (near.ids, one.ids),
+                (near.distances, one.distances),
+                (near.labels, one.labels),
+            ]
+            joined = [np.concatenate([a[i, closer], b[tied]])[None] for a, b in both]
+            yield Neighbours(near.rows[i : i + 1], *joined)
+        todo, size = np.array(unresolved, dtype=np.int64), 4 * size
+
+
+def _chunks(rows: NDArray[np.int64], width: int) -> Iterator[NDArray[np.int64]]:
+    size = max(1, _CHUNK // width)
+    return (rows[i : i + size] for i in range(0, len(rows), size))
+
+
+def _without(near: Neighbours, gone: NDArray[np.int64], width: int) -> Neighbours:
+    """Move excluded ids to the end, as missing, and return the first ``width`` columns."""
+    if not len(gone):
+        return near
+    missing = np.isin(near.ids, gone)
+    order = np.argsort(missing, axis=1, kind="stable")
+    ids = np.where(missing, -1, near.ids)
+    distances = np.where(missing, np.float32(np.inf), near.distances)
+    labels = np.where(missing, np.zeros(1, near.labels.dtype), near.labels)
+    taken = [np.take_along_axis(a, order, axis=1)[:, :width] for a in (ids, distances, labels)]
+    return Neighbours(near.rows, *taken)
+
+
+def _kth_distance(near: Neighbours, k: int, counts: NDArray[np.int64] | None) -> NDArray[np.float32]:
+    """Return the distance of the k-th item (r,); inf if there are fewer."""
+    if counts is None:
+        return near.distances[:, k - 1] if near.distances.shape[1] >= k else np.full(len(near.rows), np.inf, "f4")
+    total = np.where(near.ids < 0, 0, counts[near.ids]).cumsum(axis=1)
+    at = (total < k).sum(axis=1)
+    padded = np.pad(near.distances, ((0, 0), (0, 1)), constant_values=np.inf)
+    return padded[np.arange(len(at)), at]
+
+
+def _take(near: Neighbours, rows: NDArray[np.int64], kth: NDArray[np.float32]) -> Neighbours:
+    """Return some rows, without the columns in which nobody is as near as the k-th."""
+    inside = np.isfinite(near.distances[rows]) & (near.distances[rows] <= kth[rows, None])
+    width = int(inside.sum(axis=1).max(initial=1))
+    ids, distances, labels = (a[rows, :width] for a in (near.ids, near.distances, near.labels))
+    inside = inside[:, :width]
+    return Neighbours(
+        near.rows[rows], np.where(inside, ids, -1), np.where(inside, distances, np.float32(np.inf)), labels
+    )
+
+
+def random_keys(values: NDArray[Any]) -> NDArray[np.uint64]:
+    """Return a fixed pseudo-random number for each integer (the finaliser of SplitMix64)."""
+    keys = values.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return keys ^ (keys >> np.uint64(31))
+
+
+def neighbour_votes(
+    distances: NDArray[Any], k: int, *, weights: str = "uniform", counts: NDArray[np.int64] | None = None
+) -> NDArray[np.float64]:
+    """Return the votes of each neighbour (n, m); see `count_votes`."""
+    present = np.isfinite(distances)
+    amount = np.where(present, 1 if counts is None else counts, 0).astype(np.float64)
+    rows = np.arange(len(distances))
+    total = amount.cumsum(axis=1)
+    at = np.minimum((total < k).sum(axis=1), distances.shape[1] - 1)
+    kth = distances[rows, at][:, None]  # of the last one if there are fewer than k
+    closer, tied = present & (distances < kth), present & (distances == kth)
+    n_closer, n_tied = ((amount * part).sum(axis=1, keepdims=True) for part in (closer, tied))
+    share = np.minimum((k - n_closer) / np.maximum(n_tied, 1), 1)
+    vote = amount * np.where(tied, share, closer)
+    if weights == "distance":
+        same = distances == 0
+        # Relative to the nearest: tiny distances do not overflow, and the shares stay the same.
+        nearest = np.where(same, np.inf, distances).min(axis=1, keepdims=True)
+        power = np.ones(distances.shape)
+        np.divide(nearest, distances, out=power, where=~same & present)
+        vote *= np.where(same.any(axis=1, keepdims=True), same, power)
+    return vote
+
+
+def count_votes(
+    distances: NDArray[Any],
+    labels: NDArray[np.int64],
+    n_classes: int,
+    k: int,
+    *,
+    weights: str = "uniform",
+    counts: NDArray[np.int64] | None = None,
+    queries: NDArray[np.uint8] | None = None,
+) -> NDArray[np.float64]:
+    """Return the votes of each class (n, n_classes).
+
+    Parameters
+    ----------
+    distances : array (n, m), ascending; inf where there is no neighbour
+        The k nearest neighbours and all that tie with the k-th. Those share the votes that the nearer ones leave.
+    labels : array (n, m)
+        Class numbers. A neighbour with a negative number takes its votes, but gives them to no class.
+    n_classes, k : int
+    weights : {"uniform", "distance"}, default="uniform"
+    counts : array (n, m), default=None
+        Number of items that each neighbour stands for. Default: one.
+    queries : array (n, n_bytes) uint8, default=None
+        Codes of the queries. They decide, as random numbers, if nothing else does; by default the first class wins.
+    """
+    vote = np.where(labels < 0, 0, neighbour_votes(distances, k, weights=weights, counts=counts))
+    numbers = np.where(np.isfinite(distances) & (labels >= 0), labels, 0)
+    votes = _sums(vote, numbers, n_classes)
+    best = votes >= (1 - _EQUAL) * votes.max(axis=1, keepdims=True)
+    several = np.flatnonzero((best.sum(axis=1) > 1) & (votes > 0).any(axis=1))
+    if len(several):
+        keys = None if queries is None else queries[several]
+        winner = _winner(best[several], distances[several], vote[several], numbers[several], keys)
+        votes[several, winner] = votes[several].max(axis=1) * (1 + _EQUAL)
+    return votes
+
+
+def set_shares(votes: NDArray[np.float64], sets: NDArray[np.int64], members: csr_matrix) -> NDArray[np.float64]:
+    """Return the share of the votes for each label (n, n_labels).
+
+    Parameters
+    ----------
+    votes : array (n, m)
+        Votes of the neighbours.
+    sets : array (n, m)
+        The number of each neighbour's label set, a row of ``members`` (n_sets, n_labels).
+    """
+    votes = votes / votes.sum(axis=1, keepdims=True)
+    rows = np.arange(len(votes) + 1) * votes.shape[1]
+    by_set = csr_matrix((votes.ravel(), np.where(votes > 0, sets, 0).ravel(), rows), (len(votes), members.shape[0]))
+    found: NDArray[np.float64] = (by_set @ members).toarray()
+    return found
+
+
+def descend(tree: LabelTree, classes: list[Any], shares: NDArray[np.float64], threshold: float = 0.0) -> NDArray[Any]:
+    """Return the node of the tree (n,) that the shares of the votes (n, n_classes) lead to, from the top down.
+
+    On each level the node with most votes below the last one is next, while it has the share ``threshold``; at least
+    the first level answers. Among nodes with equal votes, it is the one with the class that has most votes.
+    """
+    nodes, places = tree.levels(classes)
+    found = np.empty(len(shares), dtype=object)
+    goes_on, left = np.ones(len(shares), dtype=bool), shares
+    for level, (names, place) in enumerate(zip(nodes, places)):
+        parts = [left[:, place == i] for i in range(len(names))]
+        of_nodes = np.stack([part.sum(axis=1) for part in parts], axis=1)
+        largest = np.stack([part.max(axis=1) for part in parts], axis=1)
+        most = of_nodes >= of_nodes.max(axis=1, keepdims=True) - EQUAL_SHARES
+        best = np.where(most, largest, -1).argmax(axis=1)
+        if level:
+            goes_on = goes_on & (of_nodes[np.arange(len(best)), best] >= threshold - EQUAL_SHARES)
+        for row in np.flatnonzero(goes_on):
+            found[row] = names[best[row]]
+        left = np.where(place[None] == best[:, None], left, 0)
+    return found
+
+
+def _sums(vote: NDArray[np.float64], numbers: NDArray[np.int64], n_classes: int) -> NDArray[np.float64]:
+    places = np.arange(len(vote))[:, None] * n_classes + numbers
+    votes = np.zeros(len(vote) * n_classes)
+    np.add.at(votes, places.ravel(), vote.ravel())
+    return votes.reshape(-1, n_classes)
+
+
+def _winner(
+    best: NDArray[np.bool_],
+    distances: NDArray[Any],
+    vote: NDArray[np.float64],
+    numbers: NDArray[np.int64],
+    queries: NDArray[np.uint8] | None,
+) -> NDArray[np.int64]:
+    """Choose one of the classes with equal votes: the one with most votes at the least distance, then at the next."""
+    best = best.copy()
+    steps = np.zeros(distances.shape, dtype=np.int64)
+    steps[:, 1:] = (distances[:, 1:] != distances[:, :-1]).cumsum(axis=1)
+    for step in range(int(steps[vote > 0].max(initial=0)) + 1):
+        todo = np.flatnonzero(best.sum(axis=1) > 1)
+        if not len(todo):
+            break
+        here = _sums(np.where(steps[todo] == step, vote[todo], 0), numbers[todo], best.shape[1])
+        here = np.where(best[todo], here, -1)
+        best[todo] = here >= (1 - _EQUAL) * here.max(axis=1, keepdims=True)
+    if queries is None:
+        return best.argmax(axis=1)
+    keys = np.zeros(len(queries), dtype=np.uint64)
+    for column in queries.T:
+        keys = random_keys(keys ^ column)
+    chosen = (keys % best.sum(axis=1).astype(np.uint64)).astype(np.int64)
+    return (best.cumsum(axis=1) > chosen[:, None]).argmax(axis=1)
