@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from cbid.checks import check_choice
 from cbid.codes import check_n_bits
+from cbid.search.buckets import BUCKETS_UP_TO, METHODS
 from cbid.search.checks import as_codes, as_count, as_ids, as_radius, as_weights
 from cbid.search.collection import Attached, AttachedFile, CodeCollection, IndexState
 from cbid.search.ivf import CODES_PER_CELL, SAMPLE_PER_CELL, Cells
@@ -51,6 +53,13 @@ class CodeIndex:
         The label of each column of two-dimensional weights (``coder.classes_``); by default 0 to n_classes - 1.
     n_threads : int, default=None
         Threads of a search; None uses all processors.
+    method : {"auto", "scan", "buckets", "cells"}, default=None
+        How to search; all but "cells" are exact and give the same result. "scan" compares a query with all codes.
+        "buckets" looks near codes up in tables, which the first search builds and which take 12 bytes per code for
+        about every log2(n) bits, plus the code if it has more than 64 bits. It is for codes of up to 512 bits and one
+        weight vector for all queries; other searches scan. "auto" measures both and uses the faster one; it builds
+        tables once scans have taken as long as building them, in up to a quarter of the memory. None is "cells" if
+        ``cells`` is given, else "auto".
     cells : int, default=None
         IVF: group the codes into this many cells. A search scans only the ``probes`` cells nearest to its query:
         distances are exact, but neighbours may be missing (see `measure_recall`). `train` trains the cells;
@@ -76,6 +85,7 @@ class CodeIndex:
         *,
         classes: ArrayLike | None = None,
         n_threads: int | None = None,
+        method: str | None = None,
         cells: int | None = None,
         probes: int | None = None,
     ) -> None:
@@ -99,6 +109,7 @@ class CodeIndex:
             n_probes = as_count(probes, "probes", at_most=n_cells)
         self.n_threads = None if n_threads is None else as_count(n_threads, "n_threads")
         self._codes = CodeCollection(IndexState(n_bits, checked, vocabulary, 0, n_cells, n_probes, None, []))
+        self._method = self._checked_method(method)
         self._store: IndexStore | None = None
         self._attachment_is_current = False  # only the owner of attached files may save
 
@@ -108,7 +119,26 @@ class CodeIndex:
             parts.append(f"cells={self.cells}, probes={self.probes}")
         return f"CodeIndex({', '.join(parts)})"
 
+    def _checked_method(self, method: str | None) -> str:
+        check_choice("method", method, (None, *METHODS))
+        state = self._codes.state
+        if method is None:
+            return "auto" if state.n_cells is None else "cells"
+        if (method == "cells") != (state.n_cells is not None):
+            expected = "expected cells, their number, with it" if method == "cells" else "expected method='cells'"
+            raise ValueError(f"method={method!r} and cells={state.n_cells}: {expected}")
+        if method == "buckets" and state.n_bits > BUCKETS_UP_TO:
+            raise ValueError(f"method='buckets' and n_bits={state.n_bits}: expected at most {BUCKETS_UP_TO} bits")
+        if method == "buckets" and state.weights is not None and state.weights.ndim == 2:
+            raise ValueError("method='buckets': the weights are per class; expected one weight vector")
+        return method
+
     # Content
+
+    @property
+    def method(self) -> str:
+        """How searches find codes: "auto", "scan", "buckets" or "cells"."""
+        return self._method
 
     @property
     def n_bits(self) -> int:
@@ -136,7 +166,7 @@ class CodeIndex:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of codes, ids, labels and bookkeeping, in memory or mapped."""
+        """Bytes of codes, ids, labels, tables of buckets and bookkeeping, in memory or mapped."""
         return sum(segment.nbytes for segment in self._segments())
 
     @property
@@ -234,7 +264,8 @@ class CodeIndex:
         best = Best(len(batch), k)
         if len(batch) and segments:
             if cells is None:
-                search_all(best, segments, batch.for_class, n_threads=self.n_threads)
+                method = self._exact_method(weights, labels, among)
+                search_all(best, segments, batch.for_class, method=method, n_threads=self.n_threads)
             else:
                 near = None  # all cells
                 if n_probes < len(cells):
@@ -258,8 +289,9 @@ class CodeIndex:
         limit = as_radius(radius)
         batch = self._batch(codes, projections, weights, weighted)
         segments = self._filtered(labels, match, among, len(batch))
+        method = self._exact_method(weights, labels, among)
         offsets, ids, distances, label_codes = search_within(
-            segments, batch.for_class, len(batch), limit, n_threads=self.n_threads
+            segments, batch.for_class, len(batch), limit, method=method, n_threads=self.n_threads
         )
         return RangeMatches(offsets, ids, distances, self._decoded(label_codes))
 
@@ -300,6 +332,13 @@ class CodeIndex:
         with self._codes.mutex:
             ids = self.ids
             return ids, self.reconstruct(ids), self.n_bits, weights, float(limit)
+
+    def _exact_method(self, weights: ArrayLike | None, labels: ArrayLike | None, among: ArrayLike | None) -> str:
+        """The method of a search that is not by cells."""
+        if weights is not None or self._method == "cells":  # one search is not worth an order of buckets
+            return "scan"
+        # A filter would distort what "auto" measures.
+        return "scan" if self._method == "auto" and (labels is not None or among is not None) else self._method
 
     def _batch(
         self, codes: ArrayLike | None, projections: ArrayLike | None, weights: ArrayLike | None, weighted: bool
@@ -419,6 +458,7 @@ class CodeIndex:
         writable: bool = False,
         verify: bool = False,
         n_threads: int | None = None,
+        method: str | None = None,
     ) -> Self:
         """Map a saved index; codes are read only when needed.
 
@@ -433,6 +473,8 @@ class CodeIndex:
             Read all files and compare their checksums. Sizes and the manifest are always checked.
         n_threads : int, default=None
             Threads of a search; None uses all processors.
+        method : {"auto", "scan", "buckets", "cells"}, default=None
+            How to search, as in the constructor; it is not stored.
         """
         threads = None if n_threads is None else as_count(n_threads, "n_threads")
         store = IndexStore(Path(path))
@@ -450,6 +492,11 @@ class CodeIndex:
         index._codes, index._store = CodeCollection(state), store
         index._attachment_is_current = False
         index._codes.changed = False
+        try:
+            index._method = index._checked_method(method)
+        except BaseException:
+            store.close()
+            raise
         return index
 
     def save(self, path: str | os.PathLike[str] | None = None) -> None:

@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.search.blocks import read_only
+from cbid.search.buckets import nearest, within_radius
 from cbid.search.checks import sorted_distinct
 from cbid.search.queries import Queries
-from cbid.search.scan import topk, topk_in_spans, within
+from cbid.search.scan import topk_in_spans
 from cbid.search.segments import ANY, LabelFilter, Segment
 
 __all__ = ["Best", "Filtered", "filtered", "search_all", "search_cells", "search_within"]
@@ -178,19 +179,22 @@ class Best:
         return np.ascontiguousarray(self.distances[:, -1])
 
 
-def search_all(best: Best, segments: Filtered, queries_for: QueriesFor, *, n_threads: int | None) -> None:
-    """Scan every run of ``segments``."""
+def search_all(
+    best: Best, segments: Filtered, queries_for: QueriesFor, *, method: str = "scan", n_threads: int | None
+) -> None:
+    """Search every run of ``segments``: ``method`` is "auto", "scan" or "buckets"."""
     k = best.ids.shape[1]
     for segment, keep in segments:
         for start, end, _, label in segment.spans():
-            positions, distances = topk(
-                segment.blocks,
+            positions, distances = nearest(
+                segment,
+                start,
                 end,
                 queries_for(label),
                 min(k, end - start),
-                start=start,
-                keep=None if keep is None else keep[:end],
+                keep=keep,
                 bound=best.bound(),
+                method=method,
                 n_threads=n_threads,
             )
             best.merge(segment, positions, distances)
@@ -253,20 +257,20 @@ def _all_spans(segment: Segment, label: int, n_queries: int) -> tuple[NDArray[np
 
 
 def search_within(
-    segments: Filtered, queries_for: QueriesFor, n_queries: int, radius: np.float32, *, n_threads: int | None
+    segments: Filtered,
+    queries_for: QueriesFor,
+    n_queries: int,
+    radius: np.float32,
+    *,
+    method: str = "scan",
+    n_threads: int | None,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]]:
     """All codes within ``radius``: offsets (q + 1,); ids, distances and label codes by (query, distance, id)."""
     rows, ids, near, labels = ([np.empty(0, dtype)] for dtype in (np.int64, np.int64, np.float32, np.int64))
     for segment, keep in segments:
         for start, end, label in segment.spans_across_cells():
-            offsets, positions, distances = within(
-                segment.blocks,
-                end,
-                queries_for(label),
-                radius,
-                start=start,
-                keep=None if keep is None else keep[:end],
-                n_threads=n_threads,
+            offsets, positions, distances = within_radius(
+                segment, start, end, queries_for(label), radius, keep=keep, method=method, n_threads=n_threads
             )
             rows.append(np.repeat(np.arange(n_queries), np.diff(offsets)))
             ids.append(segment.ids[positions])

@@ -6,13 +6,16 @@ has its own weights, one per cell (and class) with IVF.
 """
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cbid.search.blocks import from_blocks, to_blocks
 from cbid.search.vocabulary import narrow
+
+if TYPE_CHECKING:
+    from cbid.search.buckets import BucketTables, SearchClock
 
 __all__ = ["ANY", "LabelFilter", "Rows", "Segment"]
 
@@ -70,6 +73,8 @@ class Segment:
     stored_as: str | None = None  # name in the store, None until it is written
     keep_stored: bool = True  # whether the store has every removal
     last_filter: "LabelFilter | None" = field(default=None, repr=False)
+    tables: "BucketTables | None" = field(default=None, repr=False)  # built when a search needs them
+    clock: "SearchClock | None" = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.n_live < 0:
@@ -104,10 +109,14 @@ class Segment:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all arrays."""
+        """Bytes of all arrays, and of the tables of buckets once they are built."""
         filtered = None if self.last_filter is None else self.last_filter.keep
         arrays = (self.blocks, self.ids, self.labels, self.runs, self.keep, filtered)
-        return sum(array.nbytes for array in arrays if array is not None)
+        tables = 0 if self.tables is None else self.tables.nbytes
+        return tables + sum(array.nbytes for array in arrays if array is not None)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "tables": None}  # a copy builds its own when it needs them
 
     def spans(self) -> list[tuple[int, int, int, int]]:
         """Return the runs as (first position, end, cell, class)."""

@@ -321,6 +321,7 @@ def _load_group(builder: ir.IRBuilder, like: ir.Value, address: ir.Value) -> ir.
 
 prefetch_step = operation(_prefetch(32 * COLUMNS * BLOCKS, locality=2), 1, types.boolean)
 prefetch_piece = operation(_prefetch(PIECE, locality=3), 1, types.boolean)  # locality 2 was slower by a tenth
+prefetch_line = operation(_prefetch(64, locality=3), 1, types.boolean)
 limits_one = operation(_load_limits(1), 1, LimitsType(1))
 limits_all = operation(_load_limits(GROUP), 1, LimitsType(GROUP))
 zeros = operation(_zeros, 1)  # as many as limits
