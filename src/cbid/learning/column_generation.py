@@ -140,7 +140,7 @@ class _ClassBits:
     def __init__(self, by_class: ClassRows, setting: Setting, kinds: Sequence[bool]) -> None:
         self.setting = setting
         columns = Columns(by_class.rows, setting.margin, max(1, len(kinds) - sum(kinds)))
-        part = Part(columns, samples=by_class.samples)
+        part = Part(columns, required=by_class.rows.required, samples=by_class.samples)
         self.problem = Problem([part], setting.loss, setting.norm, setting.nu)
         self.W = np.zeros(self.problem.shape)
         self.u = self.problem.duals(self.problem.excess(self.W))[0]
@@ -157,7 +157,8 @@ def _problem_of(
     parts = []
     if by_class is not None:
         columns = Columns(by_class.rows, setting.margin, capacity)
-        parts.append(Part(columns, by_class.share, samples=by_class.samples))
+        required = by_class.rows.required
+        parts.append(Part(columns, by_class.share, required=required, samples=by_class.samples))
     if likeness is not None:
         columns = Columns(likeness.rows, "shared", capacity)
         parts.append(Part(columns, likeness.share, likeness.scale, likeness.required, nu_per_bit=NU_PER_BIT))
@@ -169,7 +170,8 @@ def _pairs_of(by_class: ClassRows, n: int, n_threads: int) -> PairGraph | ClassG
     if isinstance(misses, WholeClassSides):
         return ClassGraph(misses)
     assert not isinstance(hits, WholeClassSides)
-    return PairGraph([misses, hits], n if by_class.samples is None else len(by_class.samples), n_threads=n_threads)
+    sides = [misses] if hits is misses else [misses, hits]
+    return PairGraph(sides, n if by_class.samples is None else len(by_class.samples), n_threads=n_threads)
 
 
 def _least_violation(setting: Setting) -> float:

@@ -25,6 +25,7 @@ class Rows:
 
     hit, miss : (R,) the row's two sides, by their numbers in ``hits`` and ``misses`` (int64 past 2^31)
     own, other : (R,) class of the anchor (y) and class of its misses (r)
+    required : (R,) the margin that each row must exceed, or None for zero
     """
 
     hits: ListedSides | WholeClassSides
@@ -34,6 +35,7 @@ class Rows:
     own: Indices
     other: Indices
     n_classes: int
+    required: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.hit)
