@@ -32,7 +32,7 @@ class Coder(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         # A fit that fails, also one that continues another, leaves the coder as it was.
-        for name in {"extend", "fit", "fit_triplets"} & set(vars(cls)):
+        for name in {"extend", "fit", "fit_pairs", "fit_triplets"} & set(vars(cls)):
             setattr(cls, name, unchanged_on_error(vars(cls)[name]))
         super().__init_subclass__(**kwargs)
 

@@ -1,16 +1,19 @@
 """C-BID: large-margin learning of compact binary codes, the image-level form."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import Tags, assert_all_finite, check_consistent_length, column_or_1d
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cbid.checks import check_choice, check_integer, check_real, check_share
 from cbid.coders.large_margin import MOST_BITS, LargeMarginCoder
-from cbid.labels import encode_partial_labels, is_list_of_objects
+from cbid.coders.targets import check_classes, check_indices_of, check_pairs, read_labels
+from cbid.labels import check_labels
+from cbid.learning.graded import UNIT, rows_from_label_sets, rows_from_pairs
 from cbid.learning.losses import Loss
 from cbid.learning.margins import MARGINS
 from cbid.learning.neighbourhoods import find_neighbourhoods, of_unit_size
@@ -115,6 +118,11 @@ class CBID(LargeMarginCoder):
     objective_, gap_ : (n_bits_,)
         Primal value and duality gap after each bit.
     classes_ : (n_classes,)
+        The labels that at least one training sample has.
+    levels_ : (n_levels,)
+        Trees only: how many leading bits serve each level, from the coarsest to the classes.
+    tree_ : LabelTree
+        Trees only: the tree of the labels.
 
     See Also
     --------
@@ -259,21 +267,27 @@ class CBID(LargeMarginCoder):
         if self.gamma is not None:
             check_real("gamma", self.gamma, 0, open_below=True)
 
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """Learn from vectors X (n, d) and labels y (n,).
+    def fit(self, X: ArrayLike, y: Any = None, *, tree: Any = None) -> Self:
+        """Learn from vectors X (n, d) and labels y.
 
         Parameters
         ----------
         X : array (n, d)
-        y : sequence of n labels, or None
+        y : sequence of n labels, matrix (n, labels) of 0 and 1, sequence of n lists or sets of labels, or None
             Numbers, strings or any hashables. None, NaN, masked entries and ``missing_label`` mark samples without a
-            label: they take part in likeness alone. Without y, likeness is all that is learned.
+            label: they take part in likeness alone. Without y, likeness is all that is learned. A matrix, dense or
+            sparse, or lists or sets give several labels per sample: the more of them two samples share, the nearer
+            they should be.
+        tree : str, mapping or None, default=None
+            The tree of the labels: a separator for path labels ("/" for "animal/dog"), a mapping child -> parent, or
+            a nested dict. The higher the lowest common ancestor of two classes, the larger the margin between them.
+            The first bits tell the coarse groups apart: see ``levels_``.
 
         Returns
         -------
         self
         """
-        return self._learn(**self._prepared(X, y))
+        return self._learn(**self._prepared(X, y, tree))
 
     def extend(self, X: ArrayLike, y: Any = None, *, n_bits: int) -> Self:
         """Append bits for new classes or more data; the bits so far stay as they are, byte for byte.
@@ -298,20 +312,64 @@ class CBID(LargeMarginCoder):
         self.n_bits = n_bits
         return self._learn(**self._prepared(X, y), extend=True)
 
-    def _prepared(self, X: ArrayLike, y: Any) -> dict[str, Any]:
+    def _prepared(self, X: ArrayLike, y: Any, tree: Any = None) -> dict[str, Any]:
         """Return the arguments of ``_learn`` for samples and their labels."""
         self._check_params()
-        samples, classes, numbers = self._samples_and_labels(X, y)
-        labelled = np.flatnonzero(numbers >= 0)
-        if len(labelled):
-            _check_classes(classes, numbers[labelled])
+        samples: Any = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        labels = read_labels(y, len(samples), self.missing_label, tree)
+        labelled = np.flatnonzero(labels.numbers >= 0)
+        numbers, sets = labels.numbers[labelled], labels.sets
+        given = [labels.numbers]
+        if sets is not None:
+            self._check_shared("several labels per sample")
+            if self.hits != "whole":
+                raise ValueError(f"hits={self.hits!r}: expected 'whole' with several labels per sample")
+            given += [sets.indptr, sets.indices]
+        elif len(labelled):
+            check_classes(labels.classes, numbers)
+        if labels.shared is not None:
+            self._check_shared("a tree")
+            given.append((labels.shared * 1e6).astype(np.int64).ravel())
 
         def rows(rng: np.random.Generator, n_threads: int) -> Rows:
-            y = numbers[labelled]
-            if self.hits == "whole":
-                return rows_from_classes(y, n_classes=len(classes), max_rows=self.max_rows, rng=rng)
+            if sets is not None:
+                return rows_from_label_sets(sets[labelled], max_rows=self.max_rows, rng=rng)
+            return self._class_rows(samples[labelled], numbers, labels.shared, rng, n_threads)
+
+        def coarser(rng: np.random.Generator, n_threads: int) -> list[Rows]:
+            found = []
+            for level in labels.coarser:
+                first = np.unique(level.nodes, return_index=True)[1]  # a class of each node
+                shared = None if labels.shared is None else labels.shared[np.ix_(first, first)]
+                found.append(self._class_rows(samples[labelled], level.nodes[numbers], shared, rng, n_threads))
+            return found
+
+        return {
+            "X": samples,
+            "make_rows": rows if len(labelled) else None,
+            "classes": labels.classes,
+            "given": np.concatenate(given),
+            "seed": self._seed(),
+            "labels": labels.numbers,
+            "tree": labels if labels.tree is not None else None,
+            "make_coarser": coarser if labels.coarser else None,
+        }
+
+    def _class_rows(
+        self,
+        X: NDArray[Any],
+        y: NDArray[np.integer],
+        shared: NDArray[np.float64] | None,
+        rng: np.random.Generator,
+        n_threads: int,
+    ) -> Rows:
+        """Rows about samples of classes 0..k-1; ``shared`` (k, k) lowers the margins between related classes."""
+        n_classes = int(y.max()) + 1
+        if self.hits == "whole":
+            rows = rows_from_classes(y, n_classes=n_classes, max_rows=self.max_rows, rng=rng)
+        else:
             near = find_neighbourhoods(
-                of_unit_size(samples[labelled]),
+                of_unit_size(X),
                 y,
                 n_hits=self.n_hits,
                 n_misses=self.n_misses,
@@ -321,42 +379,73 @@ class CBID(LargeMarginCoder):
                 rng=rng,
                 n_threads=n_threads,
             )
-            return rows_from_neighbourhoods(near, y, triplets=self.triplets, n_classes=len(classes))
+            rows = rows_from_neighbourhoods(near, y, triplets=self.triplets, n_classes=n_classes)
+        return rows if shared is None else replace(rows, required=-UNIT * shared[rows.own, rows.other])
 
-        return {
-            "X": samples,
-            "make_rows": rows if len(labelled) else None,
-            "classes": classes,
-            "given": numbers,
-            "seed": self._seed(),
-            "labels": numbers,
-        }
-
-    def _samples_and_labels(self, X: ArrayLike, y: Any) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]:
-        """Return X, checked, the classes, and the class number of each sample, -1 without a label."""
-        samples: Any = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
-        if y is None:
-            return samples, np.empty(0), np.full(len(samples), -1, dtype=np.int64)
-        if not is_list_of_objects(y) and not isinstance(y, np.ma.MaskedArray):
-            y = column_or_1d(y, warn=True)
-            if y.dtype.kind == "f":
-                assert_all_finite(y[~np.isnan(y)], input_name="y")
-        check_consistent_length(samples, y)
-        classes, numbers = encode_partial_labels(y, self.missing_label)
-        return samples, classes, numbers
-
-    def fit_triplets(self, X: ArrayLike, anchors: ArrayLike, positives: ArrayLike, negatives: ArrayLike) -> Self:
-        """Learn from ready-made triplets of row numbers of X: anchor, one to be near it, one to be further off."""
-        self._check_params()
+    def _check_shared(self, reason: str) -> None:
         if self.margin != "shared":
-            raise ValueError(f"margin={self.margin!r} needs classes; fit_triplets takes margin='shared'")
+            raise ValueError(f"margin={self.margin!r}: expected 'shared' with {reason}")
+
+    def fit_triplets(
+        self,
+        X: ArrayLike,
+        anchors: ArrayLike,
+        positives: ArrayLike,
+        negatives: ArrayLike,
+        *,
+        classes: Any = None,
+    ) -> Self:
+        """Learn from ready-made triplets of row numbers of X: anchor, one to be near it, one to be further off.
+
+        ``classes`` (n,) are labels of the samples, for a margin other than "shared": the weights of a class then
+        measure the distances, as in ``fit``.
+        """
+        self._check_params()
+        if self.margin != "shared" and classes is None:
+            raise ValueError(f"margin={self.margin!r} needs classes: give fit_triplets classes=, or margin='shared'")
         samples: Any = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
-        triplets = _check_triplets(len(samples), anchors=anchors, positives=positives, negatives=negatives)
+        triplets = check_indices_of(
+            len(samples), "triplets", anchors=anchors, positives=positives, negatives=negatives
+        )
+        names, numbers = (np.empty(0), None) if classes is None else check_labels(classes, len(samples))
+        given = [*triplets] if numbers is None else [*triplets, numbers]
         return self._learn(
             samples,
-            lambda rng, n_threads: rows_from_triplets(len(samples), *triplets),
-            classes=np.empty(0),  # triplets know none
-            given=np.concatenate(triplets),
+            lambda rng, n_threads: rows_from_triplets(len(samples), *triplets, classes=numbers),
+            classes=names,
+            given=np.concatenate(given),
+            seed=self._seed(),
+        )
+
+    def fit_pairs(self, X: ArrayLike, left: ArrayLike, right: ArrayLike, similarity: ArrayLike) -> Self:
+        """Learn from pairs of samples of known similarity.
+
+        Parameters
+        ----------
+        X : array (n, d)
+        left, right : arrays (m,) of row numbers of X
+            The two samples of each pair, in any order.
+        similarity : array (m,)
+            True or 1 for similar samples, False or 0 for others; or a grade from 0 to 1. Pairs of one sample are
+            compared with each other: the more similar the nearer, by a margin that follows the difference.
+
+        Returns
+        -------
+        self
+        """
+        self._check_params()
+        self._check_shared("fit_pairs")
+        samples: Any = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
+        low, high, grades = check_pairs(len(samples), left, right, similarity)
+
+        def rows(rng: np.random.Generator, n_threads: int) -> Rows:
+            return rows_from_pairs(len(samples), low, high, grades, max_rows=self.max_rows, rng=rng)
+
+        return self._learn(
+            samples,
+            rows,
+            classes=np.empty(0),  # pairs know none
+            given=np.concatenate([low, high, (grades * 1e9).astype(np.int64)]),
             seed=self._seed(),
         )
 
@@ -364,27 +453,3 @@ class CBID(LargeMarginCoder):
         tags = super().__sklearn_tags__()
         tags.target_tags.required = False
         return tags
-
-
-def _check_classes(classes: NDArray[Any], numbers: NDArray[np.integer]) -> None:
-    if len(classes) < 2:
-        raise ValueError(f"y has one class ({classes.tolist()[0]!r}); learning needs at least two")
-    alone = classes[np.bincount(numbers) == 1]
-    if len(alone):
-        names = ", ".join(repr(name) for name in alone[:5].tolist()) + (", ..." if len(alone) > 5 else "")
-        raise ValueError(f"y has classes with one member, which have no hit: {names}; at least two are needed each")
-
-
-def _check_triplets(n: int, **indices: ArrayLike) -> list[NDArray[np.int64]]:
-    checked = []
-    for name, given in indices.items():
-        index = np.asarray(given)
-        if index.ndim != 1 or index.size == 0 or index.dtype.kind not in "iu":
-            raise ValueError(f"{name} has shape {index.shape} and dtype {index.dtype}; give row numbers of X, (m,)")
-        if index.min() < 0 or index.max() >= n:
-            raise ValueError(f"{name} holds {index.min()}..{index.max()}; X has rows 0..{n - 1}")
-        checked.append(index.astype(np.int64))
-    lengths = {name: len(index) for name, index in zip(indices, checked)}
-    if len(set(lengths.values())) > 1:
-        raise ValueError(f"triplets need as many anchors as positives and negatives, not {lengths}")
-    return checked

@@ -34,6 +34,7 @@ from cbid.coders.learned import (
     public_weights,
 )
 from cbid.coders.mixins import check_arrays, check_indices
+from cbid.coders.targets import Labels, level_ends
 from cbid.learning.bits import SIGMOIDS, STARTS, BitSearch
 from cbid.learning.column_generation import ClassRows, LikenessRows, Setting, generate_bits
 from cbid.learning.features import Anchors, Whitening, fit_anchors, fit_whitening
@@ -82,7 +83,7 @@ class LearningInterrupted(UserWarning):
 class LargeMarginCoder(HyperplaneCoder):
     """Bits by column generation over rows that a subclass makes; parameters as documented in ``CBID``."""
 
-    _ARRAYS = HyperplaneCoder._ARRAYS | {"weights_", "path_", "objective_", "gap_", "dial_", "kinds_"}
+    _ARRAYS = HyperplaneCoder._ARRAYS | {"weights_", "path_", "objective_", "gap_", "dial_", "kinds_", "levels_"}
     _VALUES = HyperplaneCoder._VALUES | {"nu_", "seed_", "problem_", "likeness_"}
 
     # The parameters that bits and weights depend on, apart from their number and how they are searched for.
@@ -135,6 +136,8 @@ class LargeMarginCoder(HyperplaneCoder):
         seed: int,
         *,
         labels: NDArray[np.integer] | None = None,
+        tree: Labels | None = None,
+        make_coarser: Callable[[np.random.Generator, int], list[Rows]] | None = None,
         extend: bool = False,
         **about: Any,
     ) -> Self:
@@ -142,8 +145,9 @@ class LargeMarginCoder(HyperplaneCoder):
 
         ``make_rows`` makes the class rows, about the samples with a label; None: there are none. ``given`` is what
         came with the samples (class numbers, or triplets): with X and the settings it makes the problem that a warm
-        start must find unchanged. ``labels`` has a class number for each sample, or -1. ``extend`` keeps the bits
-        that the coder has, whatever they were learned from. ``about`` are further attributes of the fitted coder.
+        start must find unchanged. ``labels`` has a class number for each sample, or -1. ``tree`` are the labels if
+        they have one, and ``make_coarser`` makes the rows of its coarser levels. ``extend`` keeps the bits that the
+        coder has, whatever they were learned from. ``about`` are further attributes of the fitted coder.
         """
         problem_id = self._problem(X, given)
         resumed = extend or (self.warm_start and hasattr(self, "coef_"))
@@ -161,6 +165,14 @@ class LargeMarginCoder(HyperplaneCoder):
         with threadpool_limits(blas, user_api="blas"):
             rng = np.random.default_rng(seed)
             class_rows = make_rows(rng, n_threads) if make_rows is not None and share < 1 else None
+            if class_rows is not None and not len(class_rows):
+                raise ValueError("the samples compared with one sample are all equally similar: no row to learn from")
+            coarser = make_coarser(rng, n_threads) if make_coarser is not None and share < 1 else []
+            ends = level_ends(self.n_bits - sum(kinds), tree.coarser) if tree is not None else []
+            if extend and hasattr(self, "levels_"):
+                about |= {"tree_": self.tree_, "levels_": np.append(self.levels_[:-1], self.n_bits)}
+            if tree is not None:
+                about |= {"tree_": tree.tree, "levels_": _level_prefixes(tree, ends, kinds)}
             anchors, whitening, F = self._fit_features(X, seed, extend)
             labelled = np.flatnonzero(labels >= 0) if labels is not None and (labels < 0).any() else None
             alike = self._likeness_rows(X, F, whitening, labels, share, seed) if share > 0 else None
@@ -182,7 +194,7 @@ class LargeMarginCoder(HyperplaneCoder):
                     n_climbs=self.n_climbs,
                     smoothing=self._smoothing(F if labelled is None else F[labelled]),
                 )
-                by_class = ClassRows(class_rows, search, _shares(share)[0], labelled)
+                by_class = ClassRows(class_rows, search, _shares(share)[0], labelled, coarser, ends)
             setting = Setting(
                 margin=self.margin,
                 loss=make_loss(self.loss),
@@ -276,12 +288,15 @@ class LargeMarginCoder(HyperplaneCoder):
 
     def _add_dial(self, learned: Learned, problem: Problem) -> None:
         """Keep the weights of the present length at every point of the dial."""
-        if len(problem.parts) < 2:
+        if not 0 < learned.about["likeness_"] < 1:
             return
         W = learned.path[-1]
         by_point = {}
         for point in sorted(DIAL, key=lambda a: abs(a - learned.about["likeness_"])):
-            parts = [replace(part, share=share) for part, share in zip(problem.parts, _shares(point))]
+            *by_class, alike = problem.parts
+            share, share_alike = _shares(point)
+            parts = [replace(part, share=share / len(by_class)) for part in by_class]
+            parts.append(replace(alike, share=share_alike))
             by_point[point] = fit_weights(replace(problem, parts=parts), W, tol=float(self.tol)).W[:, 0]
         learned.dial.append(np.stack([by_point[point] for point in DIAL], axis=1))
 
@@ -436,6 +451,10 @@ class LargeMarginCoder(HyperplaneCoder):
         check_share("likeness_", self.likeness_)
         if hasattr(self, "kinds_"):
             check_indices(self, "kinds_", (t,), below=2)
+        if hasattr(self, "levels_"):
+            check_indices(self, "levels_", self.levels_.shape[:1], below=t + 1, least=1)
+            if not self.levels_.size or (np.diff(self.levels_) < 0).any() or not hasattr(self, "tree_"):
+                raise ValueError(f"levels_ is {self.levels_.tolist()}: expected ascending lengths, and a tree")
         if hasattr(self, "dial_"):
             expected["dial_"] = (int(dial_lengths(t).sum()), len(DIAL))
         if hasattr(self, "anchors_"):
@@ -455,9 +474,18 @@ class LargeMarginCoder(HyperplaneCoder):
         path = np.concatenate([at_length(self.path_, self.n_bits_, s) for s in kept_lengths(n_bits)])
         by_bit = ("coef_", "intercept_", "objective_", "gap_", "kinds_")
         cut: dict[str, Any] = {name: getattr(self, name)[:n_bits] for name in by_bit if hasattr(self, name)}
+        if hasattr(self, "levels_"):
+            cut["levels_"] = np.minimum(self.levels_, n_bits)
         if hasattr(self, "dial_"):
             cut["dial_"] = cut_dial(self.dial_, self.n_bits_, n_bits)
         return self._cut(n_bits, {**cut, "path_": path, "weights_": public_weights(path[-n_bits:])})
+
+
+def _level_prefixes(tree: Labels, ends: list[int], kinds: list[bool]) -> NDArray[np.int64]:
+    """Return the number of leading bits that serve each level of a tree, coarse to fine."""
+    class_bits = np.flatnonzero(~np.array(kinds)) + 1  # the length of the code with each class bit
+    lengths = [*(int(class_bits[end - 1]) for end in ends if end <= len(class_bits)), len(kinds)]
+    return np.array([lengths[min(place, len(lengths) - 1)] for place in tree.asked], dtype=np.int64)
 
 
 def _shares(likeness: float) -> tuple[float, float]:

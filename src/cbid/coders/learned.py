@@ -185,6 +185,11 @@ class Learned:
         for name in ("anchors_", "gamma_", "dial_", "kinds_"):  # of an earlier fit
             if hasattr(coder, name):
                 delattr(coder, name)
+        for name in ("levels_", "tree_"):
+            if name not in self.about and hasattr(coder, name):
+                delattr(coder, name)
+        if "levels_" in self.about:
+            coder.levels_ = np.minimum(self.about["levels_"], t)
         if self.anchors is not None:
             coder.anchors_, coder.gamma_ = self.anchors.points, self.anchors.gamma
         if any(self.likeness):

@@ -38,12 +38,28 @@ class ClassRows:
     """Comparisons of classes (or ready-made triplets), and the search for their bits.
 
     samples : the samples they are about, where others have no label; None for all
+    coarser : rows of the coarser levels of a tree, coarse to fine
+    ends : for each of them the number of class bits after which its bits end; those of ``rows`` follow
     """
 
     rows: Rows
     search: BitSearch
     share: float = 1.0
     samples: NDArray[np.integer] | None = None
+    coarser: Sequence[Rows] = ()
+    ends: Sequence[int] = ()
+
+    def parts(self, margin: str, capacity: int, share: float) -> list[Part]:
+        """Return the parts of a problem, for ``rows`` and then for each coarser level, which count the same."""
+        every = [self.rows, *self.coarser]
+        return [
+            Part(Columns(rows, margin, capacity), share / len(every), required=rows.required, samples=self.samples)
+            for rows in every
+        ]
+
+    def part_of_bit(self, number: int) -> int:
+        """Return which of the parts class bit ``number`` is searched for."""
+        return next((level for level, end in enumerate(self.ends, 1) if number < end), 0)
 
 
 @dataclass(frozen=True)
@@ -84,7 +100,7 @@ def generate_bits(
         return h if samples is None else h[samples]
 
     taken = TakenBits(n_samples if samples is None else len(samples), n_bits, setting.distinct)
-    pairs = _pairs_of(by_class, n_samples, setting.n_threads) if by_class is not None else None
+    pairs = _pairs_of(by_class, n_samples, setting.n_threads) if by_class is not None else []
     for h, of_likeness in zip(known, kinds):
         problem.append(h)
         taken.add(subset(h))
@@ -104,10 +120,10 @@ def generate_bits(
             bit: Bit | None = likeness.search.best(weights, taken, subset)
         else:
             assert by_class is not None
-            assert pairs is not None
-            of_class = u[0] if class_bits is None else class_bits.u
-            graphs = (pairs.weighted(*sides) for sides in problem.parts[0].columns.side_weights(of_class))
             number = s - sum(kinds[:s])  # among class bits: a mixed code has the same ones as a code of classes alone
+            level = by_class.part_of_bit(number)
+            of_class = (u if class_bits is None else class_bits.u)[level]
+            graphs = (pairs[level].weighted(*w) for w in problem.parts[level].columns.side_weights(of_class))
             bit = by_class.search.best(graphs, taken, np.random.default_rng([setting.seed, number]))
         if s == 0 and (bit is None or bit.value <= 0):
             # No setting would help: without weights, the worth of a bit does not depend on nu.
@@ -139,16 +155,15 @@ class _ClassBits:
 
     def __init__(self, by_class: ClassRows, setting: Setting, kinds: Sequence[bool]) -> None:
         self.setting = setting
-        columns = Columns(by_class.rows, setting.margin, max(1, len(kinds) - sum(kinds)))
-        part = Part(columns, required=by_class.rows.required, samples=by_class.samples)
-        self.problem = Problem([part], setting.loss, setting.norm, setting.nu)
+        parts = by_class.parts(setting.margin, max(1, len(kinds) - sum(kinds)), 1.0)
+        self.problem = Problem(parts, setting.loss, setting.norm, setting.nu)
         self.W = np.zeros(self.problem.shape)
-        self.u = self.problem.duals(self.problem.excess(self.W))[0]
+        self.u = self.problem.duals(self.problem.excess(self.W))
 
     def append(self, h: NDArray[np.float32]) -> None:
         self.problem.append(h)
         fit = fit_weights(self.problem, _with_new_row(self.W, self.setting.norm), tol=self.setting.tol)
-        self.W, self.u = fit.W, fit.u[0]
+        self.W, self.u = fit.W, fit.u
 
 
 def _problem_of(
@@ -156,22 +171,25 @@ def _problem_of(
 ) -> Problem:
     parts = []
     if by_class is not None:
-        columns = Columns(by_class.rows, setting.margin, capacity)
-        required = by_class.rows.required
-        parts.append(Part(columns, by_class.share, required=required, samples=by_class.samples))
+        parts += by_class.parts(setting.margin, capacity, by_class.share)
     if likeness is not None:
         columns = Columns(likeness.rows, "shared", capacity)
         parts.append(Part(columns, likeness.share, likeness.scale, likeness.required, nu_per_bit=NU_PER_BIT))
     return Problem(parts, setting.loss, setting.norm, setting.nu)
 
 
-def _pairs_of(by_class: ClassRows, n: int, n_threads: int) -> PairGraph | ClassGraph:
-    misses, hits = by_class.rows.misses, by_class.rows.hits
-    if isinstance(misses, WholeClassSides):
-        return ClassGraph(misses)
-    assert not isinstance(hits, WholeClassSides)
-    sides = [misses] if hits is misses else [misses, hits]
-    return PairGraph(sides, n if by_class.samples is None else len(by_class.samples), n_threads=n_threads)
+def _pairs_of(by_class: ClassRows, n: int, n_threads: int) -> list[PairGraph | ClassGraph]:
+    """Return the pairs of the rows of each part."""
+    graphs: list[PairGraph | ClassGraph] = []
+    for rows in (by_class.rows, *by_class.coarser):
+        if isinstance(rows.misses, WholeClassSides):
+            graphs.append(ClassGraph(rows.misses))
+            continue
+        assert not isinstance(rows.hits, WholeClassSides)
+        sides = [rows.misses] if rows.hits is rows.misses else [rows.misses, rows.hits]
+        size = n if by_class.samples is None else len(by_class.samples)
+        graphs.append(PairGraph(sides, size, n_threads=n_threads))
+    return graphs
 
 
 def _least_violation(setting: Setting) -> float:

@@ -13,7 +13,7 @@ from scipy.sparse import csr_matrix
 from cbid.learning.rows import Rows
 from cbid.learning.sides import PairSides
 
-__all__ = ["UNIT", "label_similarities", "label_weights", "rows_from_label_sets", "rows_from_pairs"]
+__all__ = ["UNIT", "LabelSimilarity", "label_weights", "rows_from_label_sets", "rows_from_pairs"]
 
 Indices = NDArray[np.int64]
 
@@ -36,18 +36,22 @@ def label_weights(labels: csr_matrix) -> NDArray[np.float64]:
     return np.log1p(labels.shape[0] / np.maximum(counts, 1))
 
 
-def label_similarities(
-    labels: csr_matrix, weights: NDArray[np.float64], left: Indices, right: Indices
-) -> NDArray[np.float64]:
-    """Return the weighted Jaccard similarity of pairs of samples: weight of the shared labels over that of all.
+class LabelSimilarity:
+    """Weighted Jaccard similarity of samples by their labels (n, k): weight of the shared labels over that of all.
 
     It is 0 or 1 for samples with one label each, and 0 for two samples without labels.
     """
-    weighted = csr_matrix(labels.multiply(weights))
-    total = np.asarray(weighted.sum(axis=1)).ravel()
-    shared = np.asarray(labels[left].multiply(weighted[right]).sum(axis=1)).ravel()
-    union = total[left] + total[right] - shared
-    return shared / np.where(union > 0, union, 1.0)
+
+    def __init__(self, labels: csr_matrix) -> None:
+        self.labels = csr_matrix(labels, dtype=np.float64)
+        self._weighted = csr_matrix(self.labels.multiply(label_weights(labels)))
+        self._total = np.asarray(self._weighted.sum(axis=1)).ravel()
+
+    def __call__(self, left: Indices, right: Indices) -> NDArray[np.float64]:
+        """Return the similarity of each pair."""
+        shared = np.asarray(self.labels[left].multiply(self._weighted[right]).sum(axis=1)).ravel()
+        union = self._total[left] + self._total[right] - shared
+        return shared / np.where(union > 0, union, 1.0)
 
 
 def rows_from_label_sets(labels: csr_matrix, *, max_rows: int, rng: np.random.Generator) -> Rows:
@@ -57,9 +61,8 @@ def rows_from_label_sets(labels: csr_matrix, *, max_rows: int, rng: np.random.Ge
     side for each level of similarity; those that share none form one for each label that they were drawn for, so that
     every other label is compared by itself, however rare.
     """
-    labels = csr_matrix(labels, dtype=np.float64)
+    similarity_of = LabelSimilarity(labels)
     n = labels.shape[0]
-    weights = label_weights(labels)
     by_label = labels.tocsc()
     anchors = np.sort(rng.choice(n, size=min(n, _ANCHORS), replace=False))
     found: list[tuple[NDArray[np.generic], ...]] = []
@@ -74,7 +77,7 @@ def rows_from_label_sets(labels: csr_matrix, *, max_rows: int, rng: np.random.Ge
         number = np.broadcast_to(np.arange(place.shape[1])[:, None], draw.shape)[there]
         other = i != j
         i, j, number = i[other], j[other], number[other]
-        found.append((i, j, label_similarities(labels, weights, i, j), number))
+        found.append((i, j, similarity_of(i, j), number))
     i, j, similarity, number = (np.concatenate(part) for part in zip(*found))
     level = np.digitize(similarity, _EDGES)
     return _graded_rows(n, i, j, similarity, level, np.where(level == 0, number, 0), max_rows, rng)
@@ -129,7 +132,8 @@ def _graded_rows(
 ) -> Rows:
     """Rows between all sides of an anchor that differ in level; pairs of one anchor, level and place are one side."""
     order = np.lexsort((place, level, anchor))
-    anchor, member, similarity, level, place = (v[order] for v in (anchor, member, similarity, level, place))
+    anchor, member, place = anchor[order], member[order], place[order]
+    similarity, level = similarity[order], level[order]
     new = np.ones(len(order), dtype=bool)
     new[1:] = (np.diff(anchor) != 0) | (np.diff(level) != 0) | (np.diff(place) != 0)
     starts = np.flatnonzero(new)

@@ -190,34 +190,34 @@ class WeightedClassGraph:
         self.V = V
         self.size = float(np.abs(V).sum(dtype=np.float64))
         received = V.sum(axis=0, dtype=np.float64) / sides.sizes  # what each member of class r gets from all samples
-        self._degree = (V.sum(axis=1, dtype=np.float64) + sides.of_samples(received)).astype(np.float32)
+        self._degree = (V.sum(axis=1, dtype=np.float64) + received[sides.y]).astype(np.float32)
 
     def laplacian_times(self, h: Array) -> Array:
         """Return L h for h (n,), or L H for several columns H (n, m).
 
-        (L h)_i = degree_i h_i - sum_r V_ir mean_r(h) - sum_y (1/m_y) sum_j V_jy h_j, over the classes y of i.
+        (L h)_i = degree_i h_i - sum_r V_ir mean_r(h) - (1/m_y) sum_j V_jy h_j, with y the class of i.
         """
         if h.ndim == 1:
             received = (h @ self.V) / self.sides.sizes
-            return self._degree * h - self.V @ self.sides.means(h) - self.sides.of_samples(received)
+            return self._degree * h - self.V @ self.sides.means(h) - received[self.sides.y]
         received = (self.V.T @ h) / self.sides.sizes[:, None]
-        return self._degree[:, None] * h - self.V @ self.sides.means(h) - self.sides.of_samples(received)
+        return self._degree[:, None] * h - self.V @ self.sides.means(h) - received[self.sides.y]
 
     def best_thresholds(self, P: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The best threshold of every column, exactly.
 
         The worth of a bit is sum_r (sum_i V_ir - mean_r(h) sum_i V_ir h_i). Going up the sorted projections, one
-        sample turns at a time, and with it the means of its classes and the k weighted sums.
+        sample turns at a time, and with it its class's mean and the k weighted sums.
         """
         P = np.ascontiguousarray(P, dtype=np.float32)
         order = np.argsort(P, axis=0, kind="stable")
         worths = np.empty(P.shape)
-        _worths(self.V, *self.sides.classes_of, self.sides.sizes.astype(np.float64), order, worths)
+        _worths(self.V, self.sides.y, self.sides.sizes.astype(np.float64), order, worths)
         return best_cut(np.take_along_axis(P, order, axis=0), worths)
 
 
 @numba.njit(nogil=True, cache=True)
-def _worths(V, indptr, indices, sizes, order, worths):  # type: ignore[no-untyped-def]
+def _worths(V, y, sizes, order, worths):  # type: ignore[no-untyped-def]
     n, k = V.shape
     total = np.zeros(k)
     for i in range(n):
@@ -228,11 +228,10 @@ def _worths(V, indptr, indices, sizes, order, worths):  # type: ignore[no-untype
         product = total.sum()  # sum_r mean_r signed_r, at mean = 1
         for place in range(n):
             i = order[place, c]
-            # Sample i turns from +1 to -1: first in the sums, then in the means of its classes.
+            # Sample i turns from +1 to -1: first in the sums, then in its class's mean.
             for r in range(k):
                 product -= 2 * V[i, r] * mean[r]
                 signed[r] -= 2 * V[i, r]
-            for r in indices[indptr[i] : indptr[i + 1]]:
-                product -= 2 / sizes[r] * signed[r]
-                mean[r] -= 2 / sizes[r]
+            product -= 2 / sizes[y[i]] * signed[y[i]]
+            mean[y[i]] -= 2 / sizes[y[i]]
             worths[place, c] = total.sum() - product

@@ -79,13 +79,19 @@ def rows_from_neighbourhoods(near: Neighbourhoods, y: NDArray[np.integer], *, tr
 
 
 def rows_from_triplets(
-    n: int, anchors: NDArray[np.integer], positives: NDArray[np.integer], negatives: NDArray[np.integer]
+    n: int,
+    anchors: NDArray[np.integer],
+    positives: NDArray[np.integer],
+    negatives: NDArray[np.integer],
+    *,
+    classes: NDArray[np.integer] | None = None,
 ) -> Rows:
-    """A row per ready-made triplet; equal pairs share a side. There are no classes, so all are class 0."""
+    """A row per ready-made triplet; equal pairs share a side. ``classes`` (n,) None: all are class 0."""
     hits, hit = _unique_pairs(anchors, positives, n)
     misses, miss = _unique_pairs(anchors, negatives, n)
-    none = np.zeros(len(anchors), dtype=np.int32)
-    return Rows(hits, misses, hit, miss, own=none, other=none, n_classes=1)
+    of_sample = np.zeros(n, dtype=np.int32) if classes is None else classes.astype(np.int32)
+    n_classes = int(of_sample.max()) + 1
+    return Rows(hits, misses, hit, miss, own=of_sample[anchors], other=of_sample[negatives], n_classes=n_classes)
 
 
 def _unique_pairs(anchors: NDArray[np.integer], members: NDArray[np.integer], n: int) -> tuple[PairSides, Indices]:

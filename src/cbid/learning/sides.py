@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-__all__ = ["BagSides", "ListedSides", "PairSides", "Sides", "Store", "WholeClassSides", "WholeLabelSides", "single_sides"]
+__all__ = ["BagSides", "ListedSides", "PairSides", "Sides", "Store", "WholeClassSides", "single_sides"]
 
 Indices = NDArray[np.int32]
 Bits = NDArray[np.float32]  # (n,) in -1/+1
@@ -185,44 +185,12 @@ class WholeClassSides:
     def __len__(self) -> int:
         return self.factor.size
 
-    @property
-    def classes_of(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The classes of sample i, as ``indices[indptr[i]:indptr[i + 1]]``: its one class."""
-        return np.arange(len(self.y) + 1), self.y.astype(np.int64)
-
     def means(self, h: Array) -> Array:
         """Mean of h over each class, (k,) or (k, ...)."""
         return self.member @ h
 
-    def of_samples(self, values: Array) -> Array:
-        """Sum over the classes of each sample of values (k,) or (k, ...): the value of its one class."""
-        return values[self.y]
-
     def store(self, capacity: int) -> "_MeansStore":
         return _MeansStore(self, capacity)
-
-
-class WholeLabelSides(WholeClassSides):
-    """The same for samples with several labels: side i k + r compares sample i with all (other) samples of label r."""
-
-    def __init__(self, labels: csr_matrix) -> None:
-        """``labels`` (n, k) of 0 and 1, in which every label has at least one sample."""
-        self.labels = csr_matrix(labels, dtype=np.float32)
-        self.n_classes = labels.shape[1]
-        self.sizes = np.bincount(labels.indices, minlength=self.n_classes).astype(np.float32)
-        self.member = csr_matrix(self.labels.multiply(1 / self.sizes).T, dtype=np.float32)
-        self.factor = np.ones(labels.shape, dtype=np.float32)
-        i, r = self.labels.nonzero()
-        self.factor[i, r] = (self.sizes / np.maximum(self.sizes - 1, 1))[r]
-
-    @property
-    def classes_of(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The labels of sample i, as ``indices[indptr[i]:indptr[i + 1]]``."""
-        return self.labels.indptr.astype(np.int64), self.labels.indices.astype(np.int64)
-
-    def of_samples(self, values: Array) -> Array:
-        """Sum over the labels of each sample of values (k,) or (k, ...)."""
-        return self.labels @ values
 
 
 class _MeansStore:
@@ -231,7 +199,7 @@ class _MeansStore:
     def __init__(self, sides: WholeClassSides, capacity: int) -> None:
         self.sides = sides
         self.n_bits = 0
-        self._H = np.empty((capacity, len(sides.factor)), dtype=np.float32)
+        self._H = np.empty((capacity, len(sides.y)), dtype=np.float32)
         self._means = np.empty((capacity, sides.n_classes), dtype=np.float32)
 
     def append(self, h: Bits) -> None:

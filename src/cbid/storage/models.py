@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from cbid.label_trees import LabelTree, parse_tree
 from cbid.storage.digests import digest_of
 from cbid.storage.tensors import Arrays, FileKind
 
@@ -86,6 +87,8 @@ class Saved(metaclass=ABCMeta):
                 continue
             if name == "classes_":
                 state["classes"] = classes_to_json(value)
+            elif isinstance(value, LabelTree):
+                state["tree"] = _tree_to_json(value)
             elif name == "feature_names_in_":
                 state["fitted"][name] = [str(v) for v in value]
             elif isinstance(value, np.ndarray):
@@ -108,6 +111,8 @@ class Saved(metaclass=ABCMeta):
             setattr(estimator, name, array)
         if "classes" in state:
             estimator.classes_ = classes_from_json(state["classes"])
+        if "tree" in state:
+            estimator.tree_ = _tree_from_json(state["tree"], estimator.classes_)
         estimator._check_state()
         return estimator
 
@@ -201,6 +206,18 @@ def classes_from_json(saved: dict[str, Any]) -> NDArray[Any]:
     classes = np.empty(len(values), dtype=object)
     classes[:] = values
     return classes
+
+
+def _tree_to_json(tree: LabelTree) -> dict[str, Any]:
+    return {
+        "nodes": [_label_to_json(node) for node in tree.parents],
+        "parents": [_label_to_json(parent) for parent in tree.parents.values()],
+    }
+
+
+def _tree_from_json(saved: dict[str, Any], classes: NDArray[Any]) -> LabelTree:
+    nodes, parents = ([_label_from_json(v) for v in saved[name]] for name in ("nodes", "parents"))
+    return parse_tree(dict(zip(nodes, parents, strict=True)), classes.tolist())
 
 
 def _label_to_json(label: Any) -> Any:

@@ -1,0 +1,262 @@
+"""CBID with several labels per sample, trees of labels, pairs, and triplets with classes."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from cbid import CBID, load
+
+from .blobs import blobs
+
+X, y = blobs(n=120, d=6, k=6, apart=4.0)
+GROUPS = {c: "low" if c < 3 else "high" for c in range(6)}
+
+
+def coder(**changes):
+    return CBID(**{"n_bits": 12, "likeness": 0.0, **changes})
+
+
+def several():
+    """Labels 0..5 of the classes, and label 6 for the upper three of them."""
+    Y = np.zeros((120, 7), dtype=int)
+    Y[np.arange(120), y] = 1
+    Y[y >= 3, 6] = 1
+    return Y
+
+
+def precision(c, relevance, k=10):
+    B = c.transform(X).astype(float)
+    D = -(B * c.weights_) @ B.T
+    np.fill_diagonal(D, np.inf)
+    return np.take_along_axis(relevance, np.argsort(D, axis=1)[:, :k], axis=1).mean()
+
+
+def assert_same_code(a, b):
+    np.testing.assert_array_equal(a.coef_, b.coef_)
+    np.testing.assert_array_equal(a.weights_, b.weights_)
+    np.testing.assert_array_equal(a.encode(X), b.encode(X))
+
+
+@pytest.mark.parametrize("likeness", [0.0, None])
+@pytest.mark.parametrize("form", ["dense", "sparse", "bool", "lists", "sets"])
+def test_one_label_each_gives_the_code_of_plain_labels(form, likeness):
+    Y = np.eye(6)[y]
+    given = {
+        "dense": Y,
+        "sparse": csr_matrix(Y),
+        "bool": Y > 0,
+        "lists": [[int(c)] for c in y],
+        "sets": [{int(c)} for c in y],
+    }[form]
+    found, plain = coder(likeness=likeness).fit(X, given), coder(likeness=likeness).fit(X, y)
+    assert_same_code(found, plain)
+    assert found.classes_.tolist() == plain.classes_.tolist() == list(range(6))
+
+
+def test_several_labels_in_every_form_give_one_code():
+    Y = several()
+    dense = coder().fit(X, Y)
+    assert_same_code(dense, coder().fit(X, csr_matrix(Y)))
+    assert_same_code(dense, coder().fit(X, [set(np.flatnonzero(row).tolist()) for row in Y]))
+    assert dense.classes_.tolist() == list(range(7))
+    assert (dense.gap_ <= 1e-3 * dense.objective_).all()
+
+
+def test_samples_that_share_more_labels_are_nearer():
+    """Same class before same group before the rest."""
+    c = coder(n_bits=24).fit(X, several())
+    B = c.transform(X).astype(float)
+    D = (c.weights_.sum() - (B * c.weights_) @ B.T) / 2
+    same, group = y[:, None] == y, (y[:, None] >= 3) & (y >= 3)
+    off = ~np.eye(120, dtype=bool)
+    assert D[same & off].mean() < D[group & ~same].mean() < D[~group & ~same].mean()
+
+
+def test_samples_without_labels_are_unlabelled_and_counted():
+    Y = several()
+    Y[:5] = 0
+    with pytest.warns(UserWarning, match="5 of 120 samples have no label in Y"):
+        found = coder().fit(X, Y)
+    assert found.n_bits_ == 12
+    names = [[] if i < 3 else [int(c)] for i, c in enumerate(y)]
+    with pytest.warns(UserWarning, match="3 of 120 samples"):
+        one_each = coder().fit(X, names)
+    assert_same_code(one_each, coder().fit(X, [None] * 3 + y[3:].tolist()))
+
+
+def test_a_label_that_everybody_has_and_one_that_nobody_has():
+    Y = np.column_stack([several(), np.ones(120, int), np.zeros(120, int)])
+    found = coder().fit(X, Y)
+    assert found.classes_.tolist() == list(range(8))
+    assert precision(found, y[:, None] == y) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("Y", "message"),
+    [
+        (several()[:50], "Y has 50 rows: expected 120"),
+        (2 * several(), r"Y\[0, 0\]=2: expected 0 or 1"),
+        (np.ones((120, 3)), "Y has the same labels for all samples"),
+        ([[i, -i - 1] for i in range(120)], "Y has no label that two samples share"),
+    ],
+)
+def test_bad_label_matrices(Y, message):
+    with pytest.raises(ValueError, match=message):
+        coder().fit(X, Y)
+
+
+@pytest.mark.parametrize("changes", [{"margin": "class"}, {"hits": "nearest"}])
+def test_settings_that_several_labels_do_not_take(changes):
+    ((name, value),) = changes.items()
+    with pytest.raises(ValueError, match=f"{name}='{value}': expected"):
+        coder(**changes).fit(X, several())
+
+
+def test_labels_that_bring_nothing_together():
+    with pytest.raises(ValueError, match="Y has no label that two samples share"):
+        coder().fit(X[:4], [["a", "b"], ["c"], ["d"], ["e"]])
+
+
+def test_several_labels_with_likeness_and_kernel():
+    found = coder(n_bits=40, likeness=None, kernel="rbf", n_anchors=50).fit(X, several())
+    assert found.kinds_.sum() > 0
+    assert len(found.weights_at(0.7)) == 40
+
+
+def test_warm_start_goes_on_with_several_labels():
+    Y = several()
+    short = coder(n_bits=6, warm_start=True).fit(X, Y)
+    short.n_bits = 12
+    short.nu = None
+    whole = coder(nu=0.1).fit(X, Y)
+    short.fit(X, Y)
+    np.testing.assert_array_equal(short.coef_[:6], whole.coef_[:6])
+    Y[0] = 1 - Y[0]
+    with pytest.raises(ValueError, match="changed since the last fit: data"):
+        short.fit(X, Y)
+
+
+@pytest.mark.parametrize("tree", [GROUPS, {"low": [0, 1, 2], "high": [3, 4, 5]}])
+def test_tree_codes_answer_the_coarse_question_first(tree):
+    found = coder(n_bits=24).fit(X, y, tree=tree)
+    assert found.levels_.tolist() == [12, 24]
+    coarse = (y[:, None] < 3) == (y < 3)
+    prefix = found.truncate(int(found.levels_[0]))
+    assert precision(prefix, coarse) > 0.95
+    assert precision(found, y[:, None] == y) > 0.9
+    assert prefix.levels_.tolist() == [12, 12]
+    # The bits of the prefix are those that the groups alone would give first.
+    np.testing.assert_allclose(found.coef_[0], coder(n_bits=24).fit(X, y < 3).coef_[0], rtol=1e-5)
+
+
+def test_path_labels():
+    names = [f"{GROUPS[c]}/{c}" for c in y]
+    found = coder(n_bits=24).fit(X, names, tree="/")
+    assert found.levels_.tolist() == [12, 24]
+    assert_same_code(found, coder(n_bits=24).fit(X, names, tree=found.tree_))
+
+
+def test_levels_with_one_node_or_without_a_split_share_a_prefix():
+    """Level 1 has one node and level 3 splits nothing: both are answered with the next level that asks something."""
+    names = [f"all/{GROUPS[c]}/{GROUPS[c]}/{c}" for c in y]
+    assert coder(n_bits=24).fit(X, names, tree="/").levels_.tolist() == [12, 12, 12, 24]
+    assert coder().fit(X, y, tree=dict.fromkeys(range(6))).levels_.tolist() == [12]
+
+
+def test_trees_survive_files_and_another_fit(tmp_path):
+    found = coder(n_bits=24).fit(X, y, tree=GROUPS)
+    found.save(tmp_path / "c.safetensors")
+    again = load(tmp_path / "c.safetensors")
+    assert again.tree_ == found.tree_
+    assert again.levels_.tolist() == found.levels_.tolist()
+    assert again.classes_.tolist() == list(range(6))
+    longer = found.extend(X, y, n_bits=30)
+    assert longer.levels_.tolist() == [12, 30]
+    found.fit(X, y)
+    assert not hasattr(found, "levels_")
+    assert not hasattr(found, "tree_")
+
+
+@pytest.mark.parametrize(
+    ("given", "tree", "message"),
+    [
+        (y, {0: "a"}, "tree lacks 5 of 6 labels"),
+        (y, {0: 1, 1: 0}, "tree has a cycle"),
+        (None, "/", "tree='/': expected labels y"),
+        ([None] * 120, "/", "tree='/': expected labels y"),
+        (several(), "/", "tree='/': expected None with several labels"),
+    ],
+)
+def test_bad_trees(given, tree, message):
+    with pytest.raises(ValueError, match=message):
+        coder().fit(X, given, tree=tree)
+
+
+def test_a_tree_takes_the_shared_margin():
+    with pytest.raises(ValueError, match="margin='class': expected 'shared' with a tree"):
+        coder(margin="class").fit(X, y, tree=GROUPS)
+
+
+def pairs(count=3000, seed=0):
+    rng = np.random.default_rng(seed)
+    left, right = rng.integers(120, size=(2, count))
+    return left[left != right], right[left != right]
+
+
+def test_pairs_from_classes_give_a_code_of_the_classes():
+    left, right = pairs()
+    found = coder(n_bits=16).fit_pairs(X, left, right, y[left] == y[right])
+    assert precision(found, y[:, None] == y) > 0.9
+    assert found.classes_.size == 0
+    # Order within a pair, order of pairs, and repeated pairs make no difference.
+    twice = np.concatenate([left, left]), np.concatenate([right, right])
+    swapped = coder(n_bits=16).fit_pairs(X, twice[1][::-1], twice[0][::-1], (y[twice[0]] == y[twice[1]])[::-1])
+    assert_same_code(found, swapped)
+
+
+def test_graded_pairs():
+    """Similarity 1 in the class, 0.5 in the group, else 0."""
+    left, right = pairs()
+    grade = np.where(y[left] == y[right], 1, np.where((y[left] < 3) == (y[right] < 3), 0.5, 0))
+    c = coder(n_bits=24).fit_pairs(X, left, right, grade)
+    B = c.transform(X).astype(float)
+    D = (c.weights_.sum() - (B * c.weights_) @ B.T) / 2
+    same, group = y[:, None] == y, (y[:, None] < 3) == (y < 3)
+    assert D[same].mean() < D[group & ~same].mean() < D[~group].mean()
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "similarity", "message"),
+    [
+        ([0, 1], [1, 0], [1, 0], "similarity contradicts itself: samples 0 and 1 have 0 and 1"),
+        ([0, 2], [1, 2], [1, 0], "pair 1 is of sample 2 with itself"),
+        ([0, 1], [1, 2], [1, 2], r"similarity\[1\]=2: expected a number from 0 to 1"),
+        ([0, 1], [1, 2], [1, np.nan], r"similarity\[1\]=nan"),
+        ([0, 1], [1, 2], [1, 1], "similarity is 1 for all pairs"),
+        ([0, 1], [1, 2], [1], "similarity has shape"),
+        ([0, 1], [1, 2], ["a", "b"], "similarity has shape"),
+        ([0, 1], [1, 200], [1, 0], "right holds 1..200"),
+        ([0, 1], [1], [1, 0], "pairs need as many left, right"),
+        ([0, 2], [1, 3], [1, 0], "no row to learn from"),
+    ],
+)
+def test_bad_pairs(left, right, similarity, message):
+    with pytest.raises(ValueError, match=message):
+        coder().fit_pairs(X, left, right, similarity)
+
+
+def test_triplets_take_class_weights_when_given_classes():
+    rng = np.random.default_rng(0)
+    anchors, positives, negatives = rng.integers(120, size=(3, 4000))
+    good = (y[anchors] == y[positives]) & (y[anchors] != y[negatives]) & (anchors != positives)
+    triplets = anchors[good], positives[good], negatives[good]
+    names = np.array(list("abcdef"))[y]
+    found = coder(margin="class").fit_triplets(X, *triplets, classes=names)
+    assert found.weights_.shape == (12, 6)
+    assert found.classes_.tolist() == list("abcdef")
+    shared = coder().fit_triplets(X, *triplets)
+    assert_same_code(shared, coder().fit_triplets(X, *triplets, classes=names))
+    with pytest.raises(ValueError, match="margin='class' needs classes"):
+        coder(margin="class").fit_triplets(X, *triplets)
+    with pytest.raises(ValueError, match="y has 3 labels"):
+        coder(margin="class").fit_triplets(X, *triplets, classes=[1, 2, 1])
