@@ -218,3 +218,17 @@ def test_the_limit_of_pixels_is_the_sets(tmp_path):
     assert np.shape(ImageFolder(tmp_path, max_pixels=100)[0]) == (10, 10)
     with pytest.raises(ImageError, match="at most 99"):
         ImageFolder(tmp_path, max_pixels=99)[:1][0]
+
+
+def test_nested_folders_as_a_tree(root):
+    images = ImageFolder(root, tree=True)
+    assert images.classes.tolist() == ["cat", "cat/deep/er", "dog"]
+    assert images.labels.tolist() == [0, 1, 2, 2]
+    assert images.take([1]).labels.tolist() == [1]
+    with pytest.raises(ValueError, match="tree=True"):
+        ImageFolder(root, tree=True, labelled=False)
+
+
+def test_a_folder_without_class_folders_is_no_tree(tmp_path):
+    root = write_tree(tmp_path, {"1.pgm": pgm(1), "2.pgm": pgm(2)})
+    assert ImageFolder(root, tree=True).labels is None

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from cbid.data import ImageError, ImageList
+from cbid.data import ImageError, ImageList, open_source
 from tests.data.pictures import pgm, write_tree
 
 
@@ -92,3 +92,60 @@ def test_names_that_are_no_unicode(folder):
 def test_what_is_no_list_is_told(folder, text, message):
     with pytest.raises(ImageError, match=message):
         ImageList(written(folder, text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "path,labels\na.pgm,sea; sky\nb c.pgm,\n猫.pgm,sky;sky;\n",
+        "File\tLabels\na.pgm\tsea;sky\nb c.pgm\t\n猫.pgm\tsky\n",
+    ],
+)
+def test_a_column_called_labels_holds_several(folder, text):
+    images = ImageList(written(folder, text))
+    assert images.label_sets == [["sea", "sky"], [], ["sky"]]
+    assert images.labels is None
+    assert images.classes is None
+    assert images[[2, 0]].label_sets == [["sky"], ["sea", "sky"]]
+
+
+def test_a_column_of_another_name_holds_one_label(folder):
+    images = ImageList(written(folder, "path,label\na.pgm,sea;sky\n"))
+    assert images.label_sets is None
+    assert images.classes.tolist() == ["sea;sky"]
+
+
+def test_labels_in_a_file_beside_the_images(folder):
+    written(folder, "path,labels\na.pgm,sea;sky\nsub/../b c.pgm,sky\n", "labels.csv")
+    images = open_source(folder)
+    assert dict(zip(images.names, images.label_sets)) == {
+        "a.pgm": ["sea", "sky"],
+        "b c.pgm": ["sky"],
+        "sub/d,e.pgm": [],
+        "猫.pgm": [],
+    }
+    written(folder, "a.pgm,x\n猫.pgm,y\n", "labels.csv")
+    images = open_source(folder)
+    assert images.classes.tolist() == ["x", "y"]
+    assert dict(zip(images.names, images.labels.tolist())) == {
+        "a.pgm": 0,
+        "b c.pgm": -1,
+        "sub/d,e.pgm": -1,
+        "猫.pgm": 1,
+    }
+
+
+def test_labels_of_missing_images_are_problems(folder):
+    written(folder, "a.pgm,x\nno.pgm,y\n", "labels.csv")
+    with pytest.raises(ImageError, match=r"no.pgm: no such image, but labels.csv lists it"):
+        open_source(folder)
+    images = open_source(folder, on_error="skip")
+    assert images.problems == [("no.pgm", "no such image, but labels.csv lists it")]
+    written(folder, "a.pgm\n", "labels.csv")
+    with pytest.raises(ImageError, match=r"labels.csv has no labels"):
+        open_source(folder)
+
+
+def test_class_folders_count_more_than_a_label_file_above_them(tmp_path):
+    root = write_tree(tmp_path, {"x/1.pgm": pgm(1), "y/2.pgm": pgm(2), "labels.csv": b"anything"})
+    assert open_source(root).classes.tolist() == ["x", "y"]

@@ -111,3 +111,19 @@ def test_arrays_as_tables():
             VectorTable(wrong)
     with pytest.raises(TableError, match="ids has shape"):
         VectorTable(VECTORS, ids=np.arange(3))
+
+
+@pytest.mark.parametrize("labels", [[["cat", "dog"], None, [], ["dog", "dog"]], [[1, 2], [], None, [2]]])
+def test_lists_of_labels(tmp_path, labels):
+    """The labels may be numbers: their column is not that of the vectors."""
+    table = ParquetTable(written(tmp_path, vec=column("list", VECTORS[:4]), labels=labels))
+    assert table.shape == (4, 8)
+    assert table.label_sets == [list(dict.fromkeys(row or [])) for row in labels]
+    assert table.labels is None
+    assert table.classes is None
+
+
+def test_a_null_label_is_named(tmp_path):
+    path = written(tmp_path, vec=column("list", VECTORS[:2]), labels=[["cat"], ["dog", None]])
+    with pytest.raises(TableError, match="labels has a null label in row 1"):
+        ParquetTable(path)

@@ -32,6 +32,9 @@ class ImageFolder(ImageFiles):
         The folder.
     labelled : bool, optional
         False uses every image anywhere, without labels; True requires class folders; None decides by content.
+    tree : bool, default=False
+        True: nested class folders are a tree, and the label of an image is the path of its folder, such as
+        "animal/dog".
     on_error : {"raise", "skip"}, default="raise"
         What to do about broken links and loops of links, unreadable folders, classes without images, and images
         beside the class folders: raise an ``ImageError`` that lists them, or list them in ``problems``.
@@ -49,11 +52,14 @@ class ImageFolder(ImageFiles):
         path: str | os.PathLike[str],
         *,
         labelled: bool | None = None,
+        tree: bool = False,
         on_error: str = "raise",
         max_pixels: int = MAX_PIXELS,
     ) -> None:
         check_choice("on_error", on_error, ("raise", "skip"))
         check_choice("labelled", labelled, (None, True, False))
+        if tree and labelled is False:
+            raise ValueError("tree=True: expected labelled=None or True, because the folders are the labels")
         root = os.fspath(path)
         scan = _Scan(os.fsencode(root))
         files: list[bytes] = []
@@ -86,6 +92,9 @@ class ImageFolder(ImageFiles):
             np.array(classes) if classes else None,
             max_pixels=max_pixels,
         )
+        if tree and classes:
+            folders_of = [os.path.dirname(file).decode("utf-8", "backslashreplace") for file in files]
+            self.classes, self.labels = np.unique(folders_of, return_inverse=True)
         self.problems = scan.problems
         report_problems(root, scan.problems, on_error)
 

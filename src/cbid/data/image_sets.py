@@ -4,7 +4,7 @@ import os
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +18,7 @@ __all__ = ["ImageFiles", "ImageItems", "ImageSet", "as_image_set", "content_dige
 
 Image = NDArray[Any]
 Problems = list[tuple[str, str]]
+_Set = TypeVar("_Set", bound="ImageSet")
 
 
 class ImageSet(Sequence[Image], metaclass=ABCMeta):
@@ -33,11 +34,14 @@ class ImageSet(Sequence[Image], metaclass=ABCMeta):
         The index of each image's class in ``classes``; -1 if the label is missing.
     classes : array (c,), or None
         The sorted labels.
+    label_sets : list of n lists, or None
+        The labels of each image, if the source gives several; ``labels`` and ``classes`` are then None.
     problems : list of (name, reason)
         What was found but skipped.
     """
 
     max_pixels: int = MAX_PIXELS
+    label_sets: list[list[Any]] | None = None
 
     def __init__(
         self,
@@ -63,6 +67,12 @@ class ImageSet(Sequence[Image], metaclass=ABCMeta):
     @abstractmethod
     def take(self, rows: ArrayLike) -> "ImageSet":
         """Return the set of these rows (indices or a mask), in this order."""
+
+    def _with_sets(self, part: _Set, index: NDArray[np.int64]) -> _Set:
+        """Give a part of this set the label sets of its rows."""
+        if self.label_sets is not None:
+            part.label_sets = [self.label_sets[i] for i in index.tolist()]
+        return part
 
     def read(self, i: int) -> Image:
         """Return image i as an array; raise an ``ImageError`` with its name if it cannot be read."""
@@ -113,7 +123,8 @@ class ImageFiles(ImageSet):
     def take(self, rows: ArrayLike) -> "ImageFiles":
         index = row_numbers(rows, len(self))
         labels = None if self.labels is None else self.labels[index]
-        return ImageFiles(self.root, self.names.take(index), labels, self.classes, max_pixels=self.max_pixels)
+        part = ImageFiles(self.root, self.names.take(index), labels, self.classes, max_pixels=self.max_pixels)
+        return self._with_sets(part, index)
 
 
 class ImageItems(ImageSet):
@@ -145,7 +156,7 @@ class ImageItems(ImageSet):
         index = row_numbers(rows, len(self))
         items = self.items[index] if isinstance(self.items, np.ndarray) else [self.items[i] for i in index]
         labels = None if self.labels is None else self.labels[index]
-        return ImageItems(items, self.names.take(index), labels, self.classes)
+        return self._with_sets(ImageItems(items, self.names.take(index), labels, self.classes), index)
 
 
 def as_image_set(X: Any) -> ImageSet:

@@ -11,7 +11,7 @@ from cbid.data.arrays import ArrayFileError, is_idx, labels_beside, read_idx, re
 from cbid.data.decode import MAX_PIXELS
 from cbid.data.folders import SUFFIXES, ImageFolder
 from cbid.data.image_sets import ImageFiles, ImageItems, ImageSet
-from cbid.data.lists import ImageList
+from cbid.data.lists import ImageList, open_with_sidecar
 from cbid.data.names import printable
 from cbid.data.tables import ParquetTable, VectorTable
 from cbid.labels import encode_labels
@@ -29,11 +29,17 @@ _IDS = ("ids", "paths", "names")
 
 
 def open_source(
-    path: str | os.PathLike[str], *, on_error: str = "raise", max_pixels: int = MAX_PIXELS, **columns: str | None
+    path: str | os.PathLike[str],
+    *,
+    tree: bool = False,
+    on_error: str = "raise",
+    max_pixels: int = MAX_PIXELS,
+    **columns: str | None,
 ) -> ImageSet | VectorTable:
     """Open a path as images (an ``ImageSet``) or vectors (a ``VectorTable``).
 
-    - A folder gives an ``ImageFolder``.
+    - A folder gives an ``ImageFolder``; with ``tree`` nested folders are path labels such as "animal/dog". If a file
+      labels.csv lies beside the images, it gives their labels (``path,label`` or ``path,labels``).
     - A list file (``.csv``, ``.tsv``, ``.txt`` or ``.lst``) gives an ``ImageList``, an image file a set of one.
     - ``.npy``, or ``.npz`` with one array called images, X, vectors, features, embeddings or data, and optionally
       labels or y, and ids, paths or names. Arrays (n, d) are vectors; with more axes they are images.
@@ -53,7 +59,10 @@ def open_source(
     if columns:
         raise ValueError(f"{', '.join(columns)} name columns of a parquet file: {printable(path)} is not one")
     if where.is_dir():
-        return ImageFolder(where, on_error=on_error, max_pixels=max_pixels)
+        beside = None if tree else open_with_sidecar(where, on_error=on_error, max_pixels=max_pixels)
+        if beside is not None:
+            return beside
+        return ImageFolder(where, tree=tree, on_error=on_error, max_pixels=max_pixels)
     if suffix in (".csv", ".tsv", ".txt", ".lst"):
         return ImageList(where, on_error=on_error, max_pixels=max_pixels)
     if os.fsencode(suffix) in SUFFIXES:
@@ -63,8 +72,8 @@ def open_source(
     if suffix == ".npz":
         return _from_arrays(where, read_npz(where))
     if is_idx(where):
-        beside = labels_beside(where)
-        return _from_array(where, read_idx(where), None if beside is None else read_idx(beside))
+        labels = labels_beside(where)
+        return _from_array(where, read_idx(where), None if labels is None else read_idx(labels))
     raise ValueError(f"{printable(path)} has an unknown format: expected {' '.join(ACCEPTED.split())}")
 
 

@@ -31,7 +31,14 @@ class VectorTable:
         The index of each label in ``classes``; -1 if it is missing.
     classes : array (c,), optional
         The sorted labels.
+
+    Attributes
+    ----------
+    label_sets : list of n lists, or None
+        The labels of each row, if there are several; ``labels`` and ``classes`` are then None.
     """
+
+    label_sets: list[list[Any]] | None = None
 
     def __init__(
         self,
@@ -82,7 +89,7 @@ class ParquetTable(VectorTable):
         The parquet file.
     vectors, ids, labels : str, optional
         Names of columns. By default the only column of lists of numbers, and columns with names such as id and label.
-        All lists must have the same length.
+        All vectors must have the same length. A column of labels that holds lists gives several labels to each row.
     """
 
     def __init__(
@@ -99,17 +106,19 @@ class ParquetTable(VectorTable):
         for argument, name in (("vectors", vectors), ("ids", ids), ("labels", labels)):
             if name is not None and name not in schema.names:
                 raise TableError(f"{self._path}: {argument}={name!r}: expected one of the columns {schema.names}")
-        self._column = vectors if vectors is not None else self._list_column(schema)
+        label_column = labels if labels is not None else _first_of(_LABELS, schema.names)
+        self._column = vectors if vectors is not None else self._list_column(schema, label_column)
         self._dtype = _float_type(schema.field(self._column).type, self._path, self._column)
         self._rows = int(file.metadata.num_rows)
         if not self._rows:
             raise TableError(f"{self._path} has no rows")
         self._width = len(next(self.batches(1))[0])
         id_column = ids if ids is not None else _first_of(_IDS, schema.names)
-        label_column = labels if labels is not None else _first_of(_LABELS, schema.names)
         self.ids = None if id_column is None else self._values(file, id_column)
         self.labels = self.classes = None
-        if label_column is not None:
+        if label_column is not None and _is_list(schema.field(label_column).type):
+            self.label_sets = self._label_sets(file, label_column)
+        elif label_column is not None:
             self.classes, self.labels = encode_labels(self._values(file, label_column), missing=True)
 
     @property
@@ -180,8 +189,17 @@ class ParquetTable(VectorTable):
             return np.array([*column.to_pylist(), None], dtype=object)[:-1]
         return np.asarray(column.to_numpy(zero_copy_only=False))
 
-    def _list_column(self, schema: Any) -> str:
-        names = [field.name for field in schema if _is_list_of_numbers(field.type)]
+    def _label_sets(self, file: Any, name: str) -> list[list[Any]]:
+        """Return a column of lists of labels; a null is a list without labels."""
+        rows = [list(dict.fromkeys(row or ())) for row in file.read(columns=[name]).column(0).to_pylist()]
+        for i, row in enumerate(rows):
+            if None in row:
+                raise TableError(f"{self._path}: {name} has a null label in row {i}: expected lists of labels")
+        return rows
+
+    def _list_column(self, schema: Any, label_column: str | None) -> str:
+        columns = [field for field in schema if field.name != label_column]
+        names = [field.name for field in columns if _is_list_of_numbers(field.type)]
         if len(names) != 1:
             found = f"there are {names}; set vectors=" if names else f"its columns are {schema.names}"
             raise TableError(f"{self._path}: expected one column of lists of numbers; {found}")
@@ -199,11 +217,16 @@ class ParquetTable(VectorTable):
             raise TableError(f"{self._path} is not a parquet file: {error}") from error
 
 
+def _is_list(kind: Any) -> bool:
+    from pyarrow import types
+
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
 def _is_list_of_numbers(kind: Any) -> bool:
     from pyarrow import types
 
-    is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
-    return bool(is_list and (types.is_floating(kind.value_type) or types.is_integer(kind.value_type)))
+    return bool(_is_list(kind) and (types.is_floating(kind.value_type) or types.is_integer(kind.value_type)))
 
 
 def _float_type(kind: Any, path: str, column: str) -> np.dtype[Any]:
