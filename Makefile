@@ -21,14 +21,16 @@ help:
 	@echo "make hooks          run lint before every commit (needs the program pre-commit)"
 	@echo "make clean          remove .venv and everything that is built"
 
-# The demo needs the program and its plots; the tests need all extras.
+# The demo needs the program, its plots, its page and its network; the tests need all extras.
 .venv/.library: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e .
 	@touch $@
 
 .venv/.program: .venv/.library
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[cli,plots]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[cli,plots,serve,deep]'
+	@echo "compiling the search kernels (once, about a minute)"
+	@$(BIN)/python -c 'from cbid.search import prepare_search; prepare_search()'
 	@touch $@
 
 .venv/.dev: .venv/.library

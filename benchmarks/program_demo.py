@@ -8,9 +8,10 @@ import time
 from pathlib import Path
 
 from benchmarks.results import store
-from cbid.commands.demo import DESCRIPTOR, make_images
+from cbid.commands.demo import make_images
 from cbid.commands.fit import summary
 from cbid.project import Project
+from cbid.project.models import descriptor_name
 
 N_BITS = 64
 
@@ -20,14 +21,14 @@ def main():
         folder = Path(name)
         make_images(folder)
         begun = time.perf_counter(), time.process_time()
-        with Project.fit(folder / "images.cbid", folder / "images", descriptor=DESCRIPTOR, n_bits=N_BITS) as project:
+        with Project.fit(folder / "images.cbid", folder / "images", n_bits=N_BITS) as project:
             seconds = {"wall": time.perf_counter() - begun[0], "processor": time.process_time() - begun[1]}
             summarised = summary(project)
             size = sum(file.stat().st_size for file in (folder / "images.cbid").rglob("*") if file.is_file())
             store(
                 "program_demo",
                 {
-                    "descriptor": DESCRIPTOR,
+                    "descriptor": descriptor_name(project.descriptor),
                     "images": summarised["images"],
                     "classes": len(summarised["classes"]),
                     "parts": summarised["fit"]["images"],

@@ -1,9 +1,28 @@
-"""Progress bars for learning and describing, on stderr and only if requested."""
+"""Progress bars for learning and describing, and notes on long steps; only if requested."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["bit_progress", "image_progress"]
+__all__ = ["bit_progress", "image_progress", "note", "notes"]
+
+_show: Callable[[str], None] | None = None
+
+
+@contextmanager
+def notes(show: Callable[[str], None]) -> Iterator[None]:
+    """Pass the notes of the library to ``show`` during the block."""
+    global _show
+    before, _show = _show, show
+    try:
+        yield
+    finally:
+        _show = before
+
+
+def note(text: str) -> None:
+    """Say that a step takes long, if somebody listens."""
+    if _show is not None:
+        _show(text)
 
 
 @contextmanager

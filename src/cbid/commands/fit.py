@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cbid.commands.options import PROJECT_SUFFIX, JobsOption, JsonOption, QuietOption, choice, one_of
-from cbid.commands.output import accuracy_table, echo, echo_json, resumable
+from cbid.commands.output import accuracy_table, command_line, echo, echo_json, resumable
 
 if TYPE_CHECKING:
     from cbid.project import Project
@@ -119,9 +119,14 @@ def fit(
         elif not quiet:
             echo_fit(project, given=descriptor is not None)
             echo()
-            echo(f"cbid search IMAGE -p {project.path}    finds the most similar images")
-            echo(f"cbid report -p {project.path}          writes these results as a web page")
-            echo(f"cbid serve {project.path}              starts a search page")
+            commands = {
+                command_line("search", "IMAGE", "-p", project.path): "finds the most similar images",
+                command_line("report", "-p", project.path): "writes these results as a web page",
+                command_line("serve", project.path): "starts a search page",
+            }
+            width = max(map(len, commands))
+            for command, what in commands.items():
+                echo(f"{command:{width}}    {what}")
 
 
 def default_project(source: Path) -> Path:

@@ -32,6 +32,15 @@ class Command(TyperCommand):
                 parser.add_option(parameter, former, parameter.name, action="store", nargs=1)
         return parser
 
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; notes on long steps go to stderr unless --quiet."""
+        from cbid.progress import notes
+
+        if ctx.params.get("quiet"):
+            return super().invoke(ctx)
+        with notes(lambda text: typer.echo(f"cbid: {text}", err=True)):
+            return super().invoke(ctx)
+
 
 def _check_jobs(n_jobs: int | None) -> int | None:
     if n_jobs == 0:

@@ -1,6 +1,9 @@
 """Output of the commands: lines, tables, JSON, and notes on stderr."""
 
 import json
+import os
+import shlex
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +23,23 @@ def resumable() -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         raise Interrupted("interrupted; run the same command again to resume") from None
+
+
+def command_line(*arguments: object) -> str:
+    """Return a command of this program as the user can type it in the current folder."""
+    return shlex.join([*_program(), *(str(argument) for argument in arguments)])
+
+
+def _program() -> list[str]:
+    """Return "cbid" if the shell finds this program, else its path, or the interpreter with ``-m cbid``."""
+    script = os.path.join(os.path.dirname(sys.executable), "cbid")
+    found = shutil.which("cbid")
+    if found is not None and os.path.realpath(found) == os.path.realpath(script):
+        return ["cbid"]
+    here = os.path.join(os.getcwd(), "")
+    if os.access(script, os.X_OK):
+        return [script.removeprefix(here)]
+    return [sys.executable.removeprefix(here), "-m", "cbid"]
 
 
 def echo(text: str = "") -> None:

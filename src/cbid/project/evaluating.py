@@ -91,7 +91,7 @@ def evaluate(
     }
     index = CodeIndex(n_bits)
     index.add(stored[1], labels=stored[2])
-    index.search(asked[1][:1], _OVERLAP, weights=weights(n_bits, "weighted"))  # compile before timing
+    index.search(asked[1][:1], _OVERLAP, weights=weights(n_bits, "weighted"))  # load the kernels before timing
     near = None
     if len(asked[0]) and len(stored[0]):
         begun = time.perf_counter()

@@ -56,12 +56,13 @@ from cbid.project.models import (
     skipped_message,
 )
 from cbid.project.table import ADDED, HELD_OUT, PENDING, TRAIN, ImageRow, ImageTable
-from cbid.search import CodeIndex
+from cbid.search import CodeIndex, prepare_search
 from cbid.storage.atomic import check_regular, whole_file
 from cbid.storage.digests import digest_bytes
 from cbid.storage.lock import WriterLock
 
 _MAX_FAILURES = 1000  # listed in the manifest
+_LONG_COMPILING = 1.0  # seconds; less is loading from the cache
 _MIN_TRAIN = 2  # images per class: one alone has no neighbour
 
 
@@ -315,6 +316,12 @@ class ProjectFit:
             self.seconds["encoding"] = time.perf_counter() - begun
 
             self.report("measuring", 0, len(held))
+            begun = time.perf_counter()
+            prepare_search()
+            compiling = time.perf_counter() - begun
+            if compiling > _LONG_COMPILING:
+                self.seconds["compiling"] = compiling
+
             begun = time.perf_counter()
             measured = evaluate(
                 (vectors[held], codes[: len(parts)][parts == HELD_OUT], names[parts == HELD_OUT]),

@@ -4,6 +4,7 @@ from cbid.search.checks import IndexConflictError, IndexCorruptError, IndexLocke
 from cbid.search.index import CodeIndex
 from cbid.search.matches import Match, Matches, QueryMatches, RangeMatches
 from cbid.search.pairs import DuplicateGroup, Pairs
+from cbid.search.scan import prepare_search
 
 __all__ = [
     "CodeIndex",
@@ -17,4 +18,5 @@ __all__ = [
     "QueryMatches",
     "RangeMatches",
     "UnknownIdError",
+    "prepare_search",
 ]

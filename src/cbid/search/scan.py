@@ -20,7 +20,7 @@ from cbid.search.checks import as_count
 from cbid.search.kernels.compile import HAS_AVX2, simd_wanted
 from cbid.search.queries import Queries
 
-__all__ = ["even_edges", "run_in_threads", "thread_count", "topk", "topk_in_spans", "within"]
+__all__ = ["even_edges", "prepare_search", "run_in_threads", "thread_count", "topk", "topk_in_spans", "within"]
 
 Answers = tuple[NDArray[np.int64], NDArray[np.float32]]  # positions, distances
 Hits = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]  # queries, positions, distances
@@ -100,6 +100,12 @@ def topk(
         positions = np.pad(positions, ((0, 0), (0, k - held)), constant_values=-1)
         distances = np.pad(distances, ((0, 0), (0, k - held)), constant_values=np.inf)
     return positions, distances
+
+
+def prepare_search() -> None:
+    """Compile the kernels of a search, or load them from the cache, which the first search would do otherwise."""
+    one = np.zeros((1, 1), np.uint8)
+    topk(read_only(np.zeros((1, 1, BLOCK), np.uint8)), 1, Queries.from_codes(one, 8), 1)
 
 
 def topk_in_spans(

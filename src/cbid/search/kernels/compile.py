@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,9 @@ from typing import Any
 
 import numba
 from llvmlite import binding
+from numba.core import event
+
+from cbid.progress import note
 
 
 def _has(feature: str) -> bool:
@@ -59,6 +63,30 @@ def _keyed_by_sources(function: Callable[..., Any]) -> FunctionType:
     keyed.__doc__ = function.__doc__
     keyed.__module__ = function.__module__
     return keyed
+
+
+class _Announcement(event.Listener):
+    """Notes that a kernel of the search is compiled: the first search of an installation takes up to a minute."""
+
+    def __init__(self) -> None:
+        self._begun: list[float] = []  # kernels compile the kernels that they call
+
+    def on_start(self, event: Any) -> None:
+        self._begun.append(time.perf_counter())
+        if len(self._begun) == 1 and self._is_ours(event):
+            note("compiling the search kernels, once for this installation (up to a minute)")
+
+    def on_end(self, event: Any) -> None:
+        seconds = time.perf_counter() - self._begun.pop()
+        if not self._begun and self._is_ours(event):
+            note(f"compiled in {seconds:.0f} s")
+
+    @staticmethod
+    def _is_ours(event: Any) -> bool:
+        return str(event.data["dispatcher"].py_func.__module__).startswith(__package__)
+
+
+event.register("numba:compile", _Announcement())
 
 
 def helper(function: Callable[..., Any]) -> Any:

@@ -1,0 +1,47 @@
+"""Notes on long steps, such as compiling the kernels."""
+
+from types import SimpleNamespace
+
+from cbid.progress import note, notes
+from cbid.search import prepare_search
+from cbid.search.kernels import compile as kernels
+
+
+def test_notes_are_heard_inside_the_block_only():
+    heard = []
+    note("nobody listens")
+    with notes(heard.append):
+        note("one")
+        with notes(lambda text: heard.append(text.upper())):
+            note("two")
+        note("three")
+    note("nobody again")
+    assert heard == ["one", "TWO", "three"]
+
+
+def compilation(module):
+    return SimpleNamespace(data={"dispatcher": SimpleNamespace(py_func=SimpleNamespace(__module__=module))})
+
+
+def test_compiling_a_kernel_is_noted_once():
+    """A kernel compiles the kernels that it calls: one note for all. Other functions are not worth a note."""
+    listener = kernels._Announcement()
+    heard = []
+    with notes(heard.append):
+        for module in ("cbid.search.kernels.scan", "elsewhere"):
+            listener.on_start(compilation(module))
+            listener.on_start(compilation("cbid.search.kernels.tables"))
+            listener.on_end(compilation("cbid.search.kernels.tables"))
+            listener.on_end(compilation(module))
+    assert heard == [
+        "compiling the search kernels, once for this installation (up to a minute)",
+        "compiled in 0 s",
+    ]
+
+
+def test_the_kernels_can_be_prepared():
+    prepare_search()
+    heard = []
+    with notes(heard.append):
+        prepare_search()
+    assert heard == []
