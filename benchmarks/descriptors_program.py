@@ -1,7 +1,8 @@
 """The descriptors of ``cbid fit`` on photographs: accuracy of raw vectors and of codes on held-out images.
 
 The default of the program should be within a point of the best. Caltech-101 (up to 30 images of each class, without
-the background) and Scene-15 (100 of each class), with the program's defaults: 128 bits, a fifth of each class held out.
+the background) and Scene-15 (100 of each class), with the program's defaults: 128 bits, a fifth of each class held
+out.
 
 Run as ``CBID_DATA=... python -m benchmarks.descriptors_program``. Raw results: results/descriptors_program.json.
 """

@@ -12,6 +12,9 @@ if WORKER is not None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).parents[1] / ".numba_cache" / WORKER))
 
+# Tests leave the cache of the user alone.
+os.environ.setdefault("CBID_CACHE", str(Path(__file__).parents[1] / ".numba_cache" / "models"))
+
 from hypothesis import settings  # noqa: E402
 
 # A shell starts background jobs with Ctrl-C ignored, and the programs that tests start would inherit that.
