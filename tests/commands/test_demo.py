@@ -100,7 +100,7 @@ def test_the_last_command_runs_as_it_is_printed(few, tmp_path, monkeypatch, caps
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as process:
         try:
             address = re.search(r"http://\S+", process.stdout.readline())[0]
-            with urlopen(f"{address}/", timeout=60) as answer:
+            with urlopen(f"{address}/", timeout=300) as answer:
                 assert b"<html" in answer.read()
         finally:
             process.terminate()
