@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder, generator, kernel_features
-from cbid.coders.mixins import SupervisedMixin
+from cbid.coders.mixins import LabelKinds, SupervisedMixin
 from cbid.coders.rivals.common import Array, Seed
 from cbid.learning.ridge import RidgeMap
 from cbid.params import check_params, estimator, integer, param, real
@@ -19,10 +19,11 @@ __all__ = ["COSDISH"]
 class COSDISH(SupervisedMixin, HyperplaneCoder):
     """Column-sampling discrete supervised hashing (Kang, Li and Zhou, AAAI 2016), with linear hash functions.
 
-    The bits B (n, n_bits) of all samples should have B B' near n_bits S. S is 1 for a pair of one class; for other
-    pairs it is a negative value such that the entries sum to zero, as in the authors' program. Each round draws some
-    columns of S and alternates two updates: the bits of the drawn samples, one bit at a time given the bits before
-    it, and the bits of all other samples, B = sign(S B_drawn). Then ridge regressions learn to predict the bits.
+    The bits B (n, n_bits) of all samples should have B B' near n_bits S. S is 1 for a pair of one class (or of at
+    least one common label); for other pairs it is a negative value such that the entries sum to zero, as in the
+    authors' program. Each round draws some columns of S and alternates two updates: the bits of the drawn samples,
+    one bit at a time given the bits before it, and the bits of all other samples, B = sign(S B_drawn). Then ridge
+    regressions learn to predict the bits.
 
     S has one value within a class and one between classes, so no column of it is stored. The binary quadratic problem
     of the drawn samples is solved by greedy flips; the paper uses clustering.
@@ -54,28 +55,28 @@ class COSDISH(SupervisedMixin, HyperplaneCoder):
     random_state: Seed = 0
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn from vectors X (n, d) and labels y (n,)."""
+        """Learn from vectors X (n, d) and labels y (n,), or a matrix or lists of several labels each."""
         check_params(self)
         self._check_kernel(self.kernel, self.n_anchors, self.gamma)
-        samples, labels = self._labelled(X, y)
+        samples, kinds = self._label_kinds(X, y)
         rng = generator(self.random_state)
         anchors, F = kernel_features(samples, kernel=self.kernel, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng)
         deviation = np.ones(F.shape[1])
         if anchors is None:
             deviation = F.std(axis=0, dtype=np.float64)
             deviation[deviation == 0] = 1.0
-        B = self._learn_bits(labels, rng)
+        B = self._learn_bits(kinds, rng)
         functions = RidgeMap(F / deviation.astype(F.dtype), self.ridge)
         P, offset = functions.solve(B)
         return self._set_hyperplanes(P / deviation[:, None], offset, functions.mean * deviation, anchors)
 
-    def _learn_bits(self, labels: NDArray[np.int64], rng: np.random.Generator) -> Array:
-        n, n_classes = len(labels), len(self.classes_)
+    def _learn_bits(self, kinds: LabelKinds, rng: np.random.Generator) -> Array:
+        n = len(kinds.numbers)
         B = np.where(rng.standard_normal((n, self.n_bits)) >= 0, 1.0, -1.0)
         for _ in range(self.n_rounds):
             drawn = rng.choice(n, size=min(self.n_columns or self.n_bits, n), replace=False)
             rest = np.setdiff1d(np.arange(n), drawn)
-            columns = Columns(labels, drawn, rest, n_classes)
+            columns = Columns(kinds.numbers, drawn, rest, kinds.n_kinds, kinds.alike)
             for _ in range(self.n_turns):
                 improve_drawn(columns, B, self.n_bits)
                 pull = columns.among_rest(B[drawn])
@@ -84,19 +85,31 @@ class COSDISH(SupervisedMixin, HyperplaneCoder):
 
 
 class Columns:
-    """Some columns of S: 1 for a pair of one class, ``-other`` for other pairs; the entries sum to zero."""
+    """Some columns of S: 1 for a pair of one class, ``-other`` for other pairs; the entries sum to zero.
+
+    ``alike`` (classes, classes) says which classes count as one; None: each only with itself.
+    """
 
     def __init__(
-        self, labels: NDArray[np.int64], drawn: NDArray[np.int64], rest: NDArray[np.int64], n_classes: int
+        self,
+        labels: NDArray[np.int64],
+        drawn: NDArray[np.int64],
+        rest: NDArray[np.int64],
+        n_classes: int,
+        alike: NDArray[np.bool_] | None = None,
     ) -> None:
+        self.alike = alike
         self.drawn, self.rest, self.n_classes = drawn, rest, n_classes
         self.of_drawn, self.of_rest = labels[drawn], labels[rest]
-        same = int(np.bincount(labels, minlength=n_classes)[self.of_drawn].sum())
+        sizes = np.bincount(labels, minlength=n_classes)
+        same = int((sizes if alike is None else alike @ sizes)[self.of_drawn].sum())
         self.other = same / max(len(labels) * len(drawn) - same, 1)
 
     def among_drawn(self) -> Array:
         """Return S between the drawn samples, (c, c)."""
-        return np.where(self.of_drawn[:, None] == self.of_drawn, 1.0, -self.other)
+        if self.alike is None:
+            return np.where(self.of_drawn[:, None] == self.of_drawn, 1.0, -self.other)
+        return np.where(self.alike[np.ix_(self.of_drawn, self.of_drawn)], 1.0, -self.other)
 
     def among_rest(self, V: Array) -> Array:
         """Return S between the rest and the drawn samples, times V (c, t): (n - c, t)."""
@@ -109,7 +122,8 @@ class Columns:
     def _times(self, V: Array, source: NDArray[np.int64], target: NDArray[np.int64]) -> Array:
         sums = np.zeros((self.n_classes, V.shape[1]))
         np.add.at(sums, source, V)
-        return (1 + self.other) * sums[target] - self.other * sums.sum(axis=0)
+        similar = sums if self.alike is None else self.alike @ sums
+        return (1 + self.other) * similar[target] - self.other * sums.sum(axis=0)
 
 
 def improve_drawn(columns: Columns, B: Array, scale: float) -> None:

@@ -82,22 +82,24 @@ class FastHash(SupervisedMixin, Coder):
     random_state: Seed = 0
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn from vectors X (n, d) and labels y (n,)."""
+        """Learn from vectors X (n, d) and labels y (n,), or a matrix or lists of several labels each."""
         check_params(self)
-        samples, labels = self._labelled(X, y)
+        samples, kinds = self._label_kinds(X, y)
+        labels = kinds.numbers
         rng = generator(self.random_state)
         data = centre(samples)
         self.mean_, self.unit_ = data.mean, data.unit
         Z = data.Z.astype(np.float32)
         bins = fit_bins(Z)
         n_features = min(self.n_features or max(1, round(Z.shape[1] ** 0.5)), Z.shape[1])
-        blocks = class_blocks(labels, self.block_size)
+        # Samples of one label are all similar, so each sample goes into a block of its most frequent label.
+        blocks = class_blocks(labels if kinds.alike is None else most_frequent_labels(kinds.matrix), self.block_size)
         H = np.empty((len(Z), self.n_bits), dtype=np.float32)
         settings = {"n_trees": self.n_trees, "depth": self.depth, "n_features": n_features, "trim": self.trim}
         bits = []
         for s in range(self.n_bits):
-            start = _random_targets(labels, len(self.classes_), rng)
-            z = infer_bit(H[:, :s], labels, blocks, self.n_bits, start, self.n_sweeps)
+            start = _random_targets(labels, kinds.n_kinds, rng)
+            z = infer_bit(H[:, :s], labels, blocks, self.n_bits, start, self.n_sweeps, kinds.alike)
             bits.append(boost(Z, bins, z, **settings, rng=rng))
             H[:, s] = np.where(bits[-1](Z) >= 0, 1, -1)
         self.features_, self.thresholds_, self.leaves_, self.tree_weights_ = map(np.stack, zip(*bits))
@@ -129,6 +131,13 @@ def _random_targets(labels: Labels, n_classes: int, rng: np.random.Generator) ->
     return np.where(rng.permutation(n_classes) % 2 == 0, 1, -1).astype(np.float32)[labels]
 
 
+def most_frequent_labels(matrix: csr_matrix) -> NDArray[np.int64]:
+    """Return for each sample the one of its labels, (n, k) of 0 and 1, that most samples have."""
+    counts = np.bincount(matrix.indices, minlength=matrix.shape[1])
+    cuts = zip(matrix.indptr, matrix.indptr[1:])
+    return np.array([max(matrix.indices[a:b], key=lambda r: (counts[r], -r)) for a, b in cuts], dtype=np.int64)
+
+
 def class_blocks(labels: Labels, block_size: int) -> list[NDArray[np.intp]]:
     """Return row indices of evenly sized blocks of at most ``block_size`` samples of one class."""
     blocks = []
@@ -146,19 +155,29 @@ def affinities(n_before: int, n_bits: int) -> tuple[NDArray[np.int64], NDArray[n
     return -4 * (2 * d + 1), apart
 
 
-def infer_bit(H: Bits, labels: Labels, blocks: list[NDArray[np.intp]], n_bits: int, z: Bits, n_sweeps: int) -> Bits:
+def infer_bit(
+    H: Bits,
+    labels: Labels,
+    blocks: list[NDArray[np.intp]],
+    n_bits: int,
+    z: Bits,
+    n_sweeps: int,
+    alike: NDArray[np.bool_] | None = None,
+) -> Bits:
     """Lower E block by block from targets z (n,) in -1/+1; stop early if no block changes.
 
     H : (n, r) the bits so far, in -1/+1; ``n_bits`` is their final number.
+    alike : (classes, classes) which classes are similar, among them all of a block; None: each only to itself.
     """
     z = z.copy()
+    similar = np.eye(int(labels.max()) + 1, dtype=bool) if alike is None else alike
     same, apart = affinities(H.shape[1], n_bits)
     for _ in range(n_sweeps):
         changed = False
         for block in blocks:
             products = H[block] @ H.T  # r - 2 d
             within = same[((H.shape[1] - products[:, block]) / 2).astype(np.int64)]
-            linear = _linear_terms(products, H.shape[1], labels, labels[block[0]], z, same, apart)
+            linear = _linear_terms(products, H.shape[1], labels, labels[block], similar, z, same, apart)
             linear -= within @ z[block].astype(np.int64)
             new = cut_block(within, linear, z[block])
             changed |= not np.array_equal(new, z[block])
@@ -169,13 +188,13 @@ def infer_bit(H: Bits, labels: Labels, blocks: list[NDArray[np.intp]], n_bits: i
 
 
 @numba.njit(nogil=True, cache=True)
-def _linear_terms(products, n_before, labels, of_block, z, same, apart):  # type: ignore[no-untyped-def]
-    """Return sum_j 8 a_ij z_j over all samples j, for every sample i of a block of class ``of_block``."""
+def _linear_terms(products, n_before, labels, of_block, similar, z, same, apart):  # type: ignore[no-untyped-def]
+    """Return sum_j 8 a_ij z_j over all samples j, for every sample i of a block with classes ``of_block``."""
     linear = np.zeros(len(products), dtype=np.int64)
     for i in range(len(products)):
         for j in range(len(z)):
             d = int(n_before - products[i, j]) >> 1
-            a = same[d] if labels[j] == of_block else apart[d]
+            a = same[d] if similar[of_block[i], labels[j]] else apart[d]
             linear[i] += a if z[j] > 0 else -a
     return linear
 

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder, generator
 from cbid.coders.mixins import SupervisedMixin
 from cbid.coders.rivals.common import Seed, check_vectors
-from cbid.coders.rivals.signs import canonical_directions
+from cbid.coders.rivals.signs import canonical_directions, canonical_directions_of_sets
 from cbid.learning.axes import check_enough_axes, parts, principal_axes
 from cbid.learning.likeness import fit_rotation
 from cbid.learning.scaling import centre
@@ -73,11 +73,14 @@ class CCAITQ(SupervisedMixin, HyperplaneCoder):
     random_state: Seed = 0
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn from vectors X (n, d) and labels y (n,)."""
+        """Learn from vectors X (n, d) and labels y (n,), or a matrix or lists of several labels each."""
         check_params(self)
-        samples, labels = self._labelled(X, y)
+        samples, kinds = self._label_kinds(X, y)
         data = centre(samples)
-        W, correlations = canonical_directions(data.Z, labels, len(self.classes_), reg=self.reg)
+        if kinds.alike is None:
+            W, correlations = canonical_directions(data.Z, kinds.numbers, len(self.classes_), reg=self.reg)
+        else:
+            W, correlations = canonical_directions_of_sets(data.Z, kinds.matrix, reg=self.reg)
         W = (W * correlations)[:, : self.n_bits]
         R = fit_rotation(data.Z @ W, self.n_bits, n_iter=self.n_iter, rng=generator(self.random_state))
         return self._set_hyperplanes(W @ R / data.unit, 0.0, data.mean)

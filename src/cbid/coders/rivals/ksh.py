@@ -26,10 +26,11 @@ class KSH(SupervisedMixin, HyperplaneCoder):
     """Supervised hashing with kernels (Liu, Wang, Ji, Jiang and Chang, CVPR 2012).
 
     The codes H (n, n_bits) of labelled samples should have H H' / n_bits near S, which is +1 for a pair of one class
-    and -1 for other pairs. Bits are learned greedily. Let R be the part of n_bits S that earlier bits do not explain.
-    The next bit h = sign(K a), over similarities K around their mean, should maximise h' R h. The initial a is the
-    leading generalised eigenvector of (K' R K, K' K). Then the smoothed sign tanh(K a / 2) is optimised, by L-BFGS
-    instead of the paper's accelerated gradient. Of both directions, the one with the larger h' R h is kept.
+    (or of at least one common label) and -1 for other pairs. Bits are learned greedily. Let R be the part of n_bits S
+    that earlier bits do not explain. The next bit h = sign(K a), over similarities K around their mean, should
+    maximise h' R h. The initial a is the leading generalised eigenvector of (K' R K, K' K). Then the smoothed sign
+    tanh(K a / 2) is optimised, by L-BFGS instead of the paper's accelerated gradient. Of both directions, the one
+    with the larger h' R h is kept.
 
     Parameters
     ----------
@@ -62,10 +63,11 @@ class KSH(SupervisedMixin, HyperplaneCoder):
     random_state: Seed = 0
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn from vectors X (n, d) and labels y (n,)."""
+        """Learn from vectors X (n, d) and labels y (n,), or a matrix or lists of several labels each."""
         check_params(self)
         self._check_kernel("rbf", self.n_anchors, self.gamma)
-        samples, labels = self._labelled(X, y)
+        samples, kinds = self._label_kinds(X, y)
+        labels = kinds.numbers
         rng = generator(self.random_state)
         points = samples[np.sort(rng.choice(len(samples), min(self.n_anchors, len(samples)), replace=False))]
         anchors = Anchors(points, _width(samples, points) if self.gamma is None else float(self.gamma))
@@ -76,8 +78,8 @@ class KSH(SupervisedMixin, HyperplaneCoder):
             K, labels = K[labelled], labels[labelled]
         centred = K - mean
         basis = _whitening(centred)
-        A, H = learn_bits(centred @ basis, labels, len(self.classes_), self.n_bits, self.n_iter)
-        self.objective_ = residues(H, labels, len(self.classes_))
+        A, H = learn_bits(centred @ basis, labels, kinds.n_kinds, self.n_bits, self.n_iter, kinds.alike)
+        self.objective_ = residues(H, labels, kinds.n_kinds, kinds.alike)
         return self._set_hyperplanes(basis @ A, 0.0, mean, anchors)
 
     def _check_state(self) -> None:
@@ -86,10 +88,22 @@ class KSH(SupervisedMixin, HyperplaneCoder):
 
 
 class ClassAffinity:
-    """R = scale S - sum over the bits added so far of h h', as an operator on (n,) or (n, c)."""
+    """R = scale S - sum over the bits added so far of h h', as an operator on (n,) or (n, c).
 
-    def __init__(self, labels: NDArray[np.integer], n_classes: int, *, scale: float, capacity: int) -> None:
+    ``alike`` (classes, classes) says which classes are similar; None: each only to itself.
+    """
+
+    def __init__(
+        self,
+        labels: NDArray[np.integer],
+        n_classes: int,
+        *,
+        scale: float,
+        capacity: int,
+        alike: NDArray[np.bool_] | None = None,
+    ) -> None:
         self.labels, self.scale = labels, scale
+        self._alike = None if alike is None else alike.astype(np.float64)
         self._Y = indicator(labels, n_classes)
         self._H = np.empty((capacity, len(labels)))
         self._n_bits = 0
@@ -106,15 +120,23 @@ class ClassAffinity:
 
     def times(self, V: Array) -> Array:
         """Return R V."""
-        product = self.scale * (2 * (V.T @ self._Y).T[self.labels] - V.sum(axis=0))
+        sums = (V.T @ self._Y).T
+        if self._alike is not None:
+            sums = self._alike @ sums
+        product = self.scale * (2 * sums[self.labels] - V.sum(axis=0))
         return product - self.bits @ (self.bits.T @ V)
 
 
 def learn_bits(
-    Z: Array, labels: NDArray[np.integer], n_classes: int, n_bits: int, n_iter: int
+    Z: Array,
+    labels: NDArray[np.integer],
+    n_classes: int,
+    n_bits: int,
+    n_iter: int,
+    alike: NDArray[np.bool_] | None = None,
 ) -> tuple[Array, Array]:
     """Return directions A (c, n_bits) and bits H (n, n_bits) for whitened features Z (n, c) with Z' Z = n I."""
-    R = ClassAffinity(labels, n_classes, scale=n_bits, capacity=n_bits)
+    R = ClassAffinity(labels, n_classes, scale=n_bits, capacity=n_bits, alike=alike)
     scatter = Z.T @ R.times(Z)  # Z' R Z; every bit subtracts one term
     A = np.empty((Z.shape[1], n_bits))
     for s in range(n_bits):
@@ -150,15 +172,16 @@ def climb(Z: Array, R: ClassAffinity, start: Array, n_iter: int) -> Array:
     return minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": n_iter, "ftol": 1e-7}).x
 
 
-def residues(H: Array, labels: NDArray[np.integer], n_classes: int) -> Array:
+def residues(H: Array, labels: NDArray[np.integer], n_classes: int, alike: NDArray[np.bool_] | None = None) -> Array:
     """Return the mean over pairs of (S - H H' / t)^2 for the first 1, 2, ... of the t bits, from class sums.
 
-    S^2 is 1 for every pair; h_s' S h_s = 2 sum over classes of (sum of h_s in the class)^2 - (sum of h_s)^2.
+    S^2 is 1 for every pair; h_s' S h_s = 2 sum over classes of (sum of h_s in the class)^2 - (sum of h_s)^2, where
+    the product of the sums of two similar classes counts like a square.
     """
     n, t = H.shape
     sums = np.zeros((n_classes, t))
     np.add.at(sums, labels, H)
-    along = 2 * np.sum(sums**2, axis=0) - H.sum(axis=0) ** 2  # h' S h
+    along = 2 * np.sum(sums * (sums if alike is None else alike @ sums), axis=0) - H.sum(axis=0) ** 2  # h' S h
     crossed = (H.T @ H) ** 2
     # Bit s adds to ||H H'||^2 its own square and twice its squares with the bits before it.
     square = np.cumsum(2 * np.tril(crossed, -1).sum(axis=1) + np.diag(crossed))

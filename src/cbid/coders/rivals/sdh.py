@@ -10,7 +10,7 @@ from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder, generator, kernel
 from cbid.coders.mixins import SupervisedMixin, check_arrays
 from cbid.coders.rivals.common import Array, Seed
 from cbid.learning.ridge import RidgeMap
-from cbid.learning.scaling import centre, indicator
+from cbid.learning.scaling import centre
 from cbid.params import check_params, estimator, integer, param, positive, real
 
 __all__ = ["SDH"]
@@ -65,14 +65,14 @@ class SDH(SupervisedMixin, HyperplaneCoder):
     random_state: Seed = 0
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn from vectors X (n, d) and labels y (n,)."""
+        """Learn from vectors X (n, d) and labels y (n,), or a matrix or lists of several labels each."""
         check_params(self)
         self._check_kernel(self.kernel, self.n_anchors, self.gamma)
-        samples, labels = self._labelled(X, y)
+        samples, kinds = self._label_kinds(X, y)
         rng = generator(self.random_state)
         anchors, F = kernel_features(samples, kernel=self.kernel, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng)
         functions = RidgeMap(F, self.ridge, unit=1.0 if anchors else centre(F).unit)
-        Y = indicator(labels, len(self.classes_))
+        Y = kinds.matrix.toarray().astype(np.float64)
         B = np.where(rng.standard_normal((len(Y), self.n_bits)) >= 0, 1.0, -1.0)
         trace = []
         for turn in range(self.n_iter + 1):

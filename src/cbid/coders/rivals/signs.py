@@ -9,6 +9,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cholesky, solve_triangular, svd
+from scipy.sparse import csr_matrix
 from sklearn.utils.validation import validate_data
 
 from cbid.checks import check_integer
@@ -149,12 +150,29 @@ def canonical_directions(Z: Array, labels: NDArray[np.integer], n_classes: int, 
     Z : (n, d) centred. ``reg`` is relative to the mean variance of its columns. Directions have w' (C + reg I) w = 1.
     """
     n, d = Z.shape
-    C = Z.T @ Z / n
-    C[np.diag_indices(d)] += max(reg, 1e-10) * (np.trace(C) / d or 1.0)
-    L = cholesky(C, lower=True)
+    L = _root(Z, reg)
     share = np.bincount(labels, minlength=n_classes) / n
     # B = M M' with one column per class: directions are left singular vectors of L^-1 M.
     M = class_means(Z, labels, n_classes).T * np.sqrt(share)
     U, correlations, _ = svd(solve_triangular(L, M, lower=True), full_matrices=False)
     kept = min(n_classes - 1, d)
     return solve_triangular(L, U[:, :kept], lower=True, trans="T"), correlations[:kept]
+
+
+def canonical_directions_of_sets(Z: Array, labels: csr_matrix, *, reg: float) -> tuple[Array, Array]:
+    """Return the same for samples with several labels, (n, k) of 0 and 1, as in canonical correlation analysis."""
+    L = _root(Z, reg)
+    Y = labels.toarray() - np.asarray(labels.mean(axis=0))
+    values, vectors = np.linalg.eigh(Y.T @ Y / len(Y))
+    kept = values > 1e-9 * values[-1]
+    M = Z.T @ (Y @ (vectors[:, kept] / np.sqrt(values[kept]))) / len(Y)
+    U, correlations, _ = svd(solve_triangular(L, M, lower=True), full_matrices=False)
+    return solve_triangular(L, U, lower=True, trans="T"), correlations
+
+
+def _root(Z: Array, reg: float) -> Array:
+    """Return L with L L' = Z' Z / n + reg, relative to the mean variance of the columns."""
+    n, d = Z.shape
+    C = Z.T @ Z / n
+    C[np.diag_indices(d)] += max(reg, 1e-10) * (np.trace(C) / d or 1.0)
+    return cholesky(C, lower=True)
