@@ -3,16 +3,16 @@
 - sets: scene, yeast and corel5k (Mulan) with their published splits. NDCG@10 (gains 2^shared labels - 1), ACG@10,
   weighted mAP and mAP (at least one shared label) of test samples against the training samples, tie-aware, for C-BID
   at 16 to 128 bits, the rivals that take several labels, ITQ and the raw vectors.
-- tree: Caltech-101 embeddings (20 training and at most 40 test images a class) under ``TREE``, two levels written from
-  the class names: hierarchical precision at 10, 5-NN of the classes and of the groups, with and without the tree.
-- pairs: Scene-15 embeddings, 64 bits: 5-NN of ``fit`` on the labels and of ``fit_pairs`` with 100 random pairs a sample.
+- tree: Caltech-101 embeddings (20 training and at most 40 test images a class) under ``TREE``, two levels written
+  from the class names: hierarchical precision at 10, 5-NN of classes and of groups, with and without the tree.
+- pairs: Scene-15 embeddings, 64 bits: 5-NN of ``fit`` on labels and of ``fit_pairs`` on 100 random pairs a sample.
 
     python -m benchmarks.label_kinds sets [--names scene yeast] [--seeds 5] [--validation]
     python -m benchmarks.label_kinds tree [--seeds 5] [--validation]
     python -m benchmarks.label_kinds pairs [--seeds 5] [--validation]
     python -m benchmarks.label_kinds table
 
-``--validation`` uses a fifth of the training samples as queries and touches no test sample: settings were chosen there.
+``--validation`` queries with a part of the training samples and touches no test sample: settings were chosen there.
 """
 
 import argparse
@@ -59,8 +59,8 @@ PREFIXES = {"C-BID", "C-BID, linear"}  # one fit gives all lengths
 NO_SLOW = {"corel5k": {"FastHash"}}  # left out: time grows with n_bits n^2
 # Two levels over Caltech-101: what a class is, by its name.
 GROUPS = {
-    "mammal": "beaver cougar_body cougar_face dalmatian elephant gerenuk hedgehog kangaroo Leopards llama okapi panda "
-    "platypus rhino wild_cat",
+    "mammal": "beaver cougar_body cougar_face dalmatian elephant gerenuk hedgehog kangaroo Leopards llama okapi "
+    "panda platypus rhino wild_cat",
     "bird": "emu flamingo flamingo_head ibis pigeon rooster",
     "reptile": "crocodile crocodile_head hawksbill brontosaurus stegosaurus",
     "insect": "ant butterfly dragonfly mayfly scorpion tick trilobite",

@@ -16,7 +16,7 @@ from cbid.labels import are_label_sets, encode_label_sets, encode_partial_labels
 __all__ = ["Labels", "Level", "check_classes", "check_indices_of", "check_pairs", "level_ends", "read_labels"]
 
 # Bits of a coarse level of a tree, for each of its nodes and at least; and at most this share of the code.
-_BITS_PER_NODE, _LEAST_BITS, _MOST_SHARE = 1.5, 16, 0.5
+_BITS_PER_NODE, _LEAST_BITS, _MOST_SHARE = 1.0, 16, 0.5
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def _with_tree(labels: Labels, tree: Any) -> Labels:
 
 def level_ends(n_bits: int, coarser: Sequence[Level]) -> list[int]:
     """Return the number of class bits after which the bits of each coarser level end, out of ``n_bits``."""
-    wanted = np.cumsum([max(_LEAST_BITS, round(_BITS_PER_NODE * level.n_nodes)) for level in coarser])
+    wanted = np.cumsum([max(_LEAST_BITS, _BITS_PER_NODE * level.n_nodes) for level in coarser])
     most = _MOST_SHARE * n_bits
     scale = min(1.0, most / wanted[-1]) if len(wanted) else 1.0
     return [max(place, int(end * scale)) for place, end in enumerate(wanted, 1)]

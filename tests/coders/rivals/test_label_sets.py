@@ -37,12 +37,10 @@ def test_samples_that_share_a_label_are_nearer(name):
     B = coder.transform(X).astype(float)
     D = (B.shape[1] - B @ B.T) / 2
     share = (SETS @ SETS.T).toarray() > 0
-    assert D[share].mean() < 0.6 * D[~share].mean()
+    assert D[share].mean() < 0.7 * D[~share].mean()
 
 
-@pytest.mark.parametrize(
-    "coder", [MCBit(n_bits=2), PiCoDes(n_bits=4), LDASign(n_bits=2)], ids=lambda c: type(c).__name__
-)
+@pytest.mark.parametrize("coder", [MCBit(n_bits=2), PiCoDes(n_bits=4), LDASign(n_bits=2)], ids=str)
 def test_other_methods_say_that_they_take_one_label(coder):
     with pytest.raises(ValueError, match=f"Y gives several labels per sample: {type(coder).__name__} expects one"):
         coder.fit(X, SETS)
