@@ -8,6 +8,8 @@ import os
 import shutil
 from pathlib import Path
 
+import httpx2 as httpx
+import numpy as np
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
@@ -28,7 +30,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-DESKTOP, PHONE = {"width": 1280, "height": 860}, {"width": 390, "height": 844}
+DESKTOP, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 
 
 @pytest.fixture(scope="module")
@@ -125,9 +127,12 @@ def address(fitted):
 
 
 def test_drop_an_image_and_change_what_is_compared(browser, address, pictures, project):
+    learned = round(project.coder.likeness_, 2)
     with Visit(browser, address, pictures) as visit:
         page = visit.open()
         page.wait_for_selector("#sample-list .card")
+        samples = page.eval_on_selector_all("#sample-list .card", "cards => cards.map((c) => Number(c.dataset.id))")
+        assert set(samples) <= set(project.ids_of(part="held-out").tolist())
         visit.keep("1-empty")
         visit.check_access()
 
@@ -135,9 +140,9 @@ def test_drop_an_image_and_change_what_is_compared(browser, address, pictures, p
         next(drop)
         visit.keep("2-dragging")
         next(drop)
-        whole = shown(page)
+        whole = shown(page)[:20]
         vector = project.describe_image(_decoded(png("rings", 800)))
-        assert whole == project.search(vector).ids[0].tolist()
+        assert whole == project.search(vector, 20, likeness=learned).ids[0].tolist()
         assert "Looks like rings" in page.inner_text("#guess")
         assert page.inner_text("#query-name") == "my rings.png"
         expect(page.locator("#cost-raw")).to_contain_text("12 KiB")
@@ -145,22 +150,29 @@ def test_drop_an_image_and_change_what_is_compared(browser, address, pictures, p
         visit.keep("3-results")
         visit.check_access()
 
+        # The slider ranks by other weights on the same codes, at once.
+        page.focus("#dial-slider")
+        for key, point, words in (("End", 1, "looks alike only"), ("Home", 0, "same class only")):
+            page.keyboard.press(key)
+            expect(page.locator("#dial-value")).to_have_text(words)
+            page.wait_for_selector(f"#results[data-likeness='{point}']:not(.stale)")
+            assert shown(page)[:20] == project.search(vector, 20, likeness=point).ids[0].tolist()
+
         page.focus("#bits-slider")
         page.keyboard.press("Home")
         expect(page.locator("#search-status")).to_contain_text("by 8 bits")
-        short = shown(page)
-        assert short == project.search(vector, n_bits=8).ids[0].tolist()
+        short = shown(page)[:20]
+        assert short == project.search(vector, 20, n_bits=8, likeness=0).ids[0].tolist()
         assert short != whole
         visit.keep("4-eight-bits")
 
-        for how in ("plain", "raw"):
-            page.check(f"input[value={how}]")
-            page.wait_for_selector(f"#results[data-how={how}]")
-            n_bits = None if how == "raw" else 8
-            assert shown(page) == project.search(vector, how=how, n_bits=n_bits).ids[0].tolist()
+        page.check("input[value=raw]")
+        page.wait_for_selector("#results[data-how=raw]")
+        assert shown(page)[:20] == project.search(vector, 20, how="raw").ids[0].tolist()
         visit.keep("5-raw")
 
-        # With a class chosen for the query, results of other classes get a red frame.
+        # Frames are red only once the class of the query is known.
+        assert page.locator("#results .card.other").count() == 0
         page.select_option("#own-label", "spots")
         labels = [project.record(id).label for id in shown(page)]
         others = page.locator("#results .card.other").count()
@@ -169,12 +181,65 @@ def test_drop_an_image_and_change_what_is_compared(browser, address, pictures, p
         visit.check_access()
 
 
+def test_scroll_filter_and_examples(browser, address, pictures, project):
+    id = int(project.ids[0])
+    with Visit(browser, address, pictures) as visit:
+        page = visit.open(f"#search/{id}")
+        assert len(shown(page)) >= 20
+        while page.locator("#results .card").count() < len(project) - 1:
+            page.locator("#results .card").last.scroll_into_view_if_needed()
+            page.wait_for_timeout(50)
+        everything = shown(page)
+        assert sorted([id, *everything]) == project.ids.tolist()  # each image once
+        assert page.is_hidden("#more")
+
+        page.select_option("#filter-class", "rings")
+        expect(page.locator("#filter-chips .chip")).to_have_count(1)
+        expect(page.locator("#results:not(.stale) .card")).to_have_count(PER_CLASS)
+        assert {project.record(i).label for i in shown(page)} == {"rings"}
+        page.select_option("#filter-class", "spots")
+        expect(page.locator("#filter-chips .chip")).to_have_count(2)
+        page.wait_for_selector("#results:not(.stale) .card")
+        visit.keep("19-filter")
+        visit.check_access()
+        for _ in range(2):
+            page.locator("#filter-chips button").first.click()
+        expect(page.locator("#filter-chips .chip")).to_have_count(0)
+
+        # One more example and one counter-example make the query of the address.
+        page.wait_for_selector("#results:not(.stale) .card")
+        like, unlike = (int(i) for i in (project.ids_of("rings")[0], project.ids_of("spots")[0]))
+        page.goto(f"{address}/#search/{id}+{like}")
+        expect(page.locator("#like .chip")).to_have_count(1)
+        page.wait_for_selector("#results:not(.stale) .card")
+        page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
+        page.locator(f"#results li:has([data-id='{unlike}']) .act").last.click()
+        expect(page.locator("#unlike .chip")).to_have_count(1)
+        assert page.url.endswith(f"#search/{id}+{like}-{unlike}")
+        ids = shown(page)[:20]
+        body = {"query": {"id": id}, "also": [{"id": like}], "unlike": [{"id": unlike}], "k": 20}
+        found = httpx.post(f"{address}/api/search", json=body).json()["matches"]
+        assert ids == [match["id"] for match in found]
+        page.evaluate("window.scrollTo(0, 0)")
+        visit.keep("20-examples")
+        visit.check_access()
+        page.locator("#unlike button").click()
+        expect(page.locator("#unlike .chip")).to_have_count(0)
+        assert page.url.endswith(f"#search/{id}+{like}")
+
+        # Several files are one query too.
+        files = [{"name": f"{i}.png", "mimeType": "image/png", "buffer": png("rings", 800 + i)} for i in range(3)]
+        page.set_input_files("#pick", files)
+        expect(page.locator("#like .chip")).to_have_count(2)
+        assert page.inner_text("#query-name") == "0.png"
+
+
 def test_why_by_keyboard(browser, address, pictures, project):
     id = int(project.ids[0])
     with Visit(browser, address, pictures) as visit:
         page = visit.open(f"#search/{id}")
-        first = shown(page)[-1]
-        page.locator("#results .card").last.focus()
+        first = shown(page)[2]
+        page.locator("#results .card").nth(2).focus()
         page.keyboard.press("Enter")
         page.wait_for_selector("#why-bits button")
         agree = page.locator("#why-bits .agree").count()
@@ -183,8 +248,22 @@ def test_why_by_keyboard(browser, address, pictures, project):
         page.locator("#why-bits button").first.focus()
         page.keyboard.press("ArrowRight")
         assert page.inner_text("#why-bit-text").startswith("Bit 1: ")
+        expect(page.locator("#why-bit-text")).to_contain_text("It is ")  # what the bit separates, in words
+        found = project.bit_classes(1)
+        ones = [name for name, n, k in zip(found.classes, found.images, found.ones) if k >= 0.8 * n]
+        assert ("1 for" in page.inner_text("#why-bit-text")) == bool(ones)
         visit.keep("7-why")
         visit.check_access()
+        page.click("#why-where")
+        expect(page.locator("#why .heat")).to_have_count(2)
+        assert "Bright parts decide" in page.inner_text("#why-where-text")
+        visit.keep("21-where")
+        visit.check_access()
+        with visit.context.expect_page() as opened:
+            page.click("#why-file")
+        opened.value.wait_for_load_state()
+        assert opened.value.url.endswith(f"/api/images/{first}/file")
+        opened.value.close()
         page.keyboard.press("Escape")
         assert page.evaluate("document.activeElement.dataset.id") == str(first)  # the focus returns
 
@@ -201,13 +280,94 @@ def test_one_bit_and_the_classes(browser, address, pictures, project):
         page.click("#bit-after")
         expect(page.locator("#bit-status")).to_contain_text("Bit 3 ")
 
+        assert page.inner_text("#bit-words").startswith("It is ")
+        assert page.locator("#bit-shares li").count() == len(KINDS)
+
         page.click("[data-view=classes]")
         page.wait_for_selector(".confusion")
         matrix = project.confusion["matrix"]
         cells = page.locator(".confusion tbody td").all_inner_texts()
         assert [int(cell or 0) for cell in cells] == [n for row in matrix for n in row]
+        accuracy = project.evaluation["codes"][-1]["weighted"]["accuracy"]
+        assert f"{accuracy:.1%} (" in page.inner_text(".lengths")
         visit.keep("9-classes")
         visit.check_access()
+
+        # A cell opens the images behind it.
+        page.locator(".confusion td a").first.click()
+        page.wait_for_selector("#browse-list .card")
+        i, j = np.argwhere(matrix)[0]
+        assert page.locator("#browse-list .card").count() == matrix[i][j]
+        found = page.eval_on_selector_all("#browse-list .card", "cards => cards.map((c) => Number(c.dataset.id))")
+        assert {project.record(id).label for id in found} == {KINDS[i]}
+        assert {project.record(id).part for id in found} == {"held-out"}
+        assert page.is_hidden("#refit")  # read-only
+        visit.keep("22-cell")
+        visit.check_access()
+
+
+def test_browse_and_duplicates(browser, address, pictures, project):
+    with Visit(browser, address, pictures) as visit:
+        page = visit.open("#browse")
+        page.wait_for_selector("#browse-list .card")
+        expect(page.locator("#browse-list .card")).to_have_count(len(project))
+        page.select_option("#browse-class", "rings")
+        expect(page.locator("#browse-status")).to_have_text(f"{PER_CLASS} images")
+        page.select_option("#browse-part", "held-out")
+        held = project.ids_of("rings", "held-out").tolist()
+        expect(page.locator("#browse-list .card")).to_have_count(len(held))
+        page.select_option("#browse-part", "")
+        expect(page.locator("#browse-list .card")).to_have_count(PER_CLASS)
+        for i in range(2):
+            page.locator("#browse-list .act").nth(i).click()
+        assert page.inner_text("#selection-text") == "2 images selected"
+        assert page.is_hidden("#selection-remove")  # read-only
+        visit.keep("23-browse")
+        visit.check_access()
+        page.click("#selection-search")
+        a, b = project.ids_of("rings")[:2]
+        page.wait_for_url(f"**/#search/{a}+{b}")
+        shown(page)
+
+        page.goto(f"{address}/#duplicates")
+        expect(page.locator("#browse-status")).not_to_contain_text("Comparing")
+        page.locator("#twins-slider").fill("80")
+        wanted = project.duplicates(project.n_bits // 20, 0.8)
+        expect(page.locator("#browse-groups section")).to_have_count(len(wanted))
+        visit.keep("24-duplicates")
+        visit.check_access()
+
+
+def test_correct_a_label_and_learn_again(browser, copied, pictures):
+    with running(copied, rate=0) as address, Visit(browser, address, pictures) as visit:
+        page = visit.open("#browse/rings")
+        page.locator("#browse-list .act").first.click()
+        page.fill("#selection-label", "hoops")
+        page.keyboard.press("Enter")
+        expect(page.locator("#browse-status")).to_have_text(f"{PER_CLASS - 1} images")
+        expect(page.locator("#about")).to_contain_text("5 classes")
+        page.goto(f"{address}/#classes")
+        expect(page.locator("#refit-lead")).to_contain_text("1 label changed")
+        page.click("#refit-start")
+        expect(page.locator("#refit-status")).to_contain_text("bit")
+        visit.keep("25-learning")
+        visit.check_access()
+        page.wait_for_selector("#refit-lead:not(:has-text('changed'))")
+        expect(page.locator("#refit-lead")).not_to_contain_text("changed")
+        page.goto(f"{address}/#browse/hoops")
+        expect(page.locator("#browse-list .card")).to_have_count(1)
+        page.locator("#browse-list .card").click()
+        shown(page)
+        page.click("#results .card >> nth=0")
+        page.fill("#why-label", "hoops")
+        page.locator("#why-label").press("Enter")
+        expect(page.locator("#why")).not_to_be_visible()
+        page.goto(f"{address}/#browse/hoops")
+        expect(page.locator("#browse-list .card")).to_have_count(2)
+        page.locator("#browse-list .act").first.click()
+        page.click("#selection-remove")
+        page.click("#selection-remove")
+        expect(page.locator("#browse-list .card")).to_have_count(1)
 
 
 def test_add_an_image_and_find_it(browser, copied, pictures):
@@ -225,6 +385,7 @@ def test_add_an_image_and_find_it(browser, copied, pictures):
         page.click("[data-view=search]")
         page.set_input_files("#pick", {"name": "again.png", "mimeType": "image/png", "buffer": png("spots", 900)})
         shown(page)
+        page.wait_for_selector("#results:not(.stale) .card[title='fresh.png']")
         titles = page.eval_on_selector_all("#results .card", "cards => cards.map((card) => card.title)")
         assert "fresh.png" in titles
         agreeing = page.locator("#results .card[title='fresh.png'] .distance").inner_text()
@@ -272,9 +433,22 @@ def test_phone(browser, address, pictures, project):
         shown(page)
         visit.keep("13-phone-results")
         visit.check_access()
-        for where in ("#bits/0", "#classes", "#add"):
+        # Results come before the options, which are a sheet at the bottom.
+        top = page.locator("#results .card").first.bounding_box()["y"]
+        assert top < 330
+        assert page.locator("#controls summary").bounding_box()["y"] > top
+        assert page.is_hidden("#dial-slider")
+        page.tap("#controls summary")
+        page.wait_for_selector("#dial-slider")
+        visit.keep("26-phone-options")
+        visit.check_access()
+        page.tap("#controls summary")
+        for where in ("#search/1+2-3", "#browse", "#mistakes", "#duplicates", "#bits/0", "#classes", "#add"):
             page.goto(f"{address}/{where}")
-            page.wait_for_selector(f"#view-{where[1:].split('/')[0]}:not([hidden])")
+            name = where[1:].split("/")[0]
+            view = {"mistakes": "browse", "duplicates": "browse"}.get(name, name)
+            page.wait_for_selector(f"#view-{view}:not([hidden])")
+            page.wait_for_load_state("networkidle")
             wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
             assert wide == 0, f"{where} is {wide} pixels wider than the screen"
         page.goto(f"{address}/#bits/0")
@@ -318,9 +492,11 @@ def test_a_service_that_has_stopped(browser, fitted, pictures):
         visit = Visit(browser, address, pictures)
         page = visit.open("#search/1")
         shown(page)
-    page.check("input[value=plain]")
+    page.check("input[value=raw]")
     page.wait_for_selector("#search-error:not([hidden])")
     assert page.inner_text("#search-error")
+    assert page.locator("#results.stale .card").count() >= 20  # the old results stay, dim
+    assert "search before" in page.inner_text("#search-status")
     visit.keep("18-gone")
     visit.context.close()
 

@@ -216,11 +216,12 @@ class Image(BaseModel):
     name: Text
     label: Text | None
     part: str = Field(description="train: used for training; held-out: used for evaluation; added: neither.")
+    has_file: bool = Field(default=False, description="Whether the image was read from a file.")
 
     @classmethod
     def of(cls, record: ImageRecord) -> "Image":
         """Return the image of a record."""
-        return cls(id=record.id, name=record.name, label=record.label, part=record.part)
+        return cls(id=record.id, name=record.name, label=record.label, part=record.part, has_file=bool(record.path))
 
 
 class Match(Image):

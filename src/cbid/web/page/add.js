@@ -8,14 +8,16 @@ import { changed, state, unfit } from "./state.js";
 const MAX_BATCH = 8;
 
 export function start() {
-  const { writable, classes, descriptor } = state.project;
+  const { writable, descriptor } = state.project;
   $("adding").hidden = !writable;
   if (!writable) {
     $("add-lead").textContent = descriptor
       ? "This service is read-only: images cannot be added here."
       : "This project holds vectors without a descriptor: images cannot be added.";
   }
-  $("known-classes").replaceChildren(...classes.map((name) => h("option", { value: name })));
+  const showClasses = () => $("known-classes").replaceChildren(...state.project.classes.map((name) => h("option", { value: name })));
+  showClasses();
+  state.changed.add(showClasses);
   $("add-pick").addEventListener("change", (event) => {
     add([...event.target.files]);
     event.target.value = "";
@@ -59,18 +61,17 @@ function* batches(files) {
   if (batch.length) yield batch;
 }
 
-/** Add a batch and return the number of added images. If one file is not an image, send each file alone. */
+/** Add a batch and return the number of added images. If it is too large, or one file is not an image, send its halves. */
 async function send(batch, label) {
   try {
     const done = await api.add(batch, label);
     $("added").prepend(...done.images.map(row));
-    changed(done.total);
+    await changed();
     return done.images.length;
   } catch (error) {
-    if (batch.length > 1 && error.status === 415) {
-      let good = 0;
-      for (const file of batch) good += await send([file], label);
-      return good;
+    if (batch.length > 1 && [413, 415].includes(error.status)) {
+      const half = batch.length >> 1;
+      return (await send(batch.slice(0, half), label)) + (await send(batch.slice(half), label));
     }
     $("added").prepend(...batch.map((file) => failure(file, error.message)));
     return 0;

@@ -37,13 +37,18 @@ function form(field, files, more = {}) {
   return data;
 }
 
+/** Query parameters without those that are not set. */
+const params = (options) => new URLSearchParams(Object.entries(options).filter(([, value]) => value !== undefined && value !== null && value !== ""));
+
 export const project = () => call("api/project");
-export const images = (options) => call(`api/images?${new URLSearchParams(options)}`);
+export const images = (options) => call(`api/images?${params(options)}`);
+export const classes = () => call("api/classes");
+export const original = (id) => `api/images/${id}/file`;
 export const image = (id) => call(`api/images/${id}`);
 export const picture = (id) => `api/images/${id}/thumbnail`;
 export const search = (query, options, signal) => post("api/search", { query, ...options }, signal);
 export const searchImage = (file, options, signal) =>
-  call(`api/search/image?${new URLSearchParams({ ...options, vector: true })}`, {
+  call(`api/search/image?${params({ ...options, vector: true })}`, {
     method: "POST",
     body: form("image", [file]),
     signal,
@@ -53,6 +58,15 @@ export const explain = (a, b, options) => post("api/explain", { a, b, ...options
 export const weights = () => call("api/bits");
 export const bit = (number, count) => call(`api/bits/${number}?count=${count}`);
 export const confusion = () => call("api/confusion");
+export const predictions = (options) => call(`api/predictions?${params(options)}`);
+export const duplicates = (options) => call(`api/duplicates?${params(options)}`);
+export const occlusion = (id, other, options) => post("api/occlusion", { id, other, ...options });
+export const occlusionImage = (file, id, options) =>
+  call(`api/occlusion/image?${params({ id, ...options })}`, { method: "POST", body: form("image", [file]) });
+export const relabel = (ids, label) => post("api/images/labels", { ids, label });
+export const refit = () => call("api/refit");
+export const startRefit = () => call("api/refit", { method: "POST" });
+export const cancelRefit = () => call("api/refit", { method: "DELETE" });
 export const add = (files, label) =>
   call("api/images", { method: "POST", body: form("images", files, label ? { label } : {}) });
 export const remove = (id) => call(`api/images/${id}`, { method: "DELETE" });

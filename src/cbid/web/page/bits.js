@@ -6,6 +6,8 @@ import { card, skeletons, strip } from "./parts.js";
 import { state } from "./state.js";
 
 const COUNT = 15;
+const CLEAR = 0.8; // share of a class from which a bit is clear about it
+const MOST_NAMES = 6; // classes named in a sentence
 let weights = null;
 let shown = -1;
 
@@ -17,7 +19,13 @@ export function start() {
   number.addEventListener("change", () => go(Math.round(Number(number.value) || 0)));
   $("bit-before").addEventListener("click", () => go(shown - 1));
   $("bit-after").addEventListener("click", () => go(shown + 1));
-  state.changed.add(() => (shown = -1));
+  state.changed.add(() => {
+    if (!$("view-bits").hidden && shown >= 0) {
+      const s = shown;
+      shown = -1;
+      open(s);
+    } else shown = -1;
+  });
 }
 
 export async function open(s) {
@@ -34,6 +42,9 @@ export async function open(s) {
   shown = s;
   try {
     weights ??= (await api.weights()).weights;
+    const even = Math.max(...weights) - Math.min(...weights) <= 1e-9 * Math.max(...weights);
+    $("bits-lead").textContent = `Each bit splits the images in two groups. The images furthest from its threshold come first.${even ? "" : " The bars show the weights of the bits."}`;
+    $("bit-weights").hidden = even; // bars of one height say nothing
     const hadFocus = document.activeElement?.parentElement === $("bit-weights");
     strip($("bit-weights"), weights, {
       text: (i) => `Bit ${i}, weight ${figure(weights[i])}`,
@@ -44,9 +55,11 @@ export async function open(s) {
     const examples = await api.bit(s, COUNT);
     if (s !== shown) return; // another bit was opened meanwhile
     const heavier = weights.filter((weight) => weight > examples.weight).length;
-    const equal = weights.every((weight) => Math.abs(weight - examples.weight) <= 1e-9 * examples.weight);
-    const rank = equal ? "all bits have the same weight" : heavier ? `${heavier} of ${weights.length} bits have a larger weight` : "the largest of all bits";
+    const rank = even ? "all bits have the same weight" : heavier ? `${heavier} of ${weights.length} bits have a larger weight` : "the largest of all bits";
     $("bit-status").textContent = `Bit ${s} has weight ${figure(examples.weight)}: ${rank}.`;
+    $("bit-words").textContent = words(examples.classes);
+    $("bit-shares-part").hidden = !examples.classes.length;
+    $("bit-shares").replaceChildren(...examples.classes.map(share));
     const cards = (images) => images.map((image) => card(image, () => (location.hash = `#search/${image.id}`)));
     $("bit-groups").replaceChildren(
       group("0", cards(examples.negative), summary(examples.negative)),
@@ -57,6 +70,34 @@ export async function open(s) {
     $("bit-groups").replaceChildren();
     showError($("bits-error"), "The bit cannot be shown.", error.message);
   }
+}
+
+/** What a bit separates, in words: the classes whose images nearly all have 1, nearly all 0, and the others. */
+export function words(classes) {
+  const names = (list) => {
+    const shown = list.slice(0, MOST_NAMES).map(({ label }) => label);
+    const more = list.length - shown.length;
+    return shown.join(", ") + (more > 0 ? ` and ${more} more` : "");
+  };
+  const of = (entry) => entry.ones / Math.max(1, entry.images);
+  const parts = [
+    ["1 for", classes.filter((entry) => of(entry) >= CLEAR).sort((a, b) => of(b) - of(a))],
+    ["0 for", classes.filter((entry) => of(entry) <= 1 - CLEAR).sort((a, b) => of(a) - of(b))],
+    ["mixed for", classes.filter((entry) => of(entry) > 1 - CLEAR && of(entry) < CLEAR)],
+  ];
+  const text = parts.filter(([, list]) => list.length).map(([value, list]) => `${value} ${names(list)}`);
+  return text.length ? `It is ${text.join("; ")}.` : "";
+}
+
+/** One class and the share of its images whose bit is 1. */
+function share({ label, images, ones }) {
+  return h(
+    "li",
+    { title: `${label}: ${ones} of ${images}` },
+    h("span", { class: "name" }, label),
+    h("span", { class: "meter" }, h("i", { style: { "--share": ones / Math.max(1, images) } })),
+    h("span", { class: "value" }, `${Math.round((100 * ones) / Math.max(1, images))}%`),
+  );
 }
 
 function group(digit, cards, text = "") {

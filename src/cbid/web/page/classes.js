@@ -1,23 +1,32 @@
-// Accuracy on held-out images, by code length and for raw vectors, and the confusion matrix.
+// Accuracy on held-out images, by code length and for raw vectors, and the confusion matrix with its images.
 
 import * as api from "./api.js";
-import { $, bytes, count, h, percent, showError } from "./dom.js";
+import { $, bytes, count, h, measured, plural, showError } from "./dom.js";
+import * as refit from "./refit.js";
 import { state } from "./state.js";
 
 const HALF = 0.5; // above this share of a row a cell is dark with light text; medium shades would be hard to read
 let done = false;
 
+export function start() {
+  state.changed.add(() => {
+    done = false;
+    if (!$("view-classes").hidden) open();
+  });
+}
+
 export async function open() {
+  refit.open();
   if (done) return;
   const { evaluation } = state.project;
-  const measured = evaluation.codes?.filter((code) => code.weighted?.accuracy !== null) ?? [];
-  $("classes-lead").textContent = measured.length
+  const known = evaluation.codes?.filter((code) => code.weighted?.accuracy !== null) ?? [];
+  $("classes-lead").textContent = known.length
     ? `Measured on ${count(evaluation.n_queries)} held-out images, by a vote of the ${evaluation.k} nearest of ${count(evaluation.n_stored)} images.`
     : "No results: the project has no labels or no held-out images.";
-  if (!measured.length) return;
+  if (!known.length) return;
   try {
     const { classes, matrix } = await api.confusion();
-    $("classes-body").replaceChildren(lengths(measured, evaluation.raw), confusion(classes, matrix));
+    $("classes-body").replaceChildren(lengths(known, evaluation.raw, evaluation.n_queries), confusion(classes, matrix));
     done = true;
     showError($("classes-error"));
   } catch (error) {
@@ -25,23 +34,25 @@ export async function open() {
   }
 }
 
-function lengths(codes, raw) {
+function lengths(codes, raw, n) {
+  const twofold = codes.some((code) => code.plain.accuracy !== code.weighted.accuracy); // else one column says it all
   const row = (name, kind, size, weighted, plain) =>
     h(
       "tr",
       { class: kind },
       h("th", { scope: "row" }, name),
       h("td", {}, bytes(size)),
-      h("td", {}, percent(weighted)),
-      h("td", {}, plain === null ? "–" : percent(plain)),
+      h("td", {}, measured(weighted, n)),
+      twofold ? h("td", {}, plain === null ? "–" : measured(plain, n)) : null,
       h("td", { class: "bar-cell" }, h("i", { style: { "--share": weighted } })),
     );
-  const head = ["Code", "Size per image", "Weighted", "Plain", "Accuracy"].map((text) => h("th", { scope: "col" }, text));
+  const names = ["Code", "Size per image", ...(twofold ? ["Weighted", "Plain"] : ["Accuracy"]), ""];
+  const head = names.map((text) => (text ? h("th", { scope: "col" }, text) : h("td")));
   return h(
     "section",
     { class: "panel" },
     h("h2", {}, "Accuracy by code length"),
-    h("p", {}, "Share of held-out images whose predicted class is right."),
+    h("p", {}, "Share of held-out images whose predicted class is right, with its 95% interval."),
     h(
       "div",
       { class: "scroll", tabindex: 0, role: "region", "aria-label": "Accuracy by code length" },
@@ -67,17 +78,23 @@ function confusion(classes, matrix) {
     const shade = !right ? share : share > HALF ? 0.7 + 0.6 * (share - HALF) : 0.9 * share;
     const kind = right ? (share > HALF ? "strong" : undefined) : "wrong";
     const title = `${n} of ${total} ${classes[i]} classified as ${classes[j]}`;
-    return h("td", { class: kind, title, style: { "--share": shade } }, n ? String(n) : "");
+    const address = `#mistakes/${encodeURIComponent(classes[i])}/${encodeURIComponent(classes[j])}`;
+    const content = n ? h("a", { href: address, title, "aria-label": title }, String(n)) : "";
+    return h("td", { class: kind, style: { "--share": shade } }, content);
   };
   const rows = matrix.map((line, i) => {
     const total = line.reduce((sum, n) => sum + n, 0);
     return h("tr", {}, h("th", { scope: "row" }, classes[i]), ...line.map((n, j) => cell(n, i, j, total)));
   });
+  const wrong = matrix.reduce((sum, line, i) => sum + line.reduce((all, n, j) => all + (i === j ? 0 : n), 0), 0);
   return h(
     "section",
     { class: "panel" },
     h("h2", {}, "Confusion matrix"),
-    h("p", {}, "Rows are true classes, columns are predicted classes. Errors are red."),
+    h("p", {}, "Rows are true classes, columns are predicted classes. Mistakes are red. Open a number to see its images and to correct labels."),
+    wrong
+      ? h("p", { class: "buttons" }, h("a", { class: "button", href: "#mistakes" }, `See ${plural(wrong, "mistake")}`), h("a", { class: "button", href: "api/mistakes.csv", download: "mistakes.csv" }, "Mistakes as CSV"))
+      : h("p", {}, "No mistakes."),
     h(
       "div",
       { class: "scroll", tabindex: 0, role: "region", "aria-label": "Confusion matrix" },

@@ -23,6 +23,35 @@ export const figure = (x) => (Number.isInteger(x) ? count(x) : x.toLocaleString(
 
 export const percent = (x) => `${(100 * x).toFixed(1)}%`;
 
+/** The 95% interval of a share p of n (Wilson). */
+export function interval(p, n) {
+  const z = 1.96;
+  const middle = (p + (z * z) / (2 * n)) / (1 + (z * z) / n);
+  const half = (z / (1 + (z * z) / n)) * Math.sqrt((p * (1 - p)) / n + (z * z) / (4 * n * n));
+  return [Math.max(0, middle - half), Math.min(1, middle + half)];
+}
+
+/** A measured share with its interval: "74.1% (71–77)". */
+export function measured(p, n) {
+  const [low, high] = interval(p, n).map((share) => Math.round(100 * share));
+  return `${percent(p)} (${low}–${high})`;
+}
+
+/** Call f once nobody has called this for some milliseconds. */
+export function later(f, milliseconds) {
+  let timer = 0;
+  return () => {
+    clearTimeout(timer);
+    timer = setTimeout(f, milliseconds);
+  };
+}
+
+/** Call f when the element comes near the screen, and when its button is pressed. */
+export function whenNear(element, f) {
+  new IntersectionObserver((entries) => entries.some((entry) => entry.isIntersecting) && f(), { rootMargin: "600px" }).observe(element);
+  element.querySelector("button").addEventListener("click", f);
+}
+
 export function duration(seconds) {
   const ms = 1000 * seconds;
   return ms < 0.095 ? `${Math.max(1, Math.round(1000 * ms))} µs` : `${ms.toLocaleString("en", { maximumSignificantDigits: 2 })} ms`;

@@ -1,8 +1,8 @@
-// Drag and drop: search with a dropped file or add it. A pasted file starts a search.
+// Drag and drop: search with dropped files or add them. Pasted files start a search.
 
 import { add } from "./add.js";
 import { $ } from "./dom.js";
-import { byFile } from "./search.js";
+import { byFiles } from "./search.js";
 import { state } from "./state.js";
 
 export function start() {
@@ -39,10 +39,10 @@ export function start() {
     if (adding) {
       location.hash = "#add";
       add(files);
-    } else byFile(files[0]);
+    } else byFiles(files);
   });
   document.addEventListener("paste", (event) => {
-    const file = event.clipboardData?.files[0];
-    if (file) byFile(file);
+    const files = [...(event.clipboardData?.files ?? [])];
+    if (files.length) byFiles(files);
   });
 }

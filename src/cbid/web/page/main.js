@@ -3,17 +3,21 @@
 import * as add from "./add.js";
 import * as api from "./api.js";
 import * as bits from "./bits.js";
+import * as browse from "./browse.js";
 import * as classes from "./classes.js";
 import { $, count, plural, showError } from "./dom.js";
 import * as drag from "./drag.js";
 import * as explain from "./explain.js";
+import * as gallery from "./gallery.js";
+import * as refit from "./refit.js";
 import * as search from "./search.js";
 import { state } from "./state.js";
 
-const TITLES = { search: "Search", bits: "Bits", classes: "Classes", add: "Add images" };
+const TITLES = { search: "Search", browse: "Browse", bits: "Bits", classes: "Classes", add: "Add images" };
+const LISTS = { mistakes: "classes", duplicates: "browse" }; // shown by the view that browses, under another entry
 
-function view(name) {
-  for (const section of document.querySelectorAll(".view")) section.hidden = section.id !== `view-${name}`;
+function view(name, part = name) {
+  for (const section of document.querySelectorAll(".view")) section.hidden = section.id !== `view-${part}`;
   for (const link of document.querySelectorAll(".views a")) {
     if (link.dataset.view === name) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
@@ -21,16 +25,23 @@ function view(name) {
   document.title = `${TITLES[name]} – ${state.project.name} – cbid`;
 }
 
-/** #search, #search/12, #bits/3, #classes, #add */
+/** #search, #search/12+15-20, #browse/cat, #bits/3, #classes, #mistakes/cat/dog, #duplicates, #add */
 function route() {
-  const [name, rest] = location.hash.slice(1).split("/");
-  const known = name in TITLES ? name : "search";
-  const number = /^\d{1,15}$/.test(rest ?? "") ? Number(rest) : null;
+  const [name, ...parts] = location.hash.slice(1).split("/");
+  const rest = parts.join("/");
   if (name === "main") return; // the skip link
+  gallery.clear();
+  if (name in LISTS) {
+    view(LISTS[name], "browse");
+    browse.open(name, rest);
+    return;
+  }
+  const known = name in TITLES ? name : "search";
   view(known);
-  if (known === "search" && number !== null) search.byId(number);
-  if (known === "search" && number === null) search.keepFile();
-  if (known === "bits") bits.open(number ?? 0);
+  if (known === "search" && /^\d{1,15}([+-]\d{1,15}){0,200}$/.test(rest)) search.byIds(rest);
+  else if (known === "search") search.keepFile();
+  if (known === "browse") browse.open("browse", rest);
+  if (known === "bits") bits.open(/^\d{1,6}$/.test(rest) ? Number(rest) : 0);
   if (known === "classes") classes.open();
 }
 
@@ -67,7 +78,7 @@ async function start() {
   }
   about();
   state.changed.add(about);
-  for (const part of [search, explain, bits, add, drag]) part.start();
+  for (const part of [search, explain, bits, browse, gallery, classes, refit, add, drag]) part.start();
   window.addEventListener("view", (event) => view(event.detail));
   window.addEventListener("hashchange", route);
   for (const link of document.querySelectorAll(".brand, [data-view=search]")) {

@@ -15,7 +15,9 @@ export function frame(image) {
   return shown;
 }
 
-/** A stored image as a button. options: rank, distance, similarity (0 to 1), agreeing (bits, as text), other (not in the class of the query). */
+/** A stored image as a button.
+ * options: rank, distance, similarity (0 to 1), agreeing (bits, as text), other (not in the class of the query),
+ * note (a line below the label), acts (small buttons on the picture: sign, text, onclick, pressed). */
 export function card(image, onclick, options = {}) {
   const label = image.label ?? UNLABELLED;
   const description = [
@@ -44,10 +46,23 @@ export function card(image, onclick, options = {}) {
         { class: "caption" },
         h("span", { class: "name" }, label),
         options.distance === undefined ? null : h("span", { class: "distance" }, options.agreeing ?? figure(options.distance)),
+        options.note ? h("span", { class: "distance" }, options.note) : null,
         options.similarity === undefined ? null : h("span", { class: "meter" }, h("i", { style: { "--share": options.similarity } })),
       ),
     ),
+    options.acts ? h("span", { class: "acts" }, ...options.acts.map((act) => actButton(act, image))) : null,
   );
+}
+
+function actButton(act, image) {
+  const name = `${act.text}: ${image.label ?? UNLABELLED}, ${image.name}`;
+  const pressed = act.pressed === undefined ? undefined : String(act.pressed);
+  return h("button", { type: "button", class: "act", "aria-label": name, "aria-pressed": pressed, title: act.text, onclick: act.onclick }, act.sign);
+}
+
+/** A label that can be removed. */
+export function chip(content, text, onclick) {
+  return h("li", { class: "chip" }, content, h("button", { type: "button", "aria-label": `Remove ${text}`, title: `Remove ${text}`, onclick }, "✕"));
 }
 
 /** Show one bar per weight. options: kind(s) its CSS class, text(s) its description, pressed, onclick(s), onfocus(s). */

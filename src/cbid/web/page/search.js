@@ -1,64 +1,92 @@
-// The search view: the query, the distance, the number of bits, and the most similar images.
+// The search view: the query, what is compared, and the most similar images.
 
 import * as api from "./api.js";
-import { $, bytes, count, duration, h, percent, plural, showError } from "./dom.js";
+import { $, bytes, count, duration, h, later, measured, percent, plural, showError, whenNear } from "./dom.js";
 import { explain } from "./explain.js";
-import { card, frame, skeletons } from "./parts.js";
+import { card, chip, frame, skeletons } from "./parts.js";
 import { state, unfit } from "./state.js";
 
-const K = 10;
+const FIRST = 20; // results at first
+const MORE = 40; // and when the end comes near
+const MOST = 10000; // results that can be scrolled to
 const SAMPLES = 18;
-const WAYS = ["weighted", "plain", "raw"];
-const AS_PREDICTED = " predicted";
+const NOT_KNOWN = "";
 
 let query = null; // {ask: {id} or {vector}, name, label, source: image or file}
-let predicted = null;
+let also = []; // more examples, as the query
+let unlike = []; // counter-examples, as the query
+let labels = []; // classes to search in; empty: all
 let latest = null; // the result on the page
+let asking = false; // whether more results are on their way
 let running = null; // AbortController of the latest request
 const emptyPicture = [...$("query-picture").children];
+const phone = matchMedia("(max-width: 760px)");
 
 const how = () => document.querySelector("input[name=how]:checked").value;
 const length = () => state.project.lengths[Number($("bits-slider").value)];
-const options = (way) => (way === "raw" ? { k: K, how: way } : { k: K, how: way, n_bits: length() });
+const likeness = () => (state.project.likeness === null || how() !== "weighted" ? undefined : Number($("dial-slider").value) / 100);
+const options = () => ({ how: how(), n_bits: how() === "raw" ? undefined : length(), likeness: likeness() });
+const soon = later(() => query && again(), 60);
 
 export function start() {
-  const { lengths, classes, has_pictures: pictures, descriptor } = state.project;
+  const { lengths, has_pictures: pictures, descriptor, likeness: learned } = state.project;
   const slider = $("bits-slider");
   slider.max = lengths.length - 1;
   slider.value = lengths.length - 1;
-  slider.disabled = lengths.length < 2;
   $("ticks").replaceChildren(...lengths.map((n) => h("span", {}, String(n))));
-  showLength();
   slider.addEventListener("input", () => {
-    showLength();
+    showOptions();
+    soon();
+  });
+  const dial = learned !== null;
+  $("dial").hidden = !dial;
+  $("way-plain").hidden = dial;
+  if (dial) {
+    $("name-weighted").textContent = "Codes";
+    $("dial-slider").value = Math.round(100 * learned);
+  }
+  $("dial-slider").addEventListener("input", () => {
+    showOptions();
+    soon();
+  });
+  for (const radio of document.querySelectorAll("input[name=how]")) {
+    radio.addEventListener("change", () => {
+      showOptions();
+      if (query) again();
+    });
+  }
+  $("own-label").addEventListener("change", () => latest && show());
+  $("filter-class").addEventListener("change", (event) => {
+    labels = [...new Set([...labels, event.target.value])];
+    showFilter();
     if (query) again();
   });
-  for (const radio of document.querySelectorAll("input[name=how]")) radio.addEventListener("change", changeWay);
-  $("own-label").replaceChildren(
-    h("option", { value: AS_PREDICTED }, "as predicted"),
-    ...classes.map((name) => h("option", { value: name }, name)),
-  );
-  $("own-label").addEventListener("change", () => latest && show(latest));
-  $("own-label-field").hidden = !classes.length;
   $("pick").addEventListener("change", (event) => {
-    if (event.target.files[0]) byFile(event.target.files[0]);
+    if (event.target.files.length) byFiles([...event.target.files]);
     event.target.value = "";
   });
+  whenNear($("more"), more);
+  const fold = () => ($("controls").open = !phone.matches);
+  phone.addEventListener("change", fold);
+  fold();
   $("drop").hidden = !descriptor || !pictures;
-  state.changed.add(() => (query ? again() : showSamples()));
+  showOptions();
+  showClasses();
+  state.changed.add((gone) => {
+    showClasses();
+    const left = (list) => list.filter((example) => !gone.includes(example.ask.id));
+    [also, unlike] = [left(also), left(unlike)];
+    if (query && gone.includes(query.ask?.id)) byNothing();
+    if (query) showExamples();
+    if (query) again();
+    else showSamples();
+  });
   showSamples();
 }
 
-/** A raw search compares whole vectors, so it has no code length. */
-function changeWay() {
-  $("bits-slider").disabled = state.project.lengths.length < 2 || how() === "raw";
-  if (query) again();
-}
-
-/** Show sample images, evenly taken from the project. */
+/** Show sample images, evenly taken from those that were not learned from. */
 async function showSamples() {
-  const total = state.project.total;
-  if (!total) {
+  if (!state.project.total) {
     $("drop-hint").textContent = "after you have added images to the project";
     $("samples").hidden = true;
     return;
@@ -66,12 +94,47 @@ async function showSamples() {
   $("samples").hidden = Boolean(query);
   $("sample-list").replaceChildren(...skeletons(SAMPLES));
   try {
-    const some = await api.images({ count: SAMPLES, every: Math.max(1, Math.ceil(total / SAMPLES)) });
+    let part = "held-out";
+    let { total } = await api.images({ count: 0, part });
+    if (!total) {
+      part = undefined;
+      total = state.project.total;
+    }
+    $("samples-title").textContent = part ? "Or start with one of these, which were not learned from" : "Or start with one of these";
+    const some = await api.images({ count: SAMPLES, every: Math.max(1, Math.floor(total / SAMPLES)), part });
     $("sample-list").replaceChildren(...some.images.map((image) => card(image, () => (location.hash = `#search/${image.id}`))));
   } catch (error) {
     $("sample-list").replaceChildren();
     showError($("search-error"), "The images cannot be loaded.", error.message);
   }
+}
+
+function showClasses() {
+  const { classes } = state.project;
+  const chosen = $("own-label").value;
+  $("own-label").replaceChildren(h("option", { value: NOT_KNOWN }, "not known"), ...classes.map((name) => h("option", { value: name }, name)));
+  $("own-label").value = classes.includes(chosen) ? chosen : NOT_KNOWN;
+  $("own-label-field").hidden = !classes.length;
+  $("filter").hidden = !classes.length;
+  labels = labels.filter((name) => classes.includes(name));
+  showFilter();
+}
+
+function showFilter() {
+  const left = state.project.classes.filter((name) => !labels.includes(name));
+  const first = labels.length ? "add a class" : "all classes";
+  $("filter-class").replaceChildren(h("option", { value: "", disabled: true, selected: true }, first), ...left.map((name) => h("option", { value: name }, name)));
+  $("filter-chips").replaceChildren(
+    ...labels.map((name) =>
+      chip(name, name, () => {
+        labels = labels.filter((other) => other !== name);
+        showFilter();
+        $("filter-class").focus();
+        if (query) again();
+      }),
+    ),
+  );
+  showOptions();
 }
 
 /** Return to #search: keep an uploaded image, which has no address, but not a stored one. */
@@ -82,69 +145,120 @@ export function keepFile() {
 /** Show the empty state. */
 export function byNothing() {
   running?.abort();
-  query = latest = predicted = null;
+  query = latest = null;
+  also = unlike = [];
   document.querySelector("[data-view=search]").href = "#search";
   $("query-picture").replaceChildren(...emptyPicture);
   $("search").dataset.state = "empty";
-  for (const id of ["asked", "ways", "length", "found"]) $(id).hidden = true;
+  for (const id of ["asked", "examples", "controls", "found"]) $(id).hidden = true;
   showError($("search-error"));
   $("samples").hidden = !state.project.total;
 }
 
-/** Search with a stored image. */
-export async function byId(id) {
-  if (query?.ask?.id === id) return;
+const stored = (image) => ({ ask: { id: image.id }, name: image.name, label: image.label, source: image });
+const address = () => `#search/${query.ask.id}${also.map((e) => `+${e.ask.id}`).join("")}${unlike.map((e) => `-${e.ask.id}`).join("")}`;
+const hasAddress = () => [query, ...also, ...unlike].every((example) => example.ask && "id" in example.ask);
+
+/** Search with stored images: "12", or with more examples and counter-examples "12+15-20". */
+export async function byIds(text) {
+  if (query && query.ask && hasAddress() && address() === `#search/${text}`) return;
+  const parts = [...text.matchAll(/([+-]?)(\d{1,15})/g)].map(([, sign, id]) => [sign, Number(id)]);
   try {
-    const image = await api.image(id);
-    begin({ ask: { id }, name: image.name, label: image.label, source: image });
+    const images = await Promise.all(parts.map(([, id]) => api.image(id)));
+    const examples = images.map(stored);
+    also = examples.filter((_, i) => i && parts[i][0] === "+");
+    unlike = examples.filter((_, i) => parts[i][0] === "-");
+    begin(examples[0]);
     await again();
   } catch (error) {
-    showError($("search-error"), `The search with image ${id} failed.`, error.message);
+    showError($("search-error"), `The search with image ${text} failed.`, error.message);
   }
 }
 
-/** Search with a dropped, pasted or picked file. */
-export async function byFile(file) {
+/** Search with dropped, pasted or picked files: all together are one query. */
+export async function byFiles(files) {
   if (location.hash !== "#search") history.pushState(null, "", "#search");
   window.dispatchEvent(new CustomEvent("view", { detail: "search" }));
-  const name = file.name || "pasted image";
-  const reason = unfit(file);
-  if (reason) {
+  const before = query;
+  const extra = [also, unlike];
+  const bad = files.find(unfit);
+  const failed = (name, message) => showError($("search-error"), `The search with ${name} failed.`, message);
+  if (bad) {
     if (!query) byNothing();
-    showError($("search-error"), `The search with ${name} failed.`, reason);
+    failed(bad.name || "pasted image", unfit(bad));
     return;
   }
-  const before = query;
-  const waiting = { ask: null, name, label: null, source: file };
-  begin(waiting);
   running?.abort();
   running = new AbortController();
   const { signal } = running;
+  const examples = files.map((file) => ({ ask: null, name: file.name || "pasted image", label: null, source: file }));
+  [also, unlike] = [[], []];
+  begin(examples[0]);
+  let current = examples[0];
   try {
-    const answer = await api.searchImage(file, options(how()), signal);
-    waiting.ask = { vector: answer.vector };
-    await guess(signal);
-    show(answer);
-    await costs(signal, answer);
+    for (current of examples) {
+      const { vector } = await api.searchImage(current.source, { k: 1 }, signal);
+      current.ask = { vector };
+    }
+    also = examples.slice(1);
+    showExamples();
+    await again();
   } catch (error) {
     if (error.name === "AbortError") return;
+    [also, unlike] = extra;
     if (before?.ask) {
       begin(before);
       await again();
     } else byNothing();
-    showError($("search-error"), `The search with ${name} failed.`, error.message);
+    failed(current.name, error.message);
   }
+}
+
+/** Add a stored image to the query, or as a counter-example. */
+export function addExample(image, kind) {
+  const others = (list) => list.filter((example) => example.ask.id !== image.id);
+  [also, unlike] = [others(also), others(unlike)];
+  (kind === "unlike" ? unlike : also).push(stored(image));
+  examplesChanged();
+}
+
+function examplesChanged() {
+  if (hasAddress()) history.replaceState(null, "", address());
+  if (hasAddress()) document.querySelector("[data-view=search]").href = address();
+  showExamples();
+  again();
+}
+
+function showExamples() {
+  const part = (list, box, id, without) => {
+    $(box).hidden = !list.length;
+    $(id).replaceChildren(
+      ...list.map((example) => {
+        const file = example.source instanceof Blob;
+        const picture = file ? h("img", { src: URL.createObjectURL(example.source), alt: example.name }) : frame(example.source);
+        return chip(picture, example.name, () => without(example));
+      }),
+    );
+  };
+  const drop = (example) => {
+    also = also.filter((other) => other !== example);
+    unlike = unlike.filter((other) => other !== example);
+    examplesChanged();
+  };
+  part(also, "like-part", "like", drop);
+  part(unlike, "unlike-part", "unlike", drop);
+  $("examples").hidden = !also.length && !unlike.length;
 }
 
 /** Show a new query while its search runs. */
 function begin(next) {
   query = next;
-  predicted = null;
+  latest = null;
   showError($("search-error"));
   $("search").dataset.state = "asked";
-  document.querySelector("[data-view=search]").href = next.source instanceof Blob ? "#search" : `#search/${next.source.id}`;
+  document.querySelector("[data-view=search]").href = next.source instanceof Blob ? "#search" : address();
   $("samples").hidden = true;
-  for (const id of ["asked", "ways", "length", "found"]) $(id).hidden = false;
+  for (const id of ["asked", "controls", "found"]) $(id).hidden = false;
   const file = query.source instanceof Blob;
   const url = file ? URL.createObjectURL(query.source) : api.picture(query.source.id);
   const picture = h("img", { src: url, alt: `The query: ${query.name}` });
@@ -153,83 +267,117 @@ function begin(next) {
   $("query-picture").replaceChildren(file || state.project.has_pictures ? picture : frame(query.source));
   $("query-name").textContent = query.name;
   $("guess").textContent = "";
-  $("own-label").value = query.label ?? AS_PREDICTED;
-  for (const way of WAYS) $(`cost-${way}`).textContent = "";
-  $("results").replaceChildren(...skeletons(K));
-  $("legend").hidden = true;
+  $("own-label").value = query.label ?? NOT_KNOWN;
+  showExamples();
+  $("results").classList.remove("stale");
+  $("results").replaceChildren(...skeletons(FIRST));
+  $("legend").hidden = $("more").hidden = true;
   $("search-status").textContent = "Searching…";
+  window.scrollTo(0, 0);
 }
 
-/** Search again with the same query. */
+const ask = (first, k, signal) =>
+  api.search(query.ask, { ...options(), first, k, labels, also: also.map((e) => e.ask), unlike: unlike.map((e) => e.ask) }, signal);
+
+/** Search again with the same query. Until the answer comes, and after an error, the old results are dim. */
 async function again() {
   if (!query?.ask) return;
   running?.abort();
   running = new AbortController();
   const { signal } = running;
+  asking = false;
   $("results").classList.add("stale");
   try {
-    const answer = await api.search(query.ask, options(how()), signal);
-    if (!predicted) await guess(signal);
-    show(answer);
+    const fresh = latest === null;
+    const answer = await ask(0, FIRST, signal);
+    latest = { ...answer, options: options(), end: answer.matches.length < FIRST };
+    if (fresh) await guess(signal);
+    show();
     showError($("search-error"));
-    await costs(signal, answer);
   } catch (error) {
     if (error.name === "AbortError") return;
-    $("results").classList.remove("stale");
-    $("search-status").textContent = "";
+    const old = $("results").querySelector(".card");
+    if (!old) $("results").replaceChildren();
+    $("search-status").textContent = old ? "The images below belong to the search before." : "";
+    $("more").hidden = true;
     showError($("search-error"), "The search failed.", error.message);
   }
 }
 
-/** Show the predicted class of the query. */
-async function guess(signal) {
-  if (!state.project.classes.length) return;
-  const voted = await api.classify(query.ask, { k: 5 }, signal);
-  predicted = voted.label;
-  const votes = voted.votes.reduce((sum, vote) => sum + vote.votes, 0);
-  const line = h("strong", {}, voted.label);
-  $("guess").replaceChildren("Looks like ", line, ` (${voted.votes[0].votes} of ${votes} votes)`);
-  $("own-label").options[0].textContent = `as predicted: ${voted.label}`;
-}
-
-/** Show time and bytes of each distance. This also searches with the two that are not selected. */
-async function costs(signal, answer) {
-  for (const way of WAYS) {
-    const result = way === answer.how ? answer : await api.search(query.ask, options(way), signal);
-    $(`cost-${way}`).replaceChildren(bytes(result.bytes_per_image), h("br"), duration(result.seconds));
+/** Fetch the next results. */
+async function more() {
+  if (!latest || latest.end || asking || $("more").hidden || $("results").classList.contains("stale")) return;
+  asking = true;
+  const { signal } = running;
+  const from = latest;
+  try {
+    const next = await ask(from.matches.length, MORE, signal);
+    if (latest !== from) return;
+    const first = from.matches.length;
+    from.matches.push(...next.matches);
+    from.end = next.matches.length < MORE || from.matches.length >= MOST;
+    show(first);
+  } catch (error) {
+    if (error.name !== "AbortError") showError($("search-error"), "More results cannot be loaded.", error.message);
+  } finally {
+    asking = false;
   }
 }
 
-function show(answer) {
-  latest = answer;
-  const chosen = $("own-label").value;
-  const wanted = chosen === AS_PREDICTED ? predicted : chosen;
-  let others = 0;
-  const shown = answer.matches.map((match, i) => {
-    const other = wanted !== null && match.label !== null && match.label !== wanted;
-    others += other;
-    const open = (event) => explain(query, match, { length: length(), how: answer.how }, event.currentTarget);
-    const agreeing = match.agree === null ? undefined : `${match.agree} of ${plural(answer.n_bits, "bit")} agree`;
-    return card(match, open, { rank: i + 1, distance: match.distance, similarity: match.similarity, agreeing, other });
-  });
-  $("results").classList.remove("stale");
-  $("results").replaceChildren(...shown);
-  $("results").dataset.how = answer.how;
-  $("legend").hidden = !others;
-  const with_what = answer.how === "raw" ? "raw vectors" : `${answer.n_bits} bits`;
-  $("search-status").textContent = answer.matches.length
-    ? `${answer.matches.length} of ${count(answer.searched)} images, by ${with_what}, in ${duration(answer.seconds)}`
-    : "No results: the project holds no other images.";
+/** Show the predicted class of the query: nearer images have more of the vote. */
+async function guess(signal) {
+  if (!state.project.classes.length || also.length || unlike.length) return;
+  const voted = await api.classify(query.ask, { k: 5, weights: "distance" }, signal);
+  $("guess").replaceChildren("Looks like ", h("strong", {}, voted.label), ` (${Math.round(100 * voted.votes[0].share)}% of the vote)`);
 }
 
-function showLength() {
+/** Show the results from this place on; the others are on the page already. */
+function show(from = 0) {
+  const answer = latest;
+  const wanted = $("own-label").value; // frames are red only if the class of the query is known
+  const shown = answer.matches.slice(from).map((match, i) => {
+    const other = wanted !== NOT_KNOWN && match.label !== null && match.label !== wanted;
+    const open = (event) => explain(query, match, answer.options, event.currentTarget, addExample);
+    const agreeing = match.agree === null ? undefined : `${match.agree} of ${plural(answer.n_bits, "bit")} agree`;
+    const acts = [
+      { sign: "+", text: "Add to the query", onclick: () => addExample(match, "also") },
+      { sign: "−", text: "Not like this", onclick: () => addExample(match, "unlike") },
+    ];
+    return card(match, open, { rank: from + i + 1, distance: match.distance, similarity: match.similarity, agreeing, other, acts });
+  });
+  const results = $("results");
+  results.classList.remove("stale");
+  if (from) results.append(...shown);
+  else results.replaceChildren(...shown);
+  results.dataset.how = answer.how;
+  results.dataset.likeness = answer.options.likeness ?? "";
+  $("legend").hidden = !results.querySelector(".other");
+  $("more").hidden = answer.end;
+  const by = answer.how === "raw" ? "raw vectors" : `${answer.n_bits} bits`;
+  $("search-status").textContent = answer.matches.length
+    ? `${count(answer.searched)} images searched by ${by} in ${duration(answer.seconds)}`
+    : "No results: there are no other images here.";
+}
+
+function showOptions() {
   const n = length();
+  const raw = how() === "raw";
+  $("bits-slider").disabled = state.project.lengths.length < 2 || raw;
   $("bits-value").textContent = `${plural(n, "bit")}, ${plural(Math.ceil(n / 8), "byte")}`;
   $("bits-slider").setAttribute("aria-valuetext", `${n} bits`);
-  const { codes = [], raw } = state.project.evaluation;
-  const entry = codes.find((code) => code.n_bits === n);
-  const accuracy = entry?.weighted?.accuracy;
+  const point = Number($("dial-slider").value);
+  const words = point === 0 ? "same class only" : point === 100 ? "looks alike only" : `${point}% looks alike`;
+  $("dial-slider").disabled = raw;
+  $("dial-value").textContent = words;
+  $("dial-slider").setAttribute("aria-valuetext", words);
+  for (const way of ["weighted", "plain"]) $(`cost-${way}`).textContent = bytes(Math.ceil(n / 8));
+  $("cost-raw").textContent = bytes(4 * state.project.n_values);
+  const dial = state.project.likeness !== null && !raw ? `${words}, ` : "";
+  const only = labels.length ? `, ${plural(labels.length, "class", "classes")}` : "";
+  $("controls-sum").textContent = raw ? `raw vectors${only}` : `${dial}${n} bits${only}`;
+  const { codes = [], raw: vectors, n_queries: queries } = state.project.evaluation;
+  const accuracy = codes.find((code) => code.n_bits === n)?.weighted?.accuracy;
   $("measured").replaceChildren();
   if (accuracy === null || accuracy === undefined) return;
-  $("measured").append(h("strong", {}, percent(accuracy)), ` accuracy on held-out images (raw vectors: ${percent(raw.accuracy)})`);
+  $("measured").append(h("strong", {}, measured(accuracy, queries)), ` accuracy on held-out images (raw vectors: ${percent(vectors.accuracy)})`);
 }

@@ -1,13 +1,16 @@
 // State shared by all views.
 
+import * as api from "./api.js";
+
 export const state = {
   project: null, // the response of api/project
-  changed: new Set(), // functions to call after images were added or removed
+  changed: new Set(), // functions to call after images or labels have changed, with the ids that were removed
 };
 
-export function changed(total) {
-  state.project.total = total;
-  for (const call of state.changed) call();
+/** Load the project again, and tell all views that images or labels have changed, and which images are gone. */
+export async function changed(gone = []) {
+  state.project = await api.project();
+  for (const call of state.changed) call(gone);
 }
 
 /** The reason why the service would reject a file, or "". The service checks the bytes itself. */

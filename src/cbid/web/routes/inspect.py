@@ -288,5 +288,5 @@ def _occlude(
 ) -> OcclusionMap:
     settings = served.settings
     picture = decode_image(data, max_pixels=settings.max_pixels)
-    found = served.project.occlude(picture, other, n_bits, likeness=likeness, seconds=0.3 * settings.seconds)
+    found = served.project.occlude(picture, other, n_bits, likeness=likeness, seconds=0.2 * settings.seconds)
     return OcclusionMap(heat=found.heat.tolist(), flipped=found.flipped.tolist(), n_bits=found.n_bits)

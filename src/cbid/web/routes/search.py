@@ -19,6 +19,7 @@ from cbid.web.models import (
     ById,
     Classification,
     ClassifyRequest,
+    Image,
     Match,
     SearchOptions,
     SearchQuery,
@@ -189,10 +190,7 @@ def _search(
     return SearchResult(
         matches=[
             Match(
-                id=r.id,
-                name=r.name,
-                label=r.label,
-                part=r.part,
+                **Image.of(r).model_dump(),
                 distance=found.distances[0, places[r.id]],
                 similarity=found.similarity[0, places[r.id]],
                 agree=None if raw or found.agree[0, places[r.id]] < 0 else found.agree[0, places[r.id]],
