@@ -307,6 +307,7 @@ def test_one_bit_and_the_classes(browser, address, pictures, project):
 
 
 def test_browse_and_duplicates(browser, address, pictures, project):
+    wanted = project.duplicates(project.n_bits // 20, 0.8)  # compiles the kernels before the service needs them
     with Visit(browser, address, pictures) as visit:
         page = visit.open("#browse")
         page.wait_for_selector("#browse-list .card")
@@ -332,7 +333,6 @@ def test_browse_and_duplicates(browser, address, pictures, project):
         page.goto(f"{address}/#duplicates")
         expect(page.locator("#browse-status")).not_to_contain_text("Comparing")
         page.locator("#twins-slider").fill("80")
-        wanted = project.duplicates(project.n_bits // 20, 0.8)
         expect(page.locator("#browse-groups section")).to_have_count(len(wanted))
         visit.keep("24-duplicates")
         visit.check_access()
