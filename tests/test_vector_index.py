@@ -352,3 +352,25 @@ def test_several_labels_are_stored_and_filter(tmp_path):
             found = one.search(X[:5], k=5, labels=["a", "c"], match=match, candidates=60)
             np.testing.assert_array_equal(found.ids, one.search(X[:5], k=5, among=places, candidates=60).ids)
             assert all(s == set(labels[i]) for i, s in zip(found.ids.ravel(), found.labels.ravel()) if i >= 0)
+
+
+@pytest.mark.parametrize("rerank", [True, False])
+def test_a_removal_during_a_search_leaves_k_results(monkeypatch, rerank):
+    """A vector is removed after its code was found: the search returns k others."""
+    X, removed = sample(60), []
+    index = VectorIndex(CODER, keep="float16")
+    index.add(X)
+    by_code = VectorIndex._by_code
+
+    def interrupted(self, *args):
+        found = by_code(self, *args)
+        if not removed:
+            removed.extend(found.ids[0, :3].tolist())
+            self.remove(removed)
+        return found
+
+    monkeypatch.setattr(VectorIndex, "_by_code", interrupted)
+    found = index.search(X[:1], 5, rerank=rerank)
+    assert removed
+    assert (found.ids >= 0).all()
+    assert not np.isin(found.ids, removed).any()

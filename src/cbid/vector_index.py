@@ -241,13 +241,30 @@ class VectorIndex:
         filters = {"labels": labels, "match": match, "among": among}
         if self._kept is None:
             return self._by_code(queries, k, filters)
-        if not rerank:
-            return self._ties_broken(queries, k, filters)
-        found = self._by_code(queries, min(candidates or max(10 * k, 100), max(len(self), k)), filters)
+        n_candidates = k if not rerank else candidates or max(10 * k, 100)
+        found, complete = self._with_vectors(queries, k, n_candidates, rerank, filters)
+        if not complete:
+            with self._mutex:  # no removal meanwhile
+                found, _ = self._with_vectors(queries, k, n_candidates, rerank, filters)
+        return found
+
+    def _with_vectors(
+        self, queries: NDArray[np.floating], k: int, n_candidates: int, rerank: bool, filters: dict[str, Any]
+    ) -> tuple[Matches, bool]:
+        """Search codes and look up their vectors; False if another thread may have removed one in between."""
+        assert self._kept is not None
+        if rerank:
+            found = self._by_code(queries, min(n_candidates, max(len(self), k)), filters)
+        else:
+            found = self._with_ties(queries, k, filters)
         with self._mutex:  # an addition in another thread has finished: each code found has its vector
             kept = self._kept
-        distances = kept.distances_to_ids(kept.as_queries(queries), found.ids)
-        return _reordered(found, np.lexsort((found.ids, distances), axis=1)[:, :k], distances)
+        near = kept.distances_to_ids(kept.as_queries(queries), found.ids)
+        complete = not (np.isinf(near) & (found.ids >= 0)).any()
+        keys, distances = (
+            ((found.ids, near), near) if rerank else ((found.ids, near, found.distances), found.distances)
+        )
+        return _reordered(found, np.lexsort(keys, axis=1)[:, :k], distances), complete
 
     def _by_code(self, queries: NDArray[np.floating], k: int, filters: dict[str, Any]) -> Matches:
         if len(queries) == 0:
@@ -256,20 +273,17 @@ class VectorIndex:
             return self.codes.search(projections=self.coder.project(queries), k=k, **filters)
         return self.codes.search(self.coder.encode(queries), k, **filters)
 
-    def _ties_broken(self, queries: NDArray[np.floating], k: int, filters: dict[str, Any]) -> Matches:
-        """Rank by (distance of the codes, distance of the vectors, id), also where codes tie with the k-th."""
-        assert self._kept is not None
+    def _with_ties(self, queries: NDArray[np.floating], k: int, filters: dict[str, Any]) -> Matches:
+        """The k nearest by code, and all others whose codes are as near as the k-th."""
         n = max(len(self), k)
         wanted = min(2 * k, n)
         while True:
             found = self._by_code(queries, wanted, filters)
             if wanted == n or not (found.distances[:, -1] == found.distances[:, k - 1]).any():
-                break
+                return found
             if not np.isfinite(found.distances[:, -1]).any():
-                break
+                return found
             wanted = min(4 * wanted, n)
-        near = self._kept.distances_to_ids(self._kept.as_queries(queries), found.ids)
-        return _reordered(found, np.lexsort((found.ids, near, found.distances), axis=1)[:, :k], found.distances)
 
     def pairs(self, radius: float) -> Pairs:
         """Return all pairs of vectors whose codes differ by at most ``radius``; see `CodeIndex.pairs`."""

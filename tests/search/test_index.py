@@ -387,3 +387,36 @@ def test_weights_stay_as_they_were_given(shape):
     with pytest.raises(ValueError, match="read-only"):
         index.weights[:] = 5
     assert index.search(np.array([0], np.uint8), 1).distances.tolist() == [[1.0]]
+
+
+@pytest.mark.parametrize("factor", [1e-50, 1e-300, 5e-324 * 2**20])
+def test_weights_that_are_too_small_for_float32_keep_their_order(factor):
+    """All distances are 0 in float32, and the order is still that of the weights times 1 / factor."""
+    rng = np.random.default_rng(0)
+    codes, queries, weights = random_codes(rng, 300, 16), random_codes(rng, 20, 16), rng.integers(1, 99, 16)
+    plain, tiny = CodeIndex(16, weights / 4), CodeIndex(16, weights / 4 * factor)
+    for index in (plain, tiny):
+        index.add(codes)
+    radius = 60.0
+    assert (tiny.search(queries, 10).ids == plain.search(queries, 10).ids).all()
+    assert (tiny.search(queries, 10).distances == 0).all()
+    assert (tiny.range_search(queries, radius * factor).ids == plain.range_search(queries, radius).ids).all()
+    assert (tiny.pairs(radius * factor).left == plain.pairs(radius).left).all()
+    assert tiny.groups(radius * factor) == plain.groups(radius)
+    own = np.tile(weights / 4, (20, 1))
+    found = plain.search(queries, 10, weights=own * factor)
+    assert (found.ids == plain.search(queries, 10).ids).all()
+
+
+def test_small_weights_beside_large_ones():
+    index = CodeIndex(8, [1e-46, 1e-45, 0, 0, 1, 1, 1, 1])  # below the normal numbers of float32
+    index.add(np.array([[0b10000000], [0b01000000], [0b00001000], [0]], dtype=np.uint8), ids=[0, 1, 2, 3])
+    matches = index.search(np.zeros((1, 1), np.uint8), 4)
+    assert matches.ids.tolist() == [[3, 0, 1, 2]]
+    assert matches.distances[0, -1] == 1
+    per_class = CodeIndex(8, np.full((8, 2), 1e-60))
+    per_class.add(np.array([[3], [1]], dtype=np.uint8), labels=[0, 1])
+    assert per_class.search(np.zeros((1, 1), np.uint8), 2).ids.tolist() == [[1, 0]]
+    wide = CodeIndex(8, [1e-300, 1, 1, 1, 1, 1, 1, 1])  # too far apart: the first counts as 0
+    wide.add(np.array([[0b10000000], [0b11000000], [0]], dtype=np.uint8))
+    assert wide.search(np.zeros((1, 1), np.uint8), 3).distances.tolist() == [[0, 0, 1]]

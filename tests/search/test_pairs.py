@@ -6,8 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cbid.codes import unpack
-from cbid.search import CodeIndex
+from cbid.search import CodeIndex, buckets
 from cbid.search import pairs as pairs_module
+from cbid.search.pairs import CheckpointError
 from tests.search.reference import random_codes
 
 
@@ -17,12 +18,18 @@ def brute_force(index, weights):
     return (differ * weights).sum(axis=2).astype(np.float32)
 
 
+@pytest.fixture(autouse=True)
+def small_tables(monkeypatch):
+    monkeypatch.setattr(buckets, "FEWEST_CODES", 1)
+
+
 @st.composite
 def indexes(draw):
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    n_bits = draw(st.sampled_from([3, 8, 20]))
+    n_bits = draw(st.sampled_from([3, 8, 20, 130]))
     weights = draw(st.sampled_from([None, np.arange(n_bits) / 4]))
-    index = CodeIndex(n_bits, weights, n_threads=draw(st.sampled_from([1, 2])))
+    method = draw(st.sampled_from(["auto", "scan", "buckets"]))
+    index = CodeIndex(n_bits, weights, method=method, n_threads=draw(st.sampled_from([1, 2])))
     n = draw(st.integers(0, 70))
     index.add(random_codes(rng, n, n_bits), ids=rng.permutation(3 * n)[:n])
     index.remove(index.ids[:: draw(st.integers(2, 9))])
@@ -30,7 +37,7 @@ def indexes(draw):
 
 
 @settings(max_examples=60, deadline=None)
-@given(made=indexes(), radius=st.sampled_from([0, 1, 2.5, 100]), block=st.sampled_from([1, 7, 1024]))
+@given(made=indexes(), radius=st.sampled_from([0, 1, 2.5, 60]), block=st.sampled_from([1, 7, 1024]))
 def test_pairs_groups_and_neighbours_are_exact(made, radius, block):
     index, weights = made
     whole, pairs_module._BLOCK = pairs_module._BLOCK, block
@@ -92,3 +99,66 @@ def test_cells_do_not_matter():
         index.add(codes)
     assert (plain.neighbours(4) != cells.neighbours(4)).nnz == 0
     assert len(plain.pairs(2)) == len(cells.pairs(2))
+
+
+class Stop(Exception):
+    """An interruption."""
+
+
+def interrupted(search, after, monkeypatch):
+    """Run ``search`` until ``after`` checkpoints have been written."""
+    write, written = pairs_module._Checkpoint.write, []
+
+    def counted(self, done, arrays):
+        write(self, done, arrays)
+        written.append(done)
+        if len(written) == after:
+            raise Stop
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pairs_module, "_SECONDS", 0)
+        patch.setattr(pairs_module._Checkpoint, "write", counted)
+        with pytest.raises(Stop):
+            search()
+
+
+def test_an_interrupted_search_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(pairs_module, "_BLOCK", 16)
+    monkeypatch.setattr(pairs_module, "_MOST_EDGES", 4)
+    index = CodeIndex(16, np.arange(16) / 4)
+    index.add(random_codes(np.random.default_rng(0), 100, 16))
+    file = tmp_path / "state"
+    blocks, begun = pairs_module._pair_blocks, []
+
+    def counted(search, first):
+        begun.append(first)
+        return blocks(search, first)
+
+    monkeypatch.setattr(pairs_module, "_pair_blocks", counted)
+    for search in (index.pairs, index.groups):
+        expected = search(3)
+        interrupted(lambda search=search: search(3, checkpoint=file), 2, monkeypatch)
+        found = search(3, checkpoint=file)
+        assert begun[-3:] == [0, 0, 32]  # the last one not from the start
+        assert not file.exists()
+        if search == index.pairs:
+            for name in ("left", "right", "distances"):
+                assert (getattr(found, name) == getattr(expected, name)).all()
+        else:
+            assert found == expected
+
+
+def test_checkpoint_of_another_search(tmp_path, monkeypatch):
+    monkeypatch.setattr(pairs_module, "_BLOCK", 4)
+    index, file = CodeIndex(16), tmp_path / "state"
+    index.add(random_codes(np.random.default_rng(0), 20, 16))
+    interrupted(lambda: index.pairs(3, checkpoint=file), 1, monkeypatch)
+    for search in (lambda: index.pairs(4, checkpoint=file), lambda: index.groups(3, checkpoint=file)):
+        with pytest.raises(CheckpointError, match="another search"):
+            search()
+    index.remove([0])
+    with pytest.raises(CheckpointError, match="another search"):
+        index.pairs(3, checkpoint=file)
+    file.write_bytes(b"0" * 100)
+    with pytest.raises(CheckpointError, match="not a checkpoint"):
+        index.pairs(3, checkpoint=file)

@@ -91,6 +91,13 @@ class BucketTables:
         arrays += [array for visits in self._visits.values() for array in visits]
         return sum(array.nbytes for array in arrays)
 
+    def prepare(self, queries: Queries) -> None:
+        """Compile the search, and list the buckets for the weights of these queries, if that is not done yet."""
+        if self._key(queries.weights) not in self._visits:
+            one = dataclasses.replace(queries, codes=np.zeros((1, -(-self.n_bits // 8)), np.uint8))
+            self.topk(one, 1, most_work=0)
+            self.within(one, np.float32(0), most_work=0)
+
     def topk(
         self,
         queries: Queries,
@@ -199,12 +206,15 @@ class BucketTables:
 
     def _visits_for(self, weights: Floats | None) -> tuple[NDArray[Any], ...]:
         """The `kernels.buckets.Visits` of one weight vector: kept for the last two, since making them takes time."""
-        w = np.ones(self.n_bits) if weights is None else weights
-        key = w.tobytes()
-        if key not in self._visits:
-            made = self._make_visits(w)
-            self._visits = dict([*list(self._visits.items())[-1:], (key, made)])
-        return self._visits[key]
+        key, visits = self._key(weights), self._visits
+        if key not in visits:
+            made = self._make_visits(np.ones(self.n_bits) if weights is None else weights)
+            visits = self._visits = dict([*list(visits.items())[-1:], (key, made)])
+        return visits[key]
+
+    @staticmethod
+    def _key(weights: Floats | None) -> bytes:
+        return b"" if weights is None else weights.tobytes()
 
     def _make_visits(self, weights: Floats) -> tuple[NDArray[Any], ...]:
         n_tables, size = self._keys.shape
@@ -305,7 +315,10 @@ class SearchClock:
         return statistics.median(last) if last else None
 
     def record(self, kind: tuple[Any, ...], method: str, n_queries: int, seconds: float) -> None:
-        """Record a run of ``n_queries`` queries."""
+        """Record a run of ``n_queries`` queries: the processor time of this thread, whose share is that of others.
+
+        On a busy machine, elapsed time would say little.
+        """
         if len(self._seconds) >= 256:  # many radii or values of k
             self._seconds, self._idle = {}, {}
         last = self._seconds.setdefault(kind, {}).setdefault(method, [])
@@ -381,7 +394,10 @@ class _Search:
         return [(name, slice(end - share, end)) for (name, share), end in zip(plan, ends) if share]
 
     def tables(self) -> BucketTables:
-        return tables_for(self.segment, self.queries.n_bits, self.queries.weights)
+        """The tables, ready for these queries, so that building and compiling are not measured."""
+        tables = tables_for(self.segment, self.queries.n_bits, self.queries.weights)
+        tables.prepare(self.queries)
+        return tables
 
     def most_work(self) -> int:
         """The work, in sketches, after which a scan would have been faster."""
@@ -418,18 +434,19 @@ def nearest(
     search = _Search(segment, queries, ("k", k))
     positions, distances = np.empty((len(queries), k), np.int64), np.empty((len(queries), k), np.float32)
     for name, rows in search.plan(method):
-        began, far = time.perf_counter(), bound[rows]
-        if name == "scan":
+        tables = search.tables() if name == "buckets" else None
+        began, far = time.thread_time(), bound[rows]
+        if tables is None:
             positions[rows], distances[rows] = scan(search.part(rows), far)
         else:
-            positions[rows], distances[rows], given_up = search.tables().topk(
+            positions[rows], distances[rows], given_up = tables.topk(
                 search.part(rows), k, keep=kept, bound=far, most_work=search.most_work(), n_threads=n_threads
             )
             again = np.flatnonzero(given_up) + rows.start
             if len(again):
                 nearer = np.minimum(bound[again], distances[again, -1])
                 positions[again], distances[again] = scan(search.part(again), nearer)
-        search.clock.record(search.kind, name, rows.stop - rows.start, time.perf_counter() - began)
+        search.clock.record(search.kind, name, rows.stop - rows.start, time.thread_time() - began)
     return positions, distances
 
 
@@ -442,33 +459,45 @@ def within_radius(
     *,
     keep: NDArray[np.uint8] | None,
     method: str,
+    following: bool = False,
     n_threads: int | None,
 ) -> RangeAnswers:
-    """Return the result of `scan.within` for positions start <= p < end, by the method given."""
+    """Return the result of `scan.within` for positions start <= p < end, by the method given.
+
+    With ``following``, the queries are the codes from ``start`` on, and only codes that follow each are returned.
+    """
     kept = None if keep is None else keep[:end]
 
     def scan(part: Queries) -> RangeAnswers:
         return within(segment.blocks, end, part, radius, start=start, keep=kept, n_threads=n_threads)
 
-    if method == "scan" or not _fits(segment, queries, 1):
+    if not following and (method == "scan" or not _fits(segment, queries, 1)):
         return scan(queries)
     search = _Search(segment, queries, ("radius", float(radius)))
     found: list[tuple[NDArray[Any], ...]] = []
 
-    def collect(rows: NDArray[np.int64], answers: RangeAnswers) -> None:
-        found.append((np.repeat(rows, np.diff(answers[0])), *answers[1:]))
+    def collect(rows: NDArray[np.int64], offsets: NDArray[np.int64], *arrays: NDArray[Any]) -> None:
+        of = np.repeat(rows, np.diff(offsets))
+        after = arrays[0] > start + of if following else slice(None)
+        found.append((of[after], *(array[after] for array in arrays)))
 
-    for name, rows in search.plan(method):
-        began, every = time.perf_counter(), np.arange(rows.start, rows.stop)
-        if name == "scan":
-            collect(every, scan(search.part(rows)))
+    for name, rows in search.plan(method if _fits(segment, queries, 1) else "scan"):
+        tables = search.tables() if name == "buckets" else None
+        began, every = time.thread_time(), np.arange(rows.start, rows.stop)
+        if tables is None:
+            collect(every, *scan(search.part(rows)))
         else:
-            offsets, positions, distances, given_up = search.tables().within(
-                search.part(rows), radius, keep=kept, most_work=search.most_work(), n_threads=n_threads
+            offsets, positions, distances, given_up = tables.within(
+                search.part(rows),
+                radius,
+                keep=kept,
+                after=start + rows.start if following else None,
+                most_work=search.most_work(),
+                n_threads=n_threads,
             )
-            collect(every, (offsets, positions, distances))
+            collect(every, offsets, positions, distances)
             again = every[given_up]
             if len(again):
-                collect(again, scan(search.part(again)))
-        search.clock.record(search.kind, name, rows.stop - rows.start, time.perf_counter() - began)
+                collect(again, *scan(search.part(again)))
+        search.clock.record(search.kind, name, rows.stop - rows.start, time.thread_time() - began)
     return _by_query(found, len(queries))

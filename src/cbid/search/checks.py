@@ -21,6 +21,7 @@ __all__ = [
     "as_radius",
     "as_weights",
     "check_known",
+    "float32_scale",
     "sorted_distinct",
     "unmasked",
 ]
@@ -122,6 +123,24 @@ def as_weights(weights: ArrayLike, n_bits: int) -> NDArray[np.float64]:
     if array.ndim == 1:
         return np.array(check_weights(array, n_bits))
     return np.array(check_weights(array.T, n_bits, n_rows=array.shape[1]).T, order="C")
+
+
+def float32_scale(weights: NDArray[np.float64] | None) -> float:
+    """Return a power of two: weights times it add up to normal float32 numbers, so distances keep their order.
+
+    It is 1 unless some weights are too small for float32, the type of distances. Weights 1e70 times smaller than the
+    largest still count as 0.
+    """
+    normal = float(np.finfo(np.float32).tiny)
+    if weights is None or weights.min(initial=1.0) >= normal:
+        return 1.0
+    positive = weights[weights > 0]
+    smallest = positive.min(initial=1.0)
+    if smallest >= normal:
+        return 1.0
+    needed = np.ceil(np.log2(normal) - np.log2(smallest))
+    possible = np.floor(126 - np.log2(positive.max()) - np.log2(len(positive)))  # the sum must not overflow
+    return float(2.0 ** max(min(needed, possible), 0))
 
 
 def as_radius(radius: object) -> np.float32:

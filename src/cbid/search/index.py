@@ -14,11 +14,11 @@ from numpy.typing import ArrayLike, NDArray
 from cbid.checks import check_choice
 from cbid.codes import check_n_bits
 from cbid.search.buckets import BUCKETS_UP_TO, METHODS
-from cbid.search.checks import as_codes, as_count, as_ids, as_radius, as_weights
+from cbid.search.checks import as_codes, as_count, as_ids, as_radius, as_weights, float32_scale
 from cbid.search.collection import Attached, AttachedFile, CodeCollection, IndexState
 from cbid.search.ivf import CODES_PER_CELL, SAMPLE_PER_CELL, Cells
 from cbid.search.matches import Matches, RangeMatches
-from cbid.search.pairs import DuplicateGroup, Pairs, duplicate_groups, near_pairs, neighbour_graph
+from cbid.search.pairs import DuplicateGroup, Pairs, PairSearch, duplicate_groups, near_pairs, neighbour_graph
 from cbid.search.queries import QueryBatch
 from cbid.search.segment_search import Best, Filtered, filtered, search_all, search_cells, search_within
 from cbid.search.segments import Segment
@@ -271,7 +271,7 @@ class CodeIndex:
                 if n_probes < len(cells):
                     near = cells.nearest(batch.values(), n_probes, batch.mean_weights())
                 search_cells(best, segments, batch.for_class, near, n_threads=self.n_threads)
-        return Matches(best.ids, best.distances, self._decoded(best.labels))
+        return Matches(best.ids, _unscaled(best.distances, batch.scale), self._decoded(best.labels))
 
     def range_search(
         self,
@@ -288,29 +288,52 @@ class CodeIndex:
         """Return all stored codes at distance <= ``radius`` of each query, exactly also with IVF; see `search`."""
         limit = as_radius(radius)
         batch = self._batch(codes, projections, weights, weighted)
+        limit = limit if batch.scale == 1 else as_radius(float(radius) * batch.scale)
         segments = self._filtered(labels, match, among, len(batch))
         method = self._exact_method(weights, labels, among)
         offsets, ids, distances, label_codes = search_within(
             segments, batch.for_class, len(batch), limit, method=method, n_threads=self.n_threads
         )
-        return RangeMatches(offsets, ids, distances, self._decoded(label_codes))
+        return RangeMatches(offsets, ids, _unscaled(distances, batch.scale), self._decoded(label_codes))
 
-    def pairs(self, radius: float, *, weighted: bool = True, limit: int = 100_000_000) -> Pairs:
+    def pairs(
+        self,
+        radius: float,
+        *,
+        weighted: bool = True,
+        limit: int = 100_000_000,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> Pairs:
         """Return all pairs of stored codes at distance <= ``radius``, exactly also with IVF: near-duplicates.
 
-        Every pair of codes is compared once, in blocks. ``limit`` bounds the number of pairs held in memory: more
-        raise a ValueError.
+        The codes are searched in blocks, by buckets or by a scan of the codes that follow (see ``method``).
+
+        Parameters
+        ----------
+        radius : float
+        weighted : bool, default=True
+            False: plain Hamming distance.
+        limit : int, default=100,000,000
+            Bounds the number of pairs held in memory: more raise a ValueError.
+        checkpoint : path-like, default=None
+            A file for the state of a long search. It is replaced atomically every half minute, and removed when the
+            search is complete. If it exists, the search goes on from it; that of another search raises.
         """
         limit = as_count(limit, "limit")
-        return near_pairs(*self._for_pairs(radius, weighted), limit=limit, n_threads=self.n_threads)
+        search = self._pair_search(radius, weighted, checkpoint)
+        found = near_pairs(search, limit=limit)
+        scale = float32_scale(self.weights) if weighted else 1.0
+        return dataclasses.replace(found, distances=_unscaled(found.distances, scale))
 
-    def groups(self, radius: float, *, weighted: bool = True) -> list[DuplicateGroup]:
+    def groups(
+        self, radius: float, *, weighted: bool = True, checkpoint: str | os.PathLike[str] | None = None
+    ) -> list[DuplicateGroup]:
         """Return groups of codes connected by pairs at distance <= ``radius``, each with a representative.
 
         The representative has the most codes within the radius; ties go to the smallest id. Groups are ordered by
-        their smallest id.
+        their smallest id. ``checkpoint`` is that of `pairs`.
         """
-        return duplicate_groups(*self._for_pairs(radius, weighted), n_threads=self.n_threads)
+        return duplicate_groups(self._pair_search(radius, weighted, checkpoint))
 
     def neighbours(self, k: int = 10) -> "csr_array":
         """Return the k-NN graph: row i holds the distances of the k codes nearest to ``ids[i]``, without itself.
@@ -320,18 +343,21 @@ class CodeIndex:
         """
         return neighbour_graph(self, as_count(k, "k"))
 
-    def _for_pairs(
-        self, radius: float, weighted: bool
-    ) -> tuple[NDArray[np.int64], NDArray[np.uint8], int, NDArray[np.float64] | None, float]:
+    def _pair_search(self, radius: float, weighted: bool, checkpoint: str | os.PathLike[str] | None) -> PairSearch:
         limit = as_radius(radius)
         weights = self._codes.state.weights if weighted else None
         if weights is not None and weights.ndim == 2:
             raise ValueError(
                 "weighted=True: with weights per class a distance depends on the direction; expected weighted=False"
             )
+        scale = float32_scale(weights)
+        if weights is not None and scale != 1:
+            weights, limit = weights * scale, as_radius(float(radius) * scale)
+        method = "auto" if self._method == "cells" else self._method
         with self._codes.mutex:
             ids = self.ids
-            return ids, self.reconstruct(ids), self.n_bits, weights, float(limit)
+            codes = self.reconstruct(ids)
+        return PairSearch(ids, codes, self.n_bits, weights, float(limit), method, checkpoint, self.n_threads)
 
     def _exact_method(self, weights: ArrayLike | None, labels: ArrayLike | None, among: ArrayLike | None) -> str:
         """The method of a search that is not by cells."""
@@ -586,6 +612,10 @@ class CodeIndex:
     def __getstate__(self) -> dict[str, Any]:
         # Copies within a program (joblib, deepcopy) hold the codes, but no directory.
         return {**self.__dict__, "_store": None}
+
+
+def _unscaled(distances: NDArray[np.float32], scale: float) -> NDArray[np.float32]:
+    return distances if scale == 1 else (distances / np.float64(scale)).astype(np.float32)
 
 
 def _same(a: str | os.PathLike[str], b: Path) -> bool:

@@ -1,24 +1,48 @@
 """All pairs of near codes, the k-NN graph, and groups of duplicates: exact, one block of queries at a time."""
 
+import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cbid.search.buckets import within_radius
 from cbid.search.queries import Queries
-from cbid.search.scan import within
 from cbid.search.segments import Rows, Segment
+from cbid.storage.digests import digest_of
+from cbid.storage.tensors import FileKind
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
     from cbid.search.index import CodeIndex
 
-__all__ = ["DuplicateGroup", "Pairs", "duplicate_groups", "near_pairs", "neighbour_graph", "pair_blocks"]
+__all__ = [
+    "CheckpointError",
+    "DuplicateGroup",
+    "PairSearch",
+    "Pairs",
+    "duplicate_groups",
+    "near_pairs",
+    "neighbour_graph",
+]
 
-_BLOCK = 1024  # queries of one scan
+_BLOCK = 4096  # queries of one search
+_MOST_EDGES = 1 << 22  # pairs of distinct codes held at a time; groups need only their components
+_SECONDS = 30.0  # between two writes of a checkpoint
+
+Positions = NDArray[np.int64]
+Part = tuple[Positions, Positions, NDArray[np.float32]]  # left, right, distances
+
+
+class CheckpointError(ValueError):
+    """A checkpoint that is damaged, or belongs to another search."""
+
+
+_CHECKPOINT = FileKind("cbid-pairs", 1, "checkpoint of pairs", CheckpointError)
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,87 +64,145 @@ class DuplicateGroup(NamedTuple):
     ids: list[int]  # ascending
 
 
-def pair_blocks(
-    codes: NDArray[np.uint8],
-    n_bits: int,
-    weights: NDArray[np.float64] | None,
-    radius: float,
-    *,
-    n_threads: int | None = None,
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]]:
-    """Yield the pairs of rows i < j at distance <= radius, for blocks of i in order: i, j and distances.
+class PairSearch(NamedTuple):
+    """What to search: codes whose ids ascend, their weights (t,) or None, and the largest distance of a pair."""
 
-    Each block scans only the codes that follow it, so each pair is computed once.
-    """
-    n = len(codes)
-    segment = Segment.build(Rows(codes, np.arange(n)), by_class=False) if n else None
-    for first in range(0, n, _BLOCK):
-        assert segment is not None
-        queries = Queries.from_codes(codes[first : first + _BLOCK], n_bits, weights)
-        offsets, right, distances = within(segment.blocks, n, queries, radius, start=first, n_threads=n_threads)
-        left = np.repeat(np.arange(first, first + len(queries)), np.diff(offsets))
-        after = right > left
-        yield left[after], right[after], distances[after]
+    ids: NDArray[np.int64]
+    codes: NDArray[np.uint8]
+    n_bits: int
+    weights: NDArray[np.float64] | None
+    radius: float
+    method: str = "auto"
+    checkpoint: str | os.PathLike[str] | None = None  # a file from which an interrupted search goes on
+    n_threads: int | None = None
 
 
-def near_pairs(
-    ids: NDArray[np.int64],
-    codes: NDArray[np.uint8],
-    n_bits: int,
-    weights: NDArray[np.float64] | None,
-    radius: float,
-    *,
-    limit: int,
-    n_threads: int | None = None,
-) -> Pairs:
-    """Return all pairs at distance <= radius of codes whose ids ascend; raise if there are more than ``limit``."""
-    parts = [(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32))]
-    n_found = 0
-    for part in pair_blocks(codes, n_bits, weights, radius, n_threads=n_threads):
+class _Checkpoint:
+    """The blocks that are done and what they gave, in a file that is replaced atomically every half minute."""
+
+    def __init__(self, search: PairSearch, what: str) -> None:
+        self._path = search.checkpoint
+        self._written = time.monotonic()
+        self._search: dict[str, Any] = {}
+        if self._path is not None:
+            weights = None if search.weights is None else search.weights.tolist()
+            digest = digest_of(search.ids.tobytes(), search.codes.tobytes())
+            self._search = {"what": what, "radius": search.radius, "weights": weights, "codes": digest}
+
+    def read(self) -> tuple[int, dict[str, NDArray[Any]]]:
+        """Return the first row that is not done, and the arrays; 0 and none without a file."""
+        if self._path is None or not os.path.lexists(self._path):
+            return 0, {}
+        content, arrays = _CHECKPOINT.read(self._path)
+        if not isinstance(content, dict) or content.get("search") != self._search:
+            raise CheckpointError(
+                f"checkpoint={os.fspath(self._path)!r} is of another search: expected the same codes, weights and "
+                "radius, or a new file"
+            )
+        return int(content["done"]), arrays
+
+    def is_due(self) -> bool:
+        return self._path is not None and time.monotonic() - self._written >= _SECONDS
+
+    def write(self, done: int, arrays: dict[str, NDArray[Any]]) -> None:
+        assert self._path is not None
+        _CHECKPOINT.write(self._path, {"search": self._search, "done": done}, arrays)
+        self._written = time.monotonic()
+
+    def remove(self) -> None:
+        """Remove the file: the result is complete."""
+        if self._path is not None and os.path.lexists(self._path):
+            os.unlink(self._path)
+
+
+def _pair_blocks(search: PairSearch, first: int = 0) -> Iterator[tuple[int, Part]]:
+    """Yield the pairs of rows i < j at distance <= radius for blocks of i from ``first`` on, and the next i."""
+    n = len(search.codes)
+    if n == 0:
+        return
+    segment = Segment.build(Rows(search.codes, np.arange(n)), by_class=False)
+    while first < n:
+        last = min(first + _BLOCK, n)
+        queries = Queries.from_codes(search.codes[first:last], search.n_bits, search.weights)
+        offsets, right, distances = within_radius(
+            segment, first, n, queries, np.float32(search.radius), keep=None, method=search.method, following=True,
+            n_threads=search.n_threads,
+        )  # fmt: skip
+        left = np.repeat(np.arange(first, last), np.diff(offsets))
+        first = last
+        yield first, (left, right, distances)
+
+
+def near_pairs(search: PairSearch, *, limit: int) -> Pairs:
+    """Return all pairs at distance <= radius; raise if there are more than ``limit``."""
+    checkpoint = _Checkpoint(search, "pairs")
+    first, held = checkpoint.read()
+    names = ("left", "right", "distances")
+    none = (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32))
+    parts: list[tuple[NDArray[Any], ...]] = [tuple(held[name] for name in names) if held else none]
+    n_found = len(parts[0][0])
+    for done, part in _pair_blocks(search, first):
         n_found += len(part[0])
         if n_found > limit:
-            raise ValueError(f"radius={radius}: more than limit={limit:,} pairs; expected a smaller radius")
+            raise ValueError(f"limit={limit}: there are more than {limit:,} pairs; expected a smaller radius")
         parts.append(part)
+        if checkpoint.is_due():
+            parts = [tuple(np.concatenate(arrays) for arrays in zip(*parts))]
+            checkpoint.write(done, dict(zip(names, parts[0])))
     left, right, distances = (np.concatenate(arrays) for arrays in zip(*parts))
-    return Pairs(ids[left], ids[right], distances)
+    checkpoint.remove()
+    return Pairs(search.ids[left], search.ids[right], distances)
 
 
-def duplicate_groups(
-    ids: NDArray[np.int64],
-    codes: NDArray[np.uint8],
-    n_bits: int,
-    weights: NDArray[np.float64] | None,
-    radius: float,
-    *,
-    n_threads: int | None = None,
-) -> list[DuplicateGroup]:
+def duplicate_groups(search: PairSearch) -> list[DuplicateGroup]:
     """Return the connected components of the pairs at distance <= radius, without single ids.
 
-    Equal codes are compared once, so many exact copies take no more memory than one.
+    Equal codes are compared once, and pairs are reduced to their components now and then: memory is bounded.
     """
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    if len(ids) == 0:
+    if len(search.ids) == 0:
         return []
-    distinct, code_of, counts = np.unique(codes, axis=0, return_inverse=True, return_counts=True)
-    code_of = code_of.reshape(-1)
-    n_near = counts.copy()  # codes within the radius, with multiplicity
-    edges = []
-    for left, right, _ in pair_blocks(distinct, n_bits, weights, radius, n_threads=n_threads):
+    distinct, code_of, counts = _distinct(search.codes)
+    checkpoint = _Checkpoint(search, "groups")
+    first, held = checkpoint.read()
+    n_near = held.get("n_near", counts.copy())  # codes within the radius, with multiplicity
+    component = held.get("component", np.arange(len(distinct)))
+    edges: list[NDArray[np.int64]] = []
+    for done, (left, right, _) in _pair_blocks(search._replace(codes=distinct), first):
         np.add.at(n_near, left, counts[right])
         np.add.at(n_near, right, counts[left])
         edges.append(np.stack([left, right]))
-    left, right = np.concatenate(edges, axis=1)
-    graph = coo_array((np.ones(len(left), bool), (left, right)), shape=(len(distinct), len(distinct)))
-    component = connected_components(graph, directed=False)[1][code_of]
-    order = np.argsort(component, kind="stable")  # ids stay ascending within a component
+        if sum(part.shape[1] for part in edges) > _MOST_EDGES or checkpoint.is_due():
+            component, edges = _joined(component, edges), []
+        if checkpoint.is_due():
+            checkpoint.write(done, {"n_near": n_near, "component": component})
+    of_id = _joined(component, edges)[code_of]
+    order = np.argsort(of_id, kind="stable")  # ids stay ascending within a component
     groups = []
-    for members in np.split(order, np.flatnonzero(np.diff(component[order])) + 1):
+    for members in np.split(order, np.flatnonzero(np.diff(of_id[order])) + 1):
         if len(members) > 1:
             best = members[np.argmax(n_near[code_of[members]])]  # the first of equals: the smallest id
-            groups.append(DuplicateGroup(int(ids[best]), ids[members].tolist()))
+            groups.append(DuplicateGroup(int(search.ids[best]), search.ids[members].tolist()))
+    checkpoint.remove()
     return sorted(groups, key=lambda group: group.ids[0])
+
+
+def _distinct(codes: NDArray[np.uint8]) -> tuple[NDArray[np.uint8], Positions, Positions]:
+    """The distinct codes, the place of each code among them, and how often each occurs."""
+    items = np.ascontiguousarray(codes).view(np.dtype((np.void, codes.shape[1])))[:, 0]
+    distinct, code_of, counts = np.unique(items, return_inverse=True, return_counts=True)
+    return distinct.view(np.uint8).reshape(-1, codes.shape[1]), code_of.reshape(-1), counts
+
+
+def _joined(component: Positions, edges: list[NDArray[np.int64]]) -> Positions:
+    """The components of the nodes once ``edges`` connect them."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    if not edges:
+        return component
+    left, right = component[np.concatenate(edges, axis=1)]
+    graph = coo_array((np.ones(len(left), bool), (left, right)), shape=(len(component), len(component)))
+    return connected_components(graph, directed=False)[1].astype(np.int64)[component]
 
 
 def neighbour_graph(index: "CodeIndex", k: int) -> "csr_array":

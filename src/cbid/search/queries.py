@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cbid.codes import check_codes, check_n_bits, check_weights, unpack
+from cbid.search.checks import float32_scale
 from cbid.search.segments import ANY
 
 __all__ = ["Queries", "QueryBatch"]
@@ -102,10 +103,16 @@ class Queries:
 class QueryBatch:
     """The queries of one search of an index, whose weights may depend on the class of the stored code.
 
-    The weights are one vector, one per query, or one per class (``by_class``, (t, n_classes)).
+    The weights are one vector, one per query, or one per class (``by_class``, (t, n_classes)). If they are too small
+    for float32 they are multiplied by ``scale``, and so are the distances found.
     """
 
     def __init__(self, queries: Queries, by_class: Floats | None) -> None:
+        self.scale = float32_scale(queries.weights if by_class is None else by_class)
+        if self.scale != 1:
+            if queries.weights is not None:
+                queries = dataclasses.replace(queries, weights=queries.weights * self.scale)
+            by_class = None if by_class is None else by_class * self.scale
         self._queries = queries
         self._by_class = by_class
         self._of_class: dict[int, Queries] = {}
