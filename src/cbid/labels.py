@@ -93,6 +93,22 @@ def _encode_present(labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int6
     return classes, numbers
 
 
+def unmarked(labels: Any) -> Any:
+    """Return labels with None for the integer -1, the usual mark of a missing label; not if 1 is the only other one.
+
+    >>> unmarked([2, -1, 1])
+    [2, None, 1]
+    >>> unmarked([1, -1, 1])
+    [1, -1, 1]
+    """
+    values = labels.tolist() if isinstance(labels, np.ndarray) and labels.ndim == 1 else labels
+    if not isinstance(values, list) or not any(type(v) is int and v == -1 for v in values):
+        return labels
+    if all(v == 1 for v in values if v is not None and v != -1):
+        return labels
+    return [None if type(v) is int and v == -1 else v for v in values]
+
+
 def encode_partial_labels(y: Any, missing_label: Any = None) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Return classes (k,) and class numbers (n,), with -1 for a missing label.
 

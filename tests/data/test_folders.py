@@ -68,7 +68,7 @@ def test_unlabelled_takes_every_image(root):
 
 
 def test_nothing_there(tmp_path):
-    with pytest.raises(ImageError, match=r"holds no images \(files with suffix .bmp .gif"):
+    with pytest.raises(ImageError, match=r"holds no images \(files with suffix .avif .bmp .gif"):
         ImageFolder(tmp_path)
     (tmp_path / "cat").mkdir()
     (tmp_path / "readme").write_text("")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cbid.commands.options import PROJECT_SUFFIX, JobsOption, JsonOption, QuietOption, choice, one_of
+from cbid.commands.options import PROJECT_SUFFIX, JobsOption, JsonOption, MaxPixelsOption, QuietOption, choice, one_of
 from cbid.commands.output import accuracy_table, command_line, echo, echo_json, resumable
 
 if TYPE_CHECKING:
@@ -75,6 +75,18 @@ def fit(
     vectors: Annotated[str | None, typer.Option(show_default=False, help="Parquet: the column of vectors.")] = None,
     labels: Annotated[str | None, typer.Option(show_default=False, help="Parquet: the column of labels.")] = None,
     ids: Annotated[str | None, typer.Option(show_default=False, help="Parquet: the column of ids.")] = None,
+    label: Annotated[
+        str | None,
+        typer.Option(
+            show_default=False,
+            metavar="REGEX",
+            help="Folder: a regular expression that finds the label in each path, such as '([a-z]+)_[0-9]+'.",
+        ),
+    ] = None,
+    label_depth: Annotated[
+        int, typer.Option(min=1, help="Folder: which folder of the path is the label; 2 for 2024/cats/1.jpg.")
+    ] = 1,
+    max_pixels: MaxPixelsOption = 100_000_000,
     n_jobs: JobsOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -89,6 +101,7 @@ def fit(
     from cbid.coders import CBID
     from cbid.data import open_source
     from cbid.project import Project
+    from cbid.project.fitting import OWN_PIXELS
 
     chosen: Any = coder
     if kernel is not None:
@@ -100,6 +113,8 @@ def fit(
     columns: dict[str, Any] = {
         name: value for name, value in (("vectors", vectors), ("labels", labels), ("ids", ids)) if value
     }
+    if label is not None or label_depth != 1 or max_pixels != OWN_PIXELS:
+        columns |= {"label": label, "label_depth": label_depth, "max_pixels": max_pixels}
     with (
         resumable(),
         Project.fit(

@@ -90,6 +90,7 @@ JobsOption = Annotated[
         help="Images to process in parallel; -1 means one per core (default: 1).",
     ),
 ]
+MaxPixelsOption = Annotated[int, typer.Option(min=1, help="Skip images with more pixels than this.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")]
 

@@ -29,7 +29,7 @@ __all__ = [
     "reason_of",
 ]
 
-FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM")
+FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "HEIF")
 MAX_PIXELS = 50_000_000
 _BYTES_A_PIXEL = 8
 _METADATA = 16 * 2**20  # bytes allowed for metadata
@@ -187,8 +187,11 @@ def _open(data: bytes, formats: tuple[str, ...], max_pixels: int) -> "ImageFile"
         "TIFF": (data.startswith((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")), TiffImageFile),
         "PPM": (data.startswith((b"P1", b"P2", b"P3", b"P4", b"P5", b"P6")), PpmImageFile),
     }
+    brand = data[8:12] if data[4:8] == b"ftyp" else b""
+    if brand in _BRANDS:
+        kinds[_BRANDS[brand]] = (True, _container_class(_BRANDS[brand]))
     for format in formats:
-        fits, image_file = kinds[format]
+        fits, image_file = kinds.get(format, (False, JpegImageFile))
         if fits:
             image = image_file(io.BytesIO(data))
             if "progressive" in image.info and data.count(b"\xff\xda") > _MAX_SCANS:
@@ -197,6 +200,30 @@ def _open(data: bytes, formats: tuple[str, ...], max_pixels: int) -> "ImageFile"
                 raise ImageError(f"it has {image.width} x {image.height} pixels: expected at most {max_pixels}")
             return image
     raise ImageError(f"its format is unknown: expected one of {', '.join(formats)}")
+
+
+# The formats of the containers that begin with "ftyp", by their main brand.
+_BRANDS = dict.fromkeys((b"avif", b"avis"), "AVIF") | dict.fromkeys(
+    (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1"), "HEIF"
+)
+
+
+def _container_class(format: str) -> "type[ImageFile]":
+    """Return the class that opens AVIF or HEIF (HEIC) images."""
+    if format == "AVIF":
+        from PIL import features
+
+        if not features.check("avif"):
+            raise ImageError("it is an AVIF image, which this build of Pillow cannot read: Pillow 11.3 or newer can")
+        from PIL.AvifImagePlugin import AvifImageFile
+
+        return AvifImageFile
+    try:
+        from pillow_heif import HeifImageFile
+    except ImportError as error:
+        raise ImageError(f"it is a HEIC image; {missing_extra('reading it', 'heif')}") from error
+    found: type[ImageFile] = HeifImageFile
+    return found
 
 
 def _values(image: "Image") -> NDArray[np.uint8]:

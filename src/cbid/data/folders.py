@@ -2,22 +2,28 @@
 
 import errno
 import os
+import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
 
-from cbid.checks import check_choice
+from cbid.checks import check_choice, check_integer
 from cbid.data.decode import MAX_PIXELS, ImageError, reason_of
 from cbid.data.image_sets import ImageFiles, Problems
 from cbid.data.names import printable
+from cbid.labels import encode_labels
 
 __all__ = ["SUFFIXES", "ImageFolder", "report_problems"]
 
 SUFFIXES = frozenset(
-    b".jpg .jpeg .jpe .jfif .png .webp .gif .bmp .tif .tiff .ppm .pgm .pbm .pnm".split()
+    b".jpg .jpeg .jpe .jfif .png .webp .gif .bmp .tif .tiff .ppm .pgm .pbm .pnm .avif .heic .heif .hif".split()
 )  # of image files; their format is detected from the content
+_UNKNOWN = frozenset(
+    b".arw .cr2 .cr3 .dng .nef .orf .raf .raw .rw2 .jp2 .j2k .jxl .psd .xcf .svg .tga .exr .hdr".split()
+)  # images that cannot be read: named, so that nobody believes they are in
+_NOT_CLASSES = frozenset((b"@eadir", b"#recycle", b"$recycle.bin", b"__macosx", b"lost+found", b"thumbnails"))
 
 
 class ImageFolder(ImageFiles):
@@ -35,6 +41,12 @@ class ImageFolder(ImageFiles):
     tree : bool, default=False
         True: nested class folders are a tree, and the label of an image is the path of its folder, such as
         "animal/dog".
+    label_depth : int, default=1
+        Which folder of the path is the label: 1 for the class folders in the folder, 2 for the folders in these, as
+        in 2024/cats/1.jpg. Images in fewer folders have no label.
+    label : str, optional
+        A regular expression that finds the label in the path of each image, such as ``"([a-z]+)_[0-9]+"`` for
+        cat_001.jpg: its first group, or the whole match. Images without a match have no label.
     on_error : {"raise", "skip"}, default="raise"
         What to do about broken links and loops of links, unreadable folders, classes without images, and images
         beside the class folders: raise an ``ImageError`` that lists them, or list them in ``problems``.
@@ -43,8 +55,9 @@ class ImageFolder(ImageFiles):
 
     Notes
     -----
-    Hidden files and files without the suffix of an image are ignored. Links are followed, but no folder is read twice
-    for one class, so loops of links end.
+    Hidden files and folders, folders of thumbnails and of systems (``@eaDir``, ``__MACOSX``, ``#recycle``), and files
+    without the suffix of an image are ignored. Images of formats that cannot be read count as problems. Links are
+    followed, but no folder is read twice for one class, so loops of links end.
     """
 
     def __init__(
@@ -53,6 +66,8 @@ class ImageFolder(ImageFiles):
         *,
         labelled: bool | None = None,
         tree: bool = False,
+        label_depth: int = 1,
+        label: str | None = None,
         on_error: str = "raise",
         max_pixels: int = MAX_PIXELS,
     ) -> None:
@@ -65,7 +80,8 @@ class ImageFolder(ImageFiles):
         files: list[bytes] = []
         labels: list[int] = []
         classes: list[str] = []
-        if labelled is False:
+        by_path = _path_labels(label, label_depth, tree=tree, labelled=labelled)
+        if labelled is False or by_path is not None:
             files = list(scan.files(b""))
         else:
             own, folders = scan.listing(b"")
@@ -92,11 +108,40 @@ class ImageFolder(ImageFiles):
             np.array(classes) if classes else None,
             max_pixels=max_pixels,
         )
+        if by_path is not None:
+            given = [by_path(file.decode("utf-8", "backslashreplace")) for file in files]
+            if not any(given):
+                chosen = f"label={label!r}" if label is not None else f"label_depth={label_depth}"
+                raise ImageError(f"{printable(root)}: {chosen} gives no image a label, such as {self.names[0]!r}")
+            self.classes, self.labels = encode_labels(given, missing=True)
         if tree and classes:
             folders_of = [os.path.dirname(file).decode("utf-8", "backslashreplace") for file in files]
             self.classes, self.labels = np.unique(folders_of, return_inverse=True)
         self.problems = scan.problems
         report_problems(root, scan.problems, on_error)
+
+
+def _path_labels(
+    label: str | None, depth: int, *, tree: bool, labelled: bool | None
+) -> Callable[[str], str | None] | None:
+    """Return the function from the path of an image to its label, or None if the class folders give it."""
+    check_integer("label_depth", depth, 1)
+    if label is None and depth == 1:
+        return None
+    if tree or labelled is False or (label is not None and depth != 1):
+        raise ValueError("label, label_depth, tree and labelled=False exclude each other: expected one of them")
+    if label is None:
+        return lambda path: path.split("/")[depth - 1] if path.count("/") >= depth else None
+    try:
+        pattern = re.compile(label)
+    except re.error as error:
+        raise ValueError(f"label={label!r}: expected a regular expression ({error})") from error
+
+    def find(path: str) -> str | None:
+        match = pattern.search(path)
+        return (match and (match[1] if pattern.groups else match[0])) or None
+
+    return find
 
 
 def report_problems(where: str | os.PathLike[str], problems: Problems, on_error: str) -> None:
@@ -163,9 +208,13 @@ class _Scan:
             except OSError as error:
                 self.problem(name, _broken(entry, error))
                 continue
+            suffix = os.path.splitext(entry.name)[1].lower()
             if stat.S_ISDIR(mode):
-                folders.append(name)
-            elif os.path.splitext(entry.name)[1].lower() not in SUFFIXES:
+                if entry.name.lower() not in _NOT_CLASSES:
+                    folders.append(name)
+            elif suffix in _UNKNOWN:
+                self.problem(name, f"images of the format {suffix.decode()} cannot be read")
+            elif suffix not in SUFFIXES:
                 self.others += 1
             elif stat.S_ISREG(mode):
                 files.append(name)

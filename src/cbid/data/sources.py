@@ -14,7 +14,7 @@ from cbid.data.image_sets import ImageFiles, ImageItems, ImageSet
 from cbid.data.lists import ImageList, open_with_sidecar
 from cbid.data.names import printable
 from cbid.data.tables import ParquetTable, VectorTable
-from cbid.labels import encode_labels
+from cbid.labels import encode_labels, unmarked
 from cbid.storage.atomic import check_regular
 
 __all__ = ["ACCEPTED", "open_source"]
@@ -32,6 +32,8 @@ def open_source(
     path: str | os.PathLike[str],
     *,
     tree: bool = False,
+    label_depth: int = 1,
+    label: str | None = None,
     on_error: str = "raise",
     max_pixels: int = MAX_PIXELS,
     **columns: str | None,
@@ -46,23 +48,29 @@ def open_source(
     - ``.parquet`` gives a ``ParquetTable``; ``vectors``, ``ids`` and ``labels`` name its columns.
     - An IDX file, plain or gzipped, with the labels from the matching file beside it.
 
-    Only names and labels are read at once. ``on_error`` and ``max_pixels`` are those of ``ImageFolder``.
+    Only names and labels are read at once. ``label_depth``, ``label``, ``on_error`` and ``max_pixels`` are those of
+    ``ImageFolder``. An integer label -1 in a file means that the label is missing, unless the only other label is 1.
     """
     where = Path(path)
     if not where.exists():
         raise FileNotFoundError(f"{printable(path)} does not exist")
     if not where.is_dir():
         check_regular(where)
+        if label is not None or label_depth != 1:
+            raise ValueError(f"label and label_depth are for folders: {printable(path)} is a file")
     suffix = where.suffix.lower()
     if suffix in (".parquet", ".pq"):
         return ParquetTable(where, **columns)
     if columns:
         raise ValueError(f"{', '.join(columns)} name columns of a parquet file: {printable(path)} is not one")
     if where.is_dir():
-        beside = None if tree else open_with_sidecar(where, on_error=on_error, max_pixels=max_pixels)
+        labelled = tree or label is not None or label_depth != 1
+        beside = None if labelled else open_with_sidecar(where, on_error=on_error, max_pixels=max_pixels)
         if beside is not None:
             return beside
-        return ImageFolder(where, tree=tree, on_error=on_error, max_pixels=max_pixels)
+        return ImageFolder(
+            where, tree=tree, label_depth=label_depth, label=label, on_error=on_error, max_pixels=max_pixels
+        )
     if suffix in (".csv", ".tsv", ".txt", ".lst"):
         return ImageList(where, on_error=on_error, max_pixels=max_pixels)
     if os.fsencode(suffix) in SUFFIXES:
@@ -95,7 +103,7 @@ def _from_array(
     for name, column in (("labels", labels), ("ids", ids)):
         if column is not None and column.shape != array.shape[:1]:
             raise ArrayFileError(f"{printable(path)}: {name} has shape {column.shape}: expected {array.shape[:1]}")
-    classes, codes = (None, None) if labels is None else encode_labels(labels, missing=True)
+    classes, codes = (None, None) if labels is None else encode_labels(unmarked(labels), missing=True)
     if array.ndim == 2:
         return VectorTable(array, ids, codes, classes)
     if array.ndim not in (3, 4) or (array.ndim == 4 and array.shape[3] != 3) or not len(array):

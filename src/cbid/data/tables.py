@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.extras import missing_extra
-from cbid.labels import encode_labels
+from cbid.labels import encode_labels, unmarked
 
 __all__ = ["ParquetTable", "TableError", "VectorTable"]
 
@@ -119,7 +119,7 @@ class ParquetTable(VectorTable):
         if label_column is not None and _is_list(schema.field(label_column).type):
             self.label_sets = self._label_sets(file, label_column)
         elif label_column is not None:
-            self.classes, self.labels = encode_labels(self._values(file, label_column), missing=True)
+            self.classes, self.labels = encode_labels(unmarked(self._values(file, label_column)), missing=True)
 
     @property
     def shape(self) -> tuple[int, int]:

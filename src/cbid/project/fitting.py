@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 import cbid
 from cbid.checks import check_integer, check_real
 from cbid.coders import Coder
+from cbid.data.folders import ImageFolder
 from cbid.data.image_sets import Problems, as_image_set
 from cbid.data.names import printable
 from cbid.data.sources import open_source
@@ -61,6 +62,7 @@ from cbid.storage.atomic import check_regular, whole_file
 from cbid.storage.digests import digest_bytes
 from cbid.storage.lock import WriterLock
 
+OWN_PIXELS = 100_000_000  # of an image in a source that the user names: more than for images of strangers
 _MAX_FAILURES = 1000  # listed in the manifest
 _LONG_COMPILING = 1.0  # seconds; less is loading from the cache
 _MIN_TRAIN = 2  # images per class: one alone has no neighbour
@@ -69,10 +71,10 @@ _MIN_TRAIN = 2  # images per class: one alone has no neighbour
 def open_images(source: Any) -> tuple[Source, str]:
     """Return a source as an ``ImageSet`` or a ``VectorTable``, and its path; it lists what is broken in it."""
     if isinstance(source, (str, os.PathLike)):
-        return open_source(source, on_error="skip"), os.path.abspath(source)
+        return open_source(source, on_error="skip", max_pixels=OWN_PIXELS), os.path.abspath(source)
     if isinstance(source, VectorTable):
         return source, ""
-    return as_image_set(source), ""
+    return as_image_set(source), os.path.abspath(source.root) if isinstance(source, ImageFolder) else ""
 
 
 def fit(
@@ -178,6 +180,7 @@ class ProjectFit:
             if self._up_to_date(taken, settings, table):
                 self._finish(table, taken, parts)
                 return False
+            self._warn_of_copies(taken, parts, width)
             self.learn_and_commit(table, taken, kept, parts, coder, settings, width)
             return True
 
@@ -257,6 +260,34 @@ class ProjectFit:
                 ProjectWarning,
                 stacklevel=5,
             )
+
+    def _warn_of_copies(self, taken: Intake, parts: NDArray[np.str_], width: int) -> None:
+        """Report images with equal vectors in two classes, or on both sides of the measurement."""
+        vectors = map_vectors(self.directory / VECTORS, width)
+        groups: dict[bytes, list[int]] = {}
+        for i, id in enumerate(taken.ids.tolist()):
+            groups.setdefault(digest_bytes(vectors[id].tobytes()), []).append(i)
+        for what, values, consequence in (
+            ("two classes", [label or "" for label in taken.labels], "at most one of the labels is right"),
+            (
+                "the training and the held-out part",
+                parts.tolist(),
+                "the measured accuracy is too high for new images",
+            ),
+        ):
+            across = [
+                (group[0], i)
+                for group in groups.values()
+                for i in group[1:]
+                if len({values[group[0]], values[i]} - {"", ADDED}) == 2
+            ]
+            if across:
+                names = " and ".join(printable(taken.names[i]) for i in across[0])
+                warnings.warn(
+                    f"{len(across)} copies lie in {what}, such as {names}: {consequence}",
+                    ProjectWarning,
+                    stacklevel=5,
+                )
 
     def learn_and_commit(
         self,

@@ -155,7 +155,7 @@ def take_in(
             advance(count)
     kept = np.flatnonzero(ids >= 0).tolist()
     if width is None or not kept:
-        name, reason = failures[0] if failures else ("the source", "it is empty")
+        name, reason = failures[-1] if failures else ("the source", "it is empty")
         raise ImageError(f"none of {len(items)} images can be read; {printable(name)}: {reason}")
     n_read = sum(items[i].place in index_of for i in kept)
     return Intake(ids[kept], [items[i].name for i in kept], [items[i].label for i in kept], n_read, failures), width
