@@ -8,7 +8,7 @@ import pytest
 
 from cbid.project import Project
 from cbid.report import write_report
-from cbid.report.page import choose_examples
+from cbid.report.page import choose_examples, confusion_plot, headline, interval
 from tests.project.made import fitted, write_images
 
 
@@ -66,13 +66,41 @@ def test_page_shows_what_was_measured(made, page):
     with Project.open(made / "p.cbid") as project:
         for entry in project.evaluation["codes"]:
             assert f"<td>{entry['n_bits']} bits</td><td>{entry['bytes']}</td>" in page
-            assert f"<td>{entry['weighted']['accuracy']:.1%}</td>" in page
+            assert f"<td>{entry['weighted']['accuracy']:.1%} (" in page
         assert all(
             text in page for text in ("30 images of 3 classes", "24 bits", "learned from 24", "6 were held out")
         )
         assert str(project.settings["source"]) in page
     for part in ("cbid 0.", "Python 3.", "numpy ", "RawPixels(", "CBID("):
         assert part in page
+
+
+def test_the_headline():
+    """90 of 100: the Wilson interval is 82.6 to 94.5 %, so the larger side is 7 points."""
+    assert [round(100 * end, 1) for end in interval(0.9, 100)] == [82.6, 94.5]
+    assert interval(1.0, 20)[1] == 1.0
+    how = {"accuracy": 0.9, "map": 0.8, "overlap": 0.5}
+    measured = {"n_queries": 100, "raw": {"bytes": 5120, "accuracy": 0.7}, "codes": [{"bytes": 16, "weighted": how}]}
+    confusion = {"classes": ["cat", "dog", "owl"], "matrix": [[40, 10, 0], [0, 50, 0], [0, 0, 0]]}
+    assert headline(measured, confusion) == (
+        "16 bytes an image: 90% ± 7 on held-out images, 70% with 5,120-byte vectors; "
+        "best class dog (100%), worst cat (80%)."
+    )
+    measured["codes"][0]["weighted"] = {**how, "accuracy": None}
+    assert headline(measured, {"classes": [], "matrix": []}) == (
+        "16 bytes an image keep 50% of the ten nearest neighbours of 5,120-byte vectors."
+    )
+    assert "no images were held out" in headline({**measured, "n_queries": 0}, confusion)
+
+
+def test_the_page_is_readable_in_the_dark_and_has_no_timings(page):
+    assert "prefers-color-scheme: dark" in page
+    assert "ms per query" not in page
+    assert "bytes an image: " in page
+    names = {"classes": ["猫の写真", "b"], "matrix": [[3, 1], [0, 4]]}
+    assert confusion_plot(names).count("猫の写真") >= 2  # as text, in the fonts of the reader
+    many = confusion_plot({"classes": [f"c{i}" for i in range(70)], "matrix": np.eye(70, dtype=int).tolist()})
+    assert ">c3<" not in many
 
 
 def test_names_are_escaped(page):

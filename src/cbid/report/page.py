@@ -1,16 +1,15 @@
 """The report of a project: accuracy, confusion matrix, example searches and settings on one page."""
 
-import io
 import os
 import platform
 from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
+from unicodedata import east_asian_width
 
 import numpy as np
 
 import cbid
 from cbid.data.names import printable
-from cbid.extras import missing_extra
 from cbid.report.html import embedded_image, package_versions, page, table
 from cbid.storage.atomic import whole_file
 
@@ -20,22 +19,34 @@ if TYPE_CHECKING:
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "faiss-cpu", "numba", "pillow", "opencv-python-headless")
 _MAX_IMAGES, _MAX_QUERIES = 5_000, 500  # images to sample, and held-out images among them to search with
 _N_NEAREST = 10
-_MAX_NAMES, _MAX_COUNTS = 40, 30  # classes up to which names and counts are readable in a matrix
-_INK, _RED, _BLUE, _GREY = "#1a1a1a", "#b3261e", "#1f5fa8", "#767676"
-
+_MAX_NAMES, _MAX_COUNTS = 60, 30  # classes up to which names and counts are readable in a matrix
 _STYLE = """
-:root { color-scheme: light; } body { color: #1a1a1a; background: #fff; }
+:root { color-scheme: light dark; --ground: #fff; --ink: #1a1a1a; --muted: #5c5c5c; --line: #d9d9d9; --faint: #f0f0ee;
+  --accent: #1f5fa8; --on-accent: #fff; --wrong: #b3261e; }
+@media (prefers-color-scheme: dark) { :root { --ground: #14161b; --ink: #e9ebef; --muted: #a8aebb; --line: #343944;
+  --faint: #22262e; --accent: #8db8f0; --on-accent: #0d1420; --wrong: #ff8f85; } }
+body { color: var(--ink); background: var(--ground); }
+.lead { font-size: 1.3rem; line-height: 1.35; max-width: 50rem; } .muted { color: var(--muted); }
+th { border-color: var(--muted); } td { border-color: var(--line); }
 .text td:first-child { white-space: nowrap; }
-.row { display: flex; gap: .75rem; border-top: 1px solid #e5e5e5; padding: .75rem 0; }
+svg text { fill: var(--ink); font: 12px system-ui, sans-serif; } svg .muted { fill: var(--muted); }
+svg .grid { stroke: var(--line); } svg .raw { stroke: var(--wrong); stroke-dasharray: 2 4; }
+svg .code { stroke: var(--accent); fill: none; } svg .dot { fill: var(--accent); stroke: none; }
+svg .band { stroke: var(--accent); opacity: .35; }
+svg .cell { fill: var(--accent); } svg .miss { fill: var(--wrong); }
+svg .empty { fill: var(--faint); } svg text.on { fill: var(--on-accent); }
+.row { display: flex; gap: .75rem; border-top: 1px solid var(--line); padding: .75rem 0; }
 .near { flex: 1; min-width: 0; display: grid; gap: .5rem; grid-template-columns: repeat(10, minmax(0, 1fr)); }
 figure { margin: 0; font-size: .75rem; line-height: 1.25; overflow-wrap: anywhere; }
-figure img, figure .name { display: block; width: 100%; aspect-ratio: 1; object-fit: contain; background: #f2f2f2; }
-figure img, figure .name { box-sizing: border-box; border: 3px solid transparent; border-radius: 4px; }
-figure.query { flex: 0 0 5.5rem; } figure.query img { border-color: #1f5fa8; }
-figure.wrong img, figure.wrong .name { border-color: #b3261e; } .mark { color: #b3261e; }
+figure img, figure .name { display: block; width: 100%; aspect-ratio: 1; object-fit: contain; }
+figure img, figure .name { background: var(--faint); box-sizing: border-box; }
+figure img, figure .name { border: 3px solid transparent; border-radius: 4px; }
+figure.query { flex: 0 0 5.5rem; } figure.query img { border-color: var(--accent); }
+figure.wrong img, figure.wrong .name { border-color: var(--wrong); } .mark { color: var(--wrong); }
 @media (max-width: 48rem) {
-  .row { flex-direction: column; } figure.query { flex: none; width: 5.5rem; }
+  .lead { font-size: 1.15rem; } .row { flex-direction: column; } figure.query { flex: none; width: 5.5rem; }
   .near { grid-template-columns: repeat(5, minmax(0, 1fr)); } td:first-child { white-space: nowrap; }
+  .text td { white-space: normal; display: block; } .text td + td { padding-bottom: .75rem; }
 }
 """
 
@@ -55,6 +66,7 @@ def write_report(project: "Project", path: str | os.PathLike[str], *, queries: i
     name = printable(project.path.name)
     sections = [
         f"<h1>{escape(name)}</h1>",
+        f'<p class="lead">{escape(headline(project.evaluation, project.confusion))}</p>',
         f"<p>{escape(_summary(project))}</p>",
         _accuracy(project.evaluation),
         _confusion(project),
@@ -78,36 +90,84 @@ def _summary(project: "Project") -> str:
     )
 
 
+def headline(measured: dict[str, Any], confusion: dict[str, Any]) -> str:
+    """Return the result in one sentence: size and accuracy with its interval, raw vectors, best and worst class."""
+    code, raw, n = measured["codes"][-1], measured["raw"], measured["n_queries"]
+    size = f"{_count(code['bytes'], 'byte')} an image"
+    vectors = f"{raw['bytes']:,}-byte vectors"
+    if not n:
+        return f"{size} instead of {raw['bytes']:,}. Nothing was measured, because no images were held out."
+    accuracy = code["weighted"]["accuracy"]
+    if accuracy is None:
+        return f"{size} keep {code['weighted']['overlap']:.0%} of the ten nearest neighbours of {vectors}."
+    low, high = interval(accuracy, n)
+    spread = max(accuracy - low, high - accuracy)
+    text = f"{size}: {accuracy:.0%} ± {100 * spread:.0f} on held-out images, {raw['accuracy']:.0%} with {vectors}"
+    counts = np.array(confusion["matrix"], dtype=np.float64)
+    totals = counts.sum(axis=1) if len(counts) else counts
+    present = np.flatnonzero(totals)
+    if len(present) > 1:
+        shares = counts.diagonal()[present] / totals[present]
+        best, worst = int(shares.argmax()), int(shares.argmin())
+        names = [printable(confusion["classes"][present[i]]) for i in (best, worst)]
+        text += f"; best class {names[0]} ({shares[best]:.0%}), worst {names[1]} ({shares[worst]:.0%})"
+    return f"{text}."
+
+
+def interval(share: float, n: int) -> tuple[float, float]:
+    """Return the 95 % interval of a share of n trials (Wilson)."""
+    z = 1.96
+    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * np.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    return max(0.0, float(middle - half)), min(1.0, float(middle + half))
+
+
 def _accuracy(measured: dict[str, Any]) -> str:
     if not measured["n_queries"]:
         return "<h2>Accuracy</h2><p>Nothing was measured, because no images were held out.</p>"
-    raw = measured["raw"]
+    raw, n = measured["raw"], measured["n_queries"]
     labelled = raw["accuracy"] is not None
-    queries, stored = f"{measured['n_queries']:,}", f"{measured['n_stored']:,}"
+    queries, stored = f"{n:,}", f"{measured['n_stored']:,}"
+    measure = "accuracy" if labelled else "overlap"
+    twofold = any(entry["weighted"][measure] != entry["plain"][measure] for entry in measured["codes"])
+    kinds = (
+        " Weighted: each differing bit adds its learned weight. Plain: each differing bit adds 1." if twofold else ""
+    )
     if labelled:
         text = (
             f"{queries} held-out images were classified by the vote of the {measured['k']} nearest among the "
-            f"{stored} training images. Weighted: each differing bit adds its learned weight. Plain: each differing "
-            "bit adds 1. Shorter codes are prefixes of the long one. mAP: mean average precision over the ranking."
+            f"{stored} training images; in brackets the 95% interval.{kinds} Shorter codes are prefixes of the long "
+            "one. mAP: mean average precision over the ranking."
         )
     else:
         text = (
             f"The images have no labels. For {queries} held-out images, the table shows the share of the ten nearest "
-            f"by raw vectors, among {stored}, that are also among the ten nearest by code."
+            f"by raw vectors, among {stored}, that are also among the ten nearest by code.{kinds}"
         )
-    measure = "accuracy" if labelled else "overlap"
-    rows = [
-        ["raw vectors", raw["bytes"], raw["accuracy"] if labelled else 1.0, None, raw["map"], raw["milliseconds"]]
-    ]
+
+    def share(value: float | None) -> str:
+        if value is None:
+            return ""
+        low, high = interval(value, n)
+        return f"{value:.1%} ({100 * low:.0f}–{100 * high:.0f})" if labelled else f"{value:.1%}"
+
+    header = ["", "bytes", *(["weighted", "plain"] if twofold else [measure]), *(["mAP"] if labelled else [])]
+    rows = []
     for entry in measured["codes"]:
-        weighted, plain = entry["weighted"], entry["plain"]
-        row = [f"{entry['n_bits']} bits", entry["bytes"], weighted[measure], plain[measure]]
-        rows.append([*row, weighted["map"], weighted["milliseconds"]])
-    columns = [0, 1, 2, 3, 4, 5] if labelled else [0, 1, 2, 3, 5]  # mAP needs labels
-    header = ["", "bytes", "weighted", "plain", "mAP", "ms per query"]
-    formats = ["", ",", ".1%", ".1%", ".3f", ".3f"]
-    cells = [["" if row[i] is None else format(row[i], formats[i]) for i in columns] for row in rows]
-    return f"<h2>Accuracy</h2><p>{text}</p>{accuracy_plot(measured)}{table([header[i] for i in columns], cells)}"
+        values = [entry[how][measure] for how in (("weighted", "plain") if twofold else ("weighted",))]
+        ranking = [] if not labelled else [_figure(entry["weighted"]["map"])]
+        rows.append([f"{entry['n_bits']} bits", f"{entry['bytes']:,}", *map(share, values), *ranking])
+    whole = [share(raw["accuracy"] if labelled else 1.0), *([""] if twofold else [])]
+    rows.append(["raw vectors", f"{raw['bytes']:,}", *whole, *([_figure(raw["map"])] if labelled else [])])
+    return f"<h2>Accuracy</h2><p>{text}</p>{accuracy_plot(measured)}{table(header, rows)}"
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
+
+
+def _count(n: int, name: str) -> str:
+    return f"{n:,} {name}" if n == 1 else f"{n:,} {name}s"
 
 
 def _confusion(project: "Project") -> str:
@@ -159,75 +219,84 @@ def _size(n: float) -> str:
     raise AssertionError
 
 
-# Plots as SVG elements
+# Plots as SVG elements, in the colours of the page
 
 
 def accuracy_plot(evaluation: dict[str, Any]) -> str:
     """Plot accuracy (without labels: shared neighbours) over the number of bits, beside the raw vectors."""
     labelled = evaluation["raw"]["accuracy"] is not None
     measure = "accuracy" if labelled else "overlap"
-    bits = [entry["n_bits"] for entry in evaluation["codes"]]
-    figure, axes = _figure(4.8, 3.2)
-    for how, colour, line in (("weighted", _BLUE, "o-"), ("plain", _GREY, "s--")):
-        axes.plot(
-            bits, [entry[how][measure] for entry in evaluation["codes"]], line, color=colour, label=f"{how} codes"
+    n, codes = evaluation["n_queries"], evaluation["codes"]
+    values = [entry["weighted"][measure] for entry in codes]
+    bands = [interval(value, n) if labelled else (value, value) for value in values]
+    raw = evaluation["raw"]["accuracy"] if labelled else None
+    lowest = min([*(low for low, _ in bands), *([] if raw is None else [raw])])
+    bottom = max(0.0, np.floor(10 * lowest) / 10)
+    left, top, width, height = 48, 26, 420, 190
+    x = [left + width * (i + 0.5) / len(codes) for i in range(len(codes))]
+
+    def y(share: float) -> float:
+        return float(round(top + height * (1 - share) / max(1 - bottom, 1e-9), 1))
+
+    parts = [f'<text x="4" y="14">{"accuracy" if labelled else "shared nearest neighbours"}</text>']
+    for tenth in range(round(10 * bottom), 11, 1 if bottom >= 0.5 else 2):
+        at = y(tenth / 10)
+        parts.append(f'<line class="grid" x1="{left}" x2="{left + width}" y1="{at}" y2="{at}"/>')
+        parts.append(f'<text class="muted" x="{left - 6}" y="{at + 4}" text-anchor="end">{10 * tenth}%</text>')
+    if raw is not None:
+        parts.append(
+            f'<line class="raw" stroke-width="2" x1="{left}" x2="{left + width}" y1="{y(raw)}" y2="{y(raw)}"/>'
         )
-    if labelled:
-        raw = evaluation["raw"]
-        axes.axhline(raw["accuracy"], color=_RED, linestyle=":", label=f"raw vectors ({raw['bytes']:,} bytes)")
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(bits, [str(b) for b in bits])
-    axes.minorticks_off()
-    axes.set_xlabel("bits per code")
-    axes.set_ylabel("accuracy" if labelled else "shared nearest neighbours")
-    axes.yaxis.set_major_formatter(lambda share, _: f"{100 * share:g}%")
-    axes.grid(axis="y", color="#dddddd")
-    axes.set_axisbelow(True)
-    axes.legend(frameon=False)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-    return _svg(figure, "Accuracy over the number of bits")
+        parts.append(f'<text x="{left + width + 6}" y="{y(raw) + 4}">raw</text>')
+    for at, (low, high) in zip(x, bands):
+        parts.append(
+            f'<line class="band" stroke-width="9" x1="{at:.1f}" x2="{at:.1f}" y1="{y(low)}" y2="{y(high)}"/>'
+        )
+    points = " ".join(f"{at:.1f},{y(value)}" for at, value in zip(x, values))
+    parts.append(f'<polyline class="code" stroke-width="2" points="{points}"/>')
+    for at, value, entry in zip(x, values, codes):
+        parts.append(f'<circle class="dot" cx="{at:.1f}" cy="{y(value)}" r="4"><title>{value:.1%}</title></circle>')
+        label = f"{entry['n_bits']} bits" if len(codes) < 7 else str(entry["n_bits"])
+        parts.append(f'<text x="{at:.1f}" y="{top + height + 20}" text-anchor="middle">{label}</text>')
+    return _svg("Accuracy over the number of bits", left + width + 40, top + height + 30, parts)
 
 
 def confusion_plot(confusion: dict[str, Any]) -> str:
     """Plot how often images of a class (row) were predicted as each class (column), as shares of the row."""
     names, counts = confusion["classes"], np.array(confusion["matrix"], dtype=np.float64)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    side = min(9.0, 2.2 + 0.34 * len(names))
-    figure, axes = _figure(side, side)
-    axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-    if len(names) <= _MAX_NAMES:
-        shown = [printable(name) for name in names]
-        axes.set_xticks(range(len(names)), shown, rotation=90, parse_math=False)  # "$" is a part of the name
-        axes.set_yticks(range(len(names)), shown, parse_math=False)
-    if len(names) <= _MAX_COUNTS:
-        for i, j in np.argwhere(counts > 0).tolist():
-            colour = "white" if shares[i, j] > 0.5 else _INK
-            axes.text(j, i, f"{counts[i, j]:.0f}", ha="center", va="center", fontsize=8, color=colour)
-    axes.set_xlabel("predicted class")
-    axes.set_ylabel("class")
-    return _svg(figure, "Confusion matrix")
+    size = 26 if len(names) <= _MAX_COUNTS else 14 if len(names) <= _MAX_NAMES else max(2, 560 // len(names))
+    shown = [printable(name) for name in names] if len(names) <= _MAX_NAMES else []
+    margin = 16 + min(220, 8 * max((_width(name) for name in shown), default=1))
+    side = size * len(names)
+    parts = [f'<rect class="empty" x="{margin}" y="{margin}" width="{side}" height="{side}"/>']
+    for i, j in np.argwhere(counts > 0).tolist():
+        at = f'x="{margin + size * j}" y="{margin + size * i}" width="{size - 1}" height="{size - 1}"'
+        title = escape(f"{counts[i, j]:.0f} {printable(names[i])} predicted as {printable(names[j])}")
+        kind = "cell" if i == j else "miss"
+        strength = 0.15 + 0.85 * shares[i, j]
+        parts.append(f'<rect class="{kind}" {at} opacity="{strength:.2f}"><title>{title}</title></rect>')
+        if len(names) <= _MAX_COUNTS:
+            on = ' class="on"' if strength > 0.6 else ""
+            middle = margin + size * j + size / 2, margin + size * i + size / 2 + 4
+            parts.append(f'<text{on} x="{middle[0]}" y="{middle[1]}" text-anchor="middle">{counts[i, j]:.0f}</text>')
+    for i, name in enumerate(shown):
+        line = margin + size * i + size / 2 + 4
+        parts.append(f'<text x="{margin - 6}" y="{line}" text-anchor="end">{escape(name)}</text>')
+        turned = f'transform="translate({line},{margin - 6}) rotate(-90)"'
+        parts.append(f"<text {turned}>{escape(name)}</text>")
+    return _svg("Confusion matrix", margin + side + 4, margin + side + 4, parts)
 
 
-def _figure(width: float, height: float) -> tuple[Any, Any]:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise missing_extra("the report", "plots") from error
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.subplots()
+def _width(text: str) -> int:
+    """Return the width in letters; ideographs count two."""
+    return sum(2 if east_asian_width(letter) in "WF" else 1 for letter in text)
 
 
-def _svg(figure: Any, title: str) -> str:
-    """Return the figure as an <svg> element with a label for screen readers. Equal figures give equal text."""
-    import matplotlib
-
-    buffer = io.StringIO()
-    with matplotlib.rc_context({"svg.hashsalt": title, "svg.fonttype": "none", "font.family": "sans-serif"}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
-    text = buffer.getvalue()
-    element = text[text.index("<svg") :]
-    return element.replace("<svg", f'<svg role="img" aria-label="{title}"', 1)
+def _svg(title: str, width: float, height: float, parts: list[str]) -> str:
+    """Return an <svg> element with a label for screen readers."""
+    box = f'viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{title}" {box}>{"".join(parts)}</svg>'
 
 
 # Example searches: queries and their nearest images
