@@ -16,19 +16,28 @@ from cbid.learning.likeness import (
 from .problems import blobs
 
 
-@pytest.mark.parametrize("share", [0.0, 0.25, 0.3, 0.5, 0.75, 1.0])
-def test_a_share_of_every_prefix_is_likeness(share):
-    kinds = [is_likeness_bit(s, share, 10) for s in range(200)]
-    for length in range(1, 201):
-        assert abs(sum(kinds[:length]) - share * length) < 1
+def kinds(likeness, n_classes, length=512):
+    return np.array([is_likeness_bit(s, likeness, n_classes) for s in range(length)])
 
 
 @pytest.mark.parametrize("n_classes", [2, 10, 100])
-def test_the_default_spends_the_first_bits_on_classes(n_classes):
-    kinds = [is_likeness_bit(s, None, n_classes) for s in range(512)]
-    first = kinds.index(True)
-    assert first >= 16
-    assert 0.4 < np.mean(kinds[first:]) < 0.6
+def test_the_ends_are_pure(n_classes):
+    assert not kinds(0.0, n_classes).any()
+    assert kinds(1.0, n_classes).all()
+
+
+@pytest.mark.parametrize("n_classes", [2, 10, 100])
+def test_more_likeness_never_means_fewer_bits_of_it(n_classes):
+    shares = np.array([np.cumsum(kinds(a, n_classes)) for a in np.linspace(0, 1, 11)])
+    assert (np.diff(shares, axis=0) >= -1).all()  # rounding may move a bit by one place
+    assert (np.diff(shares[:, -1]) > 0).all()
+
+
+@pytest.mark.parametrize(("n_classes", "first"), [(2, 24), (10, 24), (100, 110)])
+def test_the_default_spends_the_first_bits_on_classes_then_more_for_more_classes(n_classes, first):
+    found = kinds(0.5, n_classes)
+    assert not found[:first].any()
+    assert found[first:].mean() == pytest.approx(40 / (40 + n_classes), abs=0.01)
 
 
 def test_rows_compare_near_with_farther_and_know_by_how_much():

@@ -7,7 +7,7 @@ from scipy.optimize import LinearConstraint, minimize
 from cbid.learning.likeness import likeness_rows
 from cbid.learning.losses import LOSSES, make_loss
 from cbid.learning.margins import MARGINS
-from cbid.learning.penalties import make_penalty
+from cbid.learning.penalties import KindNorm, make_penalty
 from cbid.learning.weights import Part, Problem, fit_weights
 
 from .problems import blobs, columns_with_bits, make_rows
@@ -35,7 +35,8 @@ def mixed_problem(loss="logistic", penalty="linf", nu=0.02, t=5):
         Part(columns_with_bits(make_rows(X, y, hits="whole"), "shared", H), share=0.7),
         Part(columns_with_bits(rows, "shared", H), share=0.3, scale=2.0, required=3 * far, nu_per_bit=0.01),
     ]
-    return Problem(parts, make_loss(loss), make_penalty(penalty), nu)
+    norm = KindNorm(np.arange(t) % 2 == 1) if penalty == "kinds" else make_penalty(penalty)
+    return Problem(parts, make_loss(loss), norm, nu)
 
 
 def matrices(problem):
@@ -84,6 +85,13 @@ def test_two_kinds_of_rows_with_required_margins_are_certified(loss, penalty):
     check_certificate(problem, fit(problem))
 
 
+@pytest.mark.parametrize("nu", [0.3, 0.02, 1e-4])
+@pytest.mark.parametrize("loss", ["logistic", "exponential", "squared_hinge"])
+def test_two_levels_of_weights_are_certified(loss, nu):
+    problem = mixed_problem(loss, "kinds", nu)
+    check_certificate(problem, fit(problem))
+
+
 @pytest.mark.parametrize("nu", [1e-1, 1e-3, 1e-5])
 @pytest.mark.parametrize("penalty", PENALTIES)
 def test_the_certificate_holds_over_a_range_of_nu(penalty, nu):
@@ -120,6 +128,27 @@ def test_weights_equal_a_general_solver(loss, penalty, margin):
     other = primal(problem, result.x[:size].reshape(problem.shape))
     assert found.objective == pytest.approx(other, rel=1e-4)
     assert found.objective - found.gap <= other * (1 + 1e-9)  # no weights whatever lie below the bound
+
+
+def test_two_levels_of_weights_equal_a_general_solver():
+    """SLSQP over the weights and the two bounds, in float64 throughout."""
+    problem = mixed_problem("logistic", "kinds", t=4)
+    found = fit(problem, tol=1e-6)
+    (C, c, m), size = matrices(problem), 4
+
+    def objective(x):
+        return c @ problem.loss.value(C @ x[:size] - m) + problem.nu * np.sqrt(x[size:] @ x[size:] / 2)
+
+    below = np.zeros((size, 2))
+    below[np.arange(size), np.arange(size) % 2] = 1
+    result = minimize(
+        objective, np.full(size + 2, 0.3), method="SLSQP", bounds=[(0, None)] * (size + 2),
+        constraints=[LinearConstraint(np.hstack([-np.eye(size), below]), 0)],
+        options={"maxiter": 1000, "ftol": 1e-13},
+    )  # fmt: skip
+    other = primal(problem, result.x[:size].reshape(problem.shape))
+    assert found.objective == pytest.approx(other, rel=1e-4)
+    assert found.objective - found.gap <= other * (1 + 1e-9)
 
 
 def test_a_weight_that_only_costs_is_zero():

@@ -34,9 +34,10 @@ class CBID(LargeMarginCoder):
     n_bits : int, default=64
         Length of the code, 1 to 65536. Fewer come out when no further bit improves the objective.
     likeness : float from 0 to 1, or None, default=None
-        Share of likeness against class: 0 learns the classes alone, 1 the original distances alone. None spends the
-        first bits on the classes (24, or 0.9 for each class) and then every other one on likeness. Above 0 it needs
-        ``margin="shared"``; with other margins, ``loss="hinge"`` or a loss of your own, None means 0.
+        0 learns the classes alone, 1 the original distances alone; between them both, with more bits of likeness the
+        larger it is. None means 0.5: the first bits are spent on the classes (24, or 1.1 for each class), then
+        40 / (40 + classes) of them on likeness. Above 0 it needs ``margin="shared"``; with other margins,
+        ``loss="hinge"`` or a loss of your own, None means 0.
     kernel : {None, "rbf"}, default=None
         Class bits are hyperplanes in X, or over similarities to ``n_anchors`` training samples with width ``gamma``.
         Bits of likeness are hyperplanes in X.
@@ -51,7 +52,7 @@ class CBID(LargeMarginCoder):
     loss : {"logistic", "exponential", "squared_hinge", "hinge"} or object, default="logistic"
         Convex loss of the margin; an object with ``value``, ``derivative`` and ``conjugate`` is a loss of your own.
     penalty : {"linf", "l1"} or float > 1, default="linf"
-        Norm of the weights; a number p is the l_p norm.
+        Norm of the weights; a number p is the l_p norm. "linf" has one level for each kind of bits.
     nu : float > 0 or None, default=None
         Weight of the penalty against the mean loss. None: 0.1, divided by n_bits^(1/p) under an l_p norm.
     hits : {"whole", "class", "nearest"}, default="whole"

@@ -154,11 +154,10 @@ class LargeMarginCoder(HyperplaneCoder):
         if resumed and not extend:
             self._refuse_another(problem_id)
         nu = self.nu_ if resumed else self._effective_nu()
-        likeness = self._effective_likeness(make_rows is not None, labels is not None)
-        share = _DEFAULT_LIKENESS if likeness is None else likeness
-        kinds = [is_likeness_bit(s, likeness, len(classes)) for s in range(self.n_bits)]
+        share = self._effective_likeness(make_rows is not None, labels is not None)
+        kinds = [is_likeness_bit(s, share, len(classes)) for s in range(self.n_bits)]
         if extend:
-            kinds = self._extended_kinds(likeness, len(classes))
+            kinds = self._extended_kinds(share, len(classes))
         n_threads = effective_n_jobs(self.n_jobs)
         # Many small products: BLAS threads beyond those that pay would only wait for each other.
         blas = max(1, min(n_threads, X.size // _VALUES_PER_THREAD))
@@ -249,8 +248,8 @@ class LargeMarginCoder(HyperplaneCoder):
         self._warn_of_open_gaps()
         return self
 
-    def _effective_likeness(self, has_rows: bool, has_labels: bool) -> float | None:
-        """Return the share of likeness; None: the default mixture."""
+    def _effective_likeness(self, has_rows: bool, has_labels: bool) -> float:
+        """Return the share of likeness."""
         if not has_rows:
             if self.likeness == 0:
                 raise ValueError("likeness=0: expected labels to learn from, or likeness above 0; y has none")
@@ -264,7 +263,8 @@ class LargeMarginCoder(HyperplaneCoder):
         if self.likeness is None:
             # Triplets may speak of likeness themselves; thousands of rows are too many for a linear program, and a
             # loss of the user's own may not be defined at the margins that rows of likeness start from.
-            return None if has_labels and isinstance(self.loss, str) and self.loss != "hinge" else 0.0
+            mixed = has_labels and isinstance(self.loss, str) and self.loss != "hinge"
+            return _DEFAULT_LIKENESS if mixed else 0.0
         return float(self.likeness)
 
     def _likeness_rows(
@@ -356,7 +356,7 @@ class LargeMarginCoder(HyperplaneCoder):
         wanted = 0.0 if self.kernel else (0.8 * d / n) ** 2
         return min(max(wanted, _LEAST_RIDGE), _MOST_RIDGE)
 
-    def _extended_kinds(self, likeness: float | None, n_classes: int) -> list[bool]:
+    def _extended_kinds(self, likeness: float, n_classes: int) -> list[bool]:
         """Return the kinds of the bits so far and of those to come, which begin with the new classes."""
         old = getattr(self, "kinds_", np.zeros(self.n_bits_, dtype=np.int8)).astype(bool).tolist()
         new = max(n_classes - len(self.classes_), 0)

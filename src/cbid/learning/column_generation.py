@@ -11,7 +11,7 @@ from cbid.learning.graph import ClassGraph, PairGraph
 from cbid.learning.likeness import NU_PER_BIT, LikenessSearch
 from cbid.learning.losses import Loss
 from cbid.learning.margins import Columns
-from cbid.learning.penalties import Norm
+from cbid.learning.penalties import KindNorm, Norm
 from cbid.learning.rows import Rows
 from cbid.learning.sides import WholeClassSides
 from cbid.learning.weights import Part, Problem, WeightFit, fit_weights
@@ -92,7 +92,7 @@ def generate_bits(
     ValueError if not even a first bit is worth anything.
     """
     n_bits = len(kinds)
-    problem = _problem_of(by_class, likeness, setting, n_bits)
+    problem = _problem_of(by_class, likeness, setting, kinds)
     samples = by_class.samples if by_class is not None else None
     class_bits = None if by_class is None or likeness is None else _ClassBits(by_class, setting, kinds)
 
@@ -167,15 +167,18 @@ class _ClassBits:
 
 
 def _problem_of(
-    by_class: ClassRows | None, likeness: LikenessRows | None, setting: Setting, capacity: int
+    by_class: ClassRows | None, likeness: LikenessRows | None, setting: Setting, kinds: Sequence[bool]
 ) -> Problem:
-    parts = []
+    parts, capacity = [], len(kinds)
     if by_class is not None:
         parts += by_class.parts(setting.margin, capacity, by_class.share)
     if likeness is not None:
         columns = Columns(likeness.rows, "shared", capacity)
         parts.append(Part(columns, likeness.share, likeness.scale, likeness.required, nu_per_bit=NU_PER_BIT))
-    return Problem(parts, setting.loss, setting.norm, setting.nu)
+    norm: Norm | KindNorm = setting.norm
+    if len(parts) > 1 and np.isinf(norm.p):
+        norm = KindNorm(np.array(kinds, dtype=bool))
+    return Problem(parts, setting.loss, norm, setting.nu)
 
 
 def _pairs_of(by_class: ClassRows, n: int, n_threads: int) -> list[PairGraph | ClassGraph]:

@@ -9,7 +9,7 @@ from numbers import Real
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Norm", "make_penalty"]
+__all__ = ["KindNorm", "Norm", "make_penalty"]
 
 Array = NDArray[np.floating]
 
@@ -48,6 +48,51 @@ class Norm:
         """Gradient for 1 < p < infinity at W >= 0; zero at W = 0, where the norm has a kink."""
         size = self.value(W)
         return np.zeros_like(W) if size == 0 else (W / size) ** (self.p - 1)
+
+
+@dataclass(frozen=True, eq=False)
+class KindNorm:
+    """sqrt((a^2 + b^2) / 2) with a and b the largest weight of either kind of bits: two levels of weights.
+
+    Even weights cost as much as under the largest weight of all. Inside a kind nothing is gained by an uneven weight,
+    so these generalise as well; between the kinds the rows decide.
+    """
+
+    kinds: NDArray[np.bool_]
+    p: float = np.inf
+
+    def groups(self, n_bits: int) -> list[NDArray[np.intp]]:
+        """Return the rows of W of each kind among the first bits; a kind may have none."""
+        kinds = self.kinds[:n_bits]
+        return [np.flatnonzero(~kinds), np.flatnonzero(kinds)]
+
+    def of_bounds(self, bounds: Array) -> float:
+        """Return the norm of weights with these largest values, one for each kind."""
+        return _norm(bounds, 2) * _HALF
+
+    def bounds_gradient(self, bounds: Array) -> Array:
+        """Return the gradient of ``of_bounds``."""
+        size = _norm(bounds, 2)
+        return np.zeros_like(bounds) if size == 0 else bounds / size * _HALF
+
+    def value(self, W: Array) -> float:
+        return self.of_bounds(np.array([_norm(W[rows], np.inf) for rows in self.groups(len(W))]))
+
+    def dual(self, G: Array) -> float:
+        """|| max(0, G) ||_dual."""
+        positive = np.maximum(G, 0)
+        return _norm(np.array([_norm(positive[rows], 1) for rows in self.groups(len(G))]), 2) / _HALF
+
+    def steepest(self, G: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the W >= 0 of norm one that maximises <G, W>."""
+        W = np.zeros_like(G)
+        for rows in self.groups(len(G)):
+            W[rows] = (G[rows] > 0) * _norm(np.maximum(G[rows], 0), 1)
+        size = self.value(W)
+        return W / size if size > 0 else W
+
+
+_HALF = np.sqrt(0.5)
 
 
 def _norm(V: Array, p: float) -> float:

@@ -17,7 +17,7 @@ from scipy.sparse import csr_matrix, eye_array, hstack, vstack
 
 from cbid.learning.losses import Hinge, Loss, SmoothedHinge
 from cbid.learning.margins import Columns
-from cbid.learning.penalties import Norm
+from cbid.learning.penalties import KindNorm, Norm
 
 __all__ = ["Part", "Problem", "WeightFit", "fit_weights"]
 
@@ -61,18 +61,19 @@ class Part:
 class Problem:
     """min over W >= 0 of sum_q c_q L(<C_q, W> - m_q) + nu ||W||, over one kind of rows or several.
 
-    Rows may bring a penalty that grows with the code: nu = base_nu + t (sum over parts of share nu_per_bit).
+    Rows may bring a penalty that grows with the code: nu = base_nu + t^(1 - 1/p) sum over parts of share nu_per_bit.
     """
 
     parts: Sequence[Part]
     loss: Loss
-    norm: Norm
+    norm: Norm | KindNorm
     base_nu: float
 
     @property
     def nu(self) -> float:
         """Return the weight of the penalty at the present length."""
-        return self.base_nu + self.shape[0] * sum(part.share * part.nu_per_bit for part in self.parts)
+        even = self.shape[0] ** (1 - 1 / self.norm.p)  # even weights then cost the same under every norm
+        return self.base_nu + even * sum(part.share * part.nu_per_bit for part in self.parts)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -238,6 +239,7 @@ class _Direct:
     """x = W >= 0: for l_1, linear there, and l_p, smooth but at zero."""
 
     def __init__(self, problem: Problem) -> None:
+        assert isinstance(problem.norm, Norm)
         self.problem, self.norm = problem, problem.norm
         self.bounds = [(0, None)] * int(np.prod(problem.shape))
 
@@ -258,31 +260,50 @@ class _Direct:
 class _BoundedBy:
     """x = (v, Z), W = v Z with v >= 0 and 0 <= Z <= 1: for l_infinity, whose norm is then v, smooth.
 
-    The product is not convex, but a stationary point with v > 0 satisfies the optimality conditions of the convex
-    problem: those in Z give the sign of the gradient at each weight, the one in v that the gradients at the bound
-    add up to -nu. And the certificate checks it.
+    Bits of two kinds have a bound v for each. The product is not convex, but a stationary point with v > 0 satisfies
+    the optimality conditions of the convex problem: those in Z give the sign of the gradient at each weight, the one
+    in v that the gradients at the bound add up to -nu. And the certificate checks it.
     """
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
-        size = int(np.prod(problem.shape))
-        self.bounds = [(1e-9, None)] + [(0, 1)] * size
-        # One bound moves all weights at once: in units of 1 / sqrt(size) it is as stiff as a single weight.
-        self.unit = 1 / np.sqrt(size)
+        norm, (t, n_weights) = problem.norm, problem.shape
+        groups = norm.groups(t) if isinstance(norm, KindNorm) else [np.arange(t)]
+        self.groups = [rows for rows in groups if len(rows)]
+        bound = np.zeros((t, n_weights), dtype=np.intp)
+        for number, rows in enumerate(self.groups):
+            bound[rows] = number
+        self.group = bound.ravel()  # which bound each weight has
+        # One bound moves all its weights at once: in units of 1 / sqrt(their number) it is as stiff as one weight.
+        self.units = np.array([1 / np.sqrt(len(rows) * n_weights) for rows in self.groups])
+        self.bounds = [(1e-9, None)] * len(self.groups) + [(0, 1)] * (t * n_weights)
+
+    def _split(self, x: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        count = len(self.groups)
+        return x[:count] * self.units, x[count:]
 
     def start(self, W: NDArray[np.float64]) -> NDArray[np.float64]:
-        v = float(W.max())
-        return np.append(v / self.unit, (W / v if v > 0 else W).ravel())
+        v = np.array([W[rows].max() for rows in self.groups])
+        of_each = v[self.group]
+        Z = np.divide(W.ravel(), of_each, out=np.ones(W.size), where=of_each > 0)  # zero times zero is stuck
+        return np.concatenate([v / self.units, Z])
 
     def weights(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        return (x[0] * self.unit) * x[1:].reshape(self.problem.shape)
+        v, Z = self._split(x)
+        return (v[self.group] * Z).reshape(self.problem.shape)
 
     def penalty(self, x: NDArray[np.float64]) -> float:
-        return float(x[0]) * self.unit
+        v, _ = self._split(x)
+        norm = self.problem.norm
+        return norm.of_bounds(v) if isinstance(norm, KindNorm) else float(v[0])
 
     def gradient(self, x: NDArray[np.float64], loss_gradient: Array) -> NDArray[np.float64]:
+        v, Z = self._split(x)
         g = loss_gradient.ravel()
-        return np.append((g @ x[1:] + self.problem.nu) * self.unit, g * (x[0] * self.unit))
+        norm = self.problem.norm
+        penalty = norm.bounds_gradient(v) if isinstance(norm, KindNorm) else 1.0
+        by_bound = np.bincount(self.group, weights=g * Z, minlength=len(v)) + self.problem.nu * penalty
+        return np.concatenate([by_bound * self.units, g * v[self.group]])
 
 
 def _smoothed(problem: Problem, start: NDArray[np.float64], tol: float, max_iter: int) -> WeightFit:
