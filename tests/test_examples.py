@@ -10,6 +10,7 @@ from PIL import Image
 ROOT = Path(__file__).parent.parent
 SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
 LONG = {"faces", "rivals"}  # about twenty seconds each
+NEEDS = {"texts": "wordllama"}
 
 
 @pytest.mark.parametrize(
@@ -17,6 +18,7 @@ LONG = {"faces", "rivals"}  # about twenty seconds each
     [pytest.param(path, id=path.stem, marks=[pytest.mark.long] * (path.stem in LONG)) for path in SCRIPTS],
 )
 def test_it_runs_and_draws(script, tmp_path):
+    pytest.importorskip(NEEDS.get(script.stem, "matplotlib"))
     done = subprocess.run(
         [sys.executable, "-W", "error", script], cwd=tmp_path, capture_output=True, text=True, timeout=300
     )
