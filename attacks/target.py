@@ -26,11 +26,26 @@ def made_project(labels: tuple[str, str] = ("cat", "dog")) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def served(**settings: object) -> Iterator[tuple[str, int]]:
-    """Yield the address of a running service."""
+def made_images() -> Iterator[Path]:
+    """Yield the path of a project of 12 small images."""
+    from PIL import Image
+
+    with tempfile.TemporaryDirectory() as folder:
+        rng = np.random.default_rng(0)
+        for i in range(12):
+            path = Path(folder) / "images" / ("dark", "light")[i % 2] / f"{i}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray((rng.integers(0, 128, (64, 64)) + 127 * (i % 2)).astype(np.uint8)).save(path)
+        Project.fit(Path(folder) / "p.cbid", Path(folder) / "images", n_bits=8).close()
+        yield Path(folder) / "p.cbid"
+
+
+@contextlib.contextmanager
+def served(*, images: bool = False, **settings: object) -> Iterator[tuple[str, int]]:
+    """Yield the address of a running service, of images or of vectors."""
     from cbid.web import ServiceSettings, create_app, listen, make_server
 
-    with made_project() as path, listen("127.0.0.1", 0) as sock:
+    with made_images() if images else made_project() as path, listen("127.0.0.1", 0) as sock:
         server = make_server(create_app(path, ServiceSettings(**settings)))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True)
         thread.start()

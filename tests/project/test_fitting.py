@@ -13,10 +13,10 @@ import time
 import numpy as np
 import pytest
 from PIL import Image
-from PIL.PngImagePlugin import PngImageFile
 
 from cbid.coders import CBID, ITQ
 from cbid.data import VectorTable
+from cbid.data.isolated import _Worker
 from cbid.project import Project, ProjectError, ProjectWarning, intake, models
 from cbid.project.models import descriptor_to_json
 from cbid.project.table import ImageTable
@@ -69,8 +69,8 @@ def test_only_new_images_are_read(tmp_path):
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_each_image_is_decoded_once(tmp_path, monkeypatch, n_jobs):
     """One decode gives the vector and the thumbnail; a digest needs the bytes alone."""
-    decoded, load_end = [], PngImageFile.load_end
-    monkeypatch.setattr(PngImageFile, "load_end", lambda image: (decoded.append(image), load_end(image))[1])
+    decoded, pixels = [], _Worker.pixels
+    monkeypatch.setattr(_Worker, "pixels", lambda worker, reply: (decoded.append(reply), pixels(worker, reply))[1])
     images = write_images(tmp_path / "images")
     with fitted(tmp_path / "p.cbid", images, n_bits=4, n_jobs=n_jobs) as project:
         assert len(decoded) == len(project) == 24

@@ -50,6 +50,7 @@ def duplicates(
 
     from cbid.coders import LSH
     from cbid.data import ImageFolder, ImageSet, open_source
+    from cbid.data.isolated import DecodeLimits
     from cbid.data.names import printable
     from cbid.descriptors import RawPixels, describe
     from cbid.search import CodeIndex
@@ -62,7 +63,7 @@ def duplicates(
     if (move or link) and any(images.path(i) is None for i in range(len(images))):
         raise ValueError(f"{printable(source)} holds arrays: --move and --link need files")
     small = RawPixels(size=(_SIDE, _SIDE), norm="contrast")
-    found = describe(images, small, on_error="skip", n_jobs=n_jobs, extra=_size_and_thumbnail)
+    found = describe(images, small, on_error="skip", n_jobs=n_jobs, extra=_size_and_thumbnail, limits=DecodeLimits())
     values = np.asarray(found.values)
     textured = values.any(axis=1)  # an image of one colour has no structure to compare
     failures = [*images.problems, *found.failures]

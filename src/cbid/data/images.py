@@ -26,12 +26,14 @@ __all__ = [
     "read_image",
     "resize",
     "resize_longest",
+    "resized_float",
     "to_float",
     "to_uint8",
 ]
 
 Size = tuple[int, int]
 
+_LARGE = 2**22  # pixels
 _GRAY = np.array([0.299, 0.587, 0.114])  # ITU-R 601
 
 
@@ -118,6 +120,22 @@ def resize(image: NDArray[Any], size: Size) -> NDArray[Any]:
         if (height, width) != image.shape[:2]:
             image = np.asarray(cv2.resize(np.ascontiguousarray(image), (width, height), interpolation=method))
     return image
+
+
+def resized_float(image: NDArray[Any], size: Size) -> NDArray[np.float32]:
+    """Return ``resize(to_float(image), size)``; a large image is converted in bands, so that it takes little memory.
+
+    The values of large images differ from those of one step in the last digits only.
+    """
+    height, width = image.shape[:2]
+    if image.dtype != np.uint8 or height * width <= _LARGE or height <= size[0] or width <= size[1]:
+        return np.asarray(resize(to_float(image), size))
+    rows = max(1, _LARGE // (4 * width))
+    narrow = np.empty((height, size[1], *image.shape[2:]), dtype=np.float32)
+    for top in range(0, height, rows):
+        band = to_float(image[top : top + rows])
+        narrow[top : top + rows] = resize(band, (len(band), size[1]))
+    return np.asarray(resize(narrow, size))
 
 
 def crop_to_fill(image: NDArray[Any], size: Size) -> NDArray[Any]:

@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from cbid.bags import Bags
 from cbid.checks import check_choice, check_n_jobs
 from cbid.data.decode import ImageError, reason_of
 from cbid.data.image_sets import ImageSet, Problems, as_image_set, content_digest
+from cbid.data.isolated import DecodeLimits, decode_all
 from cbid.data.names import Names, printable
 from cbid.descriptors.cache import Bag, CachedValues, DescriptorCache, Value, width_of
 from cbid.progress import image_progress
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
 # A worker gets as many images at a time as it describes in 20 ms, and at most 128: enough to make the overhead of
 # dispatch small, few enough to show progress and to keep few results in memory.
 _UNIT_SECONDS, _UNIT_MOST = 0.02, 128
+_ISOLATED_SECONDS = 0.1  # a decoding process works ahead within a unit only
 _BATCH_BYTES = 2**24  # of decoded images for one call of ``describe_many``
+_AHEAD_BYTES = 2**22  # of image files that are read before the first is described
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,7 @@ def describe(
     cache: "str | os.PathLike[str] | DescriptorCache | None" = None,
     out: str | os.PathLike[str] | None = None,
     extra: Callable[[NDArray[Any]], Any] | None = None,
+    limits: DecodeLimits | None = None,
     verbose: int = 0,
 ) -> Described:
     """Describe every image of a source.
@@ -107,6 +111,9 @@ def describe(
     extra : callable, optional
         A function of the decoded image, called in the worker, for whatever else is needed of each image (a
         thumbnail). Its results are in ``extras``. It must be picklable and cannot be combined with ``cache``.
+    limits : DecodeLimits, optional
+        Decode image files in separate processes with these limits of memory and time, for files that you do not
+        trust. A file that exceeds them cannot be read. None decodes in the calling process.
     verbose : int, default=0
         1 shows progress.
 
@@ -139,7 +146,7 @@ def describe(
     def kept() -> Iterator[Value]:
         width: int | None = None
         with image_progress(len(images), type(descriptor).__name__, shown=bool(verbose)) as progress:
-            for i, (value, more, error) in enumerate(_outcomes(images, descriptor, store, extra, n_jobs)):
+            for i, (value, more, error) in enumerate(_outcomes(images, descriptor, store, extra, limits, n_jobs)):
                 progress(1)
                 if value is not None:
                     width = width_of(value) if width is None else width
@@ -247,6 +254,7 @@ def _outcomes(
     descriptor: Any,
     store: CachedValues | None,
     extra: _Extra | None,
+    limits: DecodeLimits | None,
     n_jobs: int | None,
 ) -> Iterator[Outcome]:
     """Yield the outcome of each image, in order."""
@@ -261,13 +269,14 @@ def _outcomes(
             rows = range(start, start + size)
             found = [None if store is None else _stored(store, images, i) for i in rows]
             missing = [i for i, value in zip(rows, found) if value is None]
-            yield found, (descriptor, images.take(missing), store is not None, extra) if missing else None
+            yield found, (descriptor, images.take(missing), store is not None, extra, limits) if missing else None
             start += size
 
     for found, described in ordered_map(_describe_unit, tasks(), n_workers, threads=descriptor._threads):
         outcomes, seconds = described or ([], 0.0)
         if outcomes:
-            unit = int(np.clip(_UNIT_SECONDS * len(outcomes) / max(seconds, 1e-9), 1, _UNIT_MOST))
+            wanted = _UNIT_SECONDS if limits is None else _ISOLATED_SECONDS
+            unit = int(np.clip(wanted * len(outcomes) / max(seconds, 1e-9), 1, _UNIT_MOST))
         fresh = iter(outcomes)
         for stored in found:
             if stored is not None:
@@ -287,7 +296,11 @@ def _stored(store: CachedValues, images: ImageSet, i: int) -> Value | None:
 
 
 def _describe_unit(
-    descriptor: Any, images: ImageSet, with_digest: bool, extra: _Extra | None = None
+    descriptor: Any,
+    images: ImageSet,
+    with_digest: bool,
+    extra: _Extra | None = None,
+    limits: DecodeLimits | None = None,
 ) -> tuple[list[tuple[bytes, Value | None, Any, ImageError | None]], float]:
     """Return digest (of the bytes decoded), value, extra and error of each image, and the seconds taken."""
     start = time.perf_counter()
@@ -296,8 +309,8 @@ def _describe_unit(
     outcomes: list[tuple[bytes, Value | None, Any, ImageError | None]] = []
     waiting: list[Any] = []
     held = 0
-    for i in range(len(images)):
-        waiting.append(_tried(_decoded, images, i, with_digest, extra))
+    for i, (item, image) in enumerate(_decoded(images, limits)):
+        waiting.append(image if isinstance(image, ImageError) else _tried(_finished, item, image, with_digest, extra))
         held += 0 if isinstance(waiting[-1], ImageError) else waiting[-1][1].nbytes
         if held > most or i == len(images) - 1:
             outcomes += _described(descriptor, batch, waiting)
@@ -308,7 +321,7 @@ def _describe_unit(
 def _described(
     descriptor: Any, batch: _Batch | None, decoded: list[Any]
 ) -> list[tuple[bytes, Value | None, Any, ImageError | None]]:
-    """Return the outcomes of results of ``_decoded``, or of errors."""
+    """Return the outcomes of results of ``_finished``, or of errors."""
     values = iter(_values(descriptor, batch, [found[1] for found in decoded if not isinstance(found, ImageError)]))
     outcomes: list[tuple[bytes, Value | None, Any, ImageError | None]] = []
     for found in decoded:
@@ -320,10 +333,34 @@ def _described(
     return outcomes
 
 
-def _decoded(images: ImageSet, i: int, with_digest: bool, extra: _Extra | None) -> tuple[bytes, NDArray[Any], Any]:
+def _decoded(images: ImageSet, limits: DecodeLimits | None) -> Iterator[tuple[Any, Any]]:
+    """Yield each item as loaded, and its image or error. With limits, other processes decode ahead of the caller."""
+    start = 0
+    while start < len(images):
+        items: list[Any] = []
+        held = 0
+        while start < len(images) and held < _AHEAD_BYTES:
+            items.append(_tried(images.load, start))
+            held += len(items[-1]) if isinstance(items[-1], bytes) else _AHEAD_BYTES
+            start += 1
+        contents = [item for item in items if isinstance(item, bytes)]
+        made = iter(decode_all(contents, _tightened(limits, images)) if limits else ())
+        for item in items:
+            if isinstance(item, ImageError):
+                yield item, item
+            else:
+                isolated = limits is not None and isinstance(item, bytes)
+                yield item, next(made) if isolated else _tried(images.decode, item)
+
+
+def _tightened(limits: DecodeLimits, images: ImageSet) -> DecodeLimits:
+    return replace(limits, max_pixels=min(limits.max_pixels, images.max_pixels))
+
+
+def _finished(
+    item: Any, image: NDArray[Any], with_digest: bool, extra: _Extra | None
+) -> tuple[bytes, NDArray[Any], Any]:
     """Return the digest, the decoded image and the result of ``extra``."""
-    item = images.load(i)
-    image = images.decode(item)
     return content_digest(item) if with_digest else b"", image, None if extra is None else extra(image)
 
 

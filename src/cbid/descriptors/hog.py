@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.checks import check_pair
-from cbid.data.images import Size, check_image, check_least, resize, to_float
+from cbid.data.images import Size, check_image, check_least, resized_float
 from cbid.descriptors._oriented import describe_each, mean_votes, normalise
 from cbid.descriptors.base import Descriptor
 from cbid.descriptors.gradients import VOTING, check_orientations, prepared, votes_of_cells
@@ -95,7 +95,7 @@ class HOG(Descriptor):
 
     def _sized(self, image: NDArray[Any]) -> NDArray[Any]:
         if self.size is not None and image.shape[:2] != tuple(self.size):
-            image = resize(to_float(image), self.size)
+            image = resized_float(image, self.size)
         check_least(image, self._least(), self._least())
         return image
 

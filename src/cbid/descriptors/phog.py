@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.checks import check_integer, check_pair
-from cbid.data.images import Size, as_gray, check_image, check_least, opencv, resize, to_float, to_uint8
+from cbid.data.images import Size, as_gray, check_image, check_least, opencv, resized_float, to_uint8
 from cbid.descriptors.base import Descriptor
 from cbid.descriptors.gradients import (
     VOTING,
@@ -92,7 +92,7 @@ class PyramidHOG(Descriptor):
         """Return the grids in order; in each its regions row by row; in each its orientations."""
         image = check_image(image)
         if self.size is not None and image.shape[:2] != tuple(self.size):
-            image = resize(to_float(image), self.size)
+            image = resized_float(image, self.size)
         check_least(image, self._least(), self._least())
         dx, dy = gradients(image, sqrt=self.sqrt)
         if self.edges:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from cbid.data.decode import ImageError, reason_of
 from cbid.data.image_sets import ImageItems, ImageSet, Problems, content_digest
 from cbid.data.images import resize_longest, to_uint8
+from cbid.data.isolated import DecodeLimits
 from cbid.data.names import printable
 from cbid.data.tables import VectorTable
 from cbid.descriptors import Descriptor
@@ -25,6 +26,7 @@ from cbid.search.checks import unmasked
 
 Source = ImageSet | VectorTable
 _BATCH = 64  # images that a killed run may lose
+_LIMITS = DecodeLimits()
 _THUMBNAIL_SIDE, _THUMBNAIL_QUALITY = 192, 85
 
 
@@ -122,13 +124,16 @@ def take_in(
     known: KnownImages | None,
     part: str,
     origin: str,
+    strict: bool = False,
+    limits: DecodeLimits = _LIMITS,
     n_jobs: int | None = None,
     progress: bool = False,
 ) -> tuple[Intake, int]:
     """Describe the images of the source that are not known, and write them to the table and the file of vectors.
 
     Each batch is committed, so a run that is killed and repeated does not read it again. With ``known=None`` all
-    images are new, even if they are listed twice. Returns the images of the source and the length of their vectors.
+    images are new, even if they are listed twice. With ``strict``, the first image that cannot be read raises an
+    ``ImageError``. Returns the images of the source and the length of their vectors.
     """
     width = table.n_features()
     items, failures = items_of(source, distinct=known is not None)
@@ -139,7 +144,9 @@ def take_in(
             ids[i] = -1 if id is None else id
     index_of = {items[i].place: i for i in np.flatnonzero(ids < 0)}
     with image_progress(len(index_of), "reading images", shown=progress and bool(index_of)) as advance:
-        for count, batch in described_batches(source, descriptor, list(index_of), n_jobs=n_jobs):
+        for count, batch in described_batches(
+            source, descriptor, list(index_of), on_error="raise" if strict else "skip", limits=limits, n_jobs=n_jobs
+        ):
             failures += batch.failures
             if batch.places:
                 rows = [index_of[place] for place in batch.places]
@@ -167,11 +174,13 @@ def described_batches(
     places: list[int],
     *,
     thumbnails: bool = True,
+    on_error: str = "skip",
+    limits: DecodeLimits = _LIMITS,
     n_jobs: int | None = None,
 ) -> Iterator[tuple[int, Batch]]:
     """Describe the images at these places (ascending) in batches; yield the number of images tried and the batch.
 
-    Each image is decoded once, for its vector and its thumbnail.
+    Each image is decoded once, for its vector and its thumbnail, in a separate process with limits.
     """
     if isinstance(source, VectorTable):
         yield from _vector_batches(source, places)
@@ -182,7 +191,9 @@ def described_batches(
         part = places[start : start + _BATCH]
         extra = _thumbnail if thumbnails else None
         try:
-            found = describe(source.take(part), descriptor, on_error="skip", n_jobs=n_jobs, extra=extra)
+            found = describe(
+                source.take(part), descriptor, on_error=on_error, n_jobs=n_jobs, extra=extra, limits=limits
+            )
         except NothingDescribed as error:
             yield len(part), Batch([], np.empty((0, 0), np.float32), [], error.failures)
             continue

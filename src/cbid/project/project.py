@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from cbid.checks import check_integer
 from cbid.coders import Coder
 from cbid.codes import check_codes, unpack
-from cbid.data.decode import decode_image
+from cbid.data.isolated import DecodeLimits, decode_isolated
 from cbid.descriptors import Descriptor
 from cbid.project import inspecting, searching
 from cbid.project.evaluating import evaluate
@@ -46,6 +46,11 @@ class Project:
     ``Project.fit`` makes a project, ``Project.open`` opens one. All large files are memory-mapped. Any number of
     processes and threads may read while one process writes. Changes are durable when the call returns; other
     processes see them after ``refresh``.
+
+    Attributes
+    ----------
+    limits : DecodeLimits
+        Image files are decoded in separate processes with these limits of memory and time.
     """
 
     was_up_to_date = False  # whether a fit found nothing to do
@@ -56,6 +61,7 @@ class Project:
         """Open a project; see ``open``."""
         self.path = Path(path)
         self._mutex = threading.RLock()
+        self.limits = DecodeLimits()
         self._given_descriptor = descriptor
         self._descriptor: Descriptor | None = None
         self._store: CodeStore | None = None  # searched instead of the index
@@ -312,7 +318,7 @@ class Project:
         descriptor = self.descriptor
         if descriptor is None:
             raise ValueError("the project has no descriptor, because it was made from vectors; give vectors")
-        array = decode_image(image) if isinstance(image, bytes) else np.asarray(image)
+        array = decode_isolated(image, self.limits) if isinstance(image, bytes) else np.asarray(image)
         return as_vectors(self._snapshot, descriptor.describe(array))[0]
 
     def encode(self, vectors: ArrayLike) -> NDArray[np.uint8]:
@@ -484,7 +490,7 @@ class Project:
 
         Each part of a grid is hidden in turn. See ``Occlusion``; ``seconds`` bounds the work by a coarser grid.
         """
-        array = decode_image(image) if isinstance(image, bytes) else np.asarray(image)
+        array = decode_isolated(image, self.limits) if isinstance(image, bytes) else np.asarray(image)
         length = self.n_bits if n_bits is None else n_bits
         weights = self.weights(length, likeness=likeness)
         code = check_codes(np.asarray(other), self.n_bits)[0]
@@ -550,6 +556,7 @@ class Project:
     def _add(self, source: Source, known: KnownImages | None, **options: Any) -> Intake:
         with self._mutex:
             self._check_writer("add")
+            options["limits"] = self.limits
             return self._snapshot.add_images(source, self.descriptor, self._table, known, **options)
 
     def remove(self, ids: ArrayLike) -> None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from cbid import coders
 from cbid.coders import Coder
 from cbid.data.decode import ImageError
+from cbid.data.isolated import DecodeLimits
 from cbid.data.names import printable
 from cbid.data.tables import VectorTable
 from cbid.descriptors import Descriptor
@@ -112,6 +113,7 @@ class Snapshot:
         known: KnownImages | None,
         *,
         strict: bool,
+        limits: DecodeLimits,
         n_jobs: int | None,
         progress: bool,
     ) -> Intake:
@@ -132,6 +134,8 @@ class Snapshot:
                 known=known,
                 part=ADDED,
                 origin="add",
+                strict=strict,
+                limits=limits,
                 n_jobs=n_jobs,
                 progress=progress,
             )

@@ -170,6 +170,7 @@ class ServedProject:
         self.settings = settings
         self.metrics = Metrics()
         self.project = Project.open(self.path)
+        self.project.limits = settings.limits
         self.following_error: str | None = None  # why the commits of other programs cannot be read
         self._store = None if settings.store is None else self._open_store(settings.store)
         threads = settings.threads or _n_processors()
@@ -203,7 +204,7 @@ class ServedProject:
         if len(project):
             project.search(code, 1)
         if project.descriptor is not None:
-            project.describe_image(np.zeros((64, 64), dtype=np.uint8))
+            project.describe_image(b"P5 64 64 255 " + bytes(64 * 64))  # also starts a decoding process
 
     async def follow_commits(self) -> None:
         """Load the commits of other programs until cancelled."""
@@ -272,6 +273,7 @@ class ServedProject:
 
     def _commit(self, change: Callable[[Project], T]) -> T:
         with Project.open(self.path, write=True) as writer:
+            writer.limits = self.settings.limits
             result = change(writer)
         self.project.refresh()
         return result

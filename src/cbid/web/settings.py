@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 
 from cbid.checks import check_integer, check_real
+from cbid.data.isolated import DecodeLimits
 
 __all__ = ["LOOPBACK_NAMES", "ServiceSettings", "Settings", "is_loopback"]
 
@@ -28,6 +29,10 @@ class ServiceSettings:
         Most images in one request.
     max_pixels : int, default=25,000,000
         Largest image in pixels, read from its header before it is decoded.
+    decode_seconds : float, default=2
+        Time limit for decoding one image, in a process of its own.
+    decode_memory : int, default=300 MiB
+        Memory limit for decoding one image, in bytes. WebP needs up to 16 bytes per pixel, other formats 4 to 10.
     seconds : float, default=10
         Time limit for the work of one request, including the wait for a thread.
     upload_seconds : float, default=20
@@ -56,6 +61,8 @@ class ServiceSettings:
     max_upload: int = 20 * 2**20
     max_files: int = 64
     max_pixels: int = 25_000_000
+    decode_seconds: float = 2.0
+    decode_memory: int = 300 * 2**20
     seconds: float = 10.0
     upload_seconds: float = 20.0
     rate: float = 100.0
@@ -86,6 +93,7 @@ class ServiceSettings:
             check_integer(name, getattr(self, name), 1)
         for name in ("seconds", "upload_seconds"):
             check_real(name, getattr(self, name), 0, open_below=True)
+        _ = self.limits  # which checks its values
         check_real("rate", self.rate, 0, 1e9)
         for proxy in self.trusted_proxies:
             try:
@@ -96,6 +104,11 @@ class ServiceSettings:
             check_integer("threads", self.threads, 1)
         if self.store is not None:
             object.__setattr__(self, "read_only", True)  # a change would reach the project but not the store
+
+    @property
+    def limits(self) -> DecodeLimits:
+        """Limits for decoding one image."""
+        return DecodeLimits(self.decode_seconds, self.decode_memory, self.max_pixels)
 
 
 Settings = ServiceSettings  # the name in 0.1.0

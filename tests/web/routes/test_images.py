@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from PIL.PngImagePlugin import PngImageFile
 
+from cbid.data.isolated import _Worker
 from cbid.project import Project
 from tests.data.pictures import png_of_claimed_size
 from tests.web.conftest import PER_CLASS, client_of
@@ -131,9 +131,10 @@ def test_pixels_of_all_images_together(copied):
 
 
 def test_uploads_are_decoded_once(copied, monkeypatch):
-    decoded, load_end = [], PngImageFile.load_end
-    monkeypatch.setattr(PngImageFile, "load_end", lambda image: (decoded.append(image), load_end(image))[1])
+    decoded, pixels = [], _Worker.pixels
+    monkeypatch.setattr(_Worker, "pixels", lambda worker, reply: (decoded.append(reply), pixels(worker, reply))[1])
     with client_of(copied, rate=0) as client:
+        decoded.clear()  # of warming up
         files = [("images", (f"{i}.png", png("rings", i))) for i in range(3)]
         assert client.post("/api/images", files=files).status_code == 201
     assert len(decoded) == 3

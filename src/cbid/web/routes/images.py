@@ -6,7 +6,8 @@ import numpy as np
 from fastapi import APIRouter, File, Form, Path, Query, Request, Response, UploadFile
 
 from cbid.data import ImageError
-from cbid.data.decode import image_size, image_type, read_bytes, reason_of
+from cbid.data.decode import image_type, read_bytes, reason_of
+from cbid.data.isolated import DecodeLimits, size_isolated
 from cbid.web.errors import error_docs, http_error
 from cbid.web.models import MAX_ID, AddedImages, Image, ImagePage, Label, Relabelled, RelabelRequest, RemovedImage
 from cbid.web.served import served_by
@@ -115,7 +116,7 @@ async def add(
         raise http_error(413, f"{len(images)} images: expected at most {settings.max_files} in one request")
     contents = [await file.read() for file in images]
     names = [_clean_name(file.filename) for file in images]
-    await served.image_pool.run(_check_sizes, contents, names, settings.max_pixels)
+    await served.image_pool.run(_check_sizes, contents, names, settings.limits)
     ids = await served.add(contents, [label] * len(contents), names)
     records = await served.search_pool.run(served.records, ids)
     return AddedImages(images=[Image.of(record) for record in records], total=len(served.project))
@@ -135,15 +136,15 @@ def _clean_name(name: str | None) -> str:
     return "".join(c for c in last if c.isprintable())[:_MAX_NAME_LENGTH] or "image"
 
 
-def _check_sizes(contents: list[bytes], names: list[str], max_pixels: int) -> None:
+def _check_sizes(contents: list[bytes], names: list[str], limits: DecodeLimits) -> None:
     """Reject files that are too large or not images. This reads only their headers; adding them decodes them once."""
-    limit = _MAX_TOTAL_PIXELS * max_pixels
+    limit = _MAX_TOTAL_PIXELS * limits.max_pixels
     n_pixels = 0
     for data, name in zip(contents, names):
         if n_pixels > limit:
             raise http_error(413, f"the images of one request have more than {limit:,} pixels")
         try:
-            height, width = image_size(data, max_pixels=max_pixels)
+            height, width = size_isolated(data, limits)
         except ImageError as error:
             raise ImageError(f"{name}: {error}") from error
         n_pixels += height * width

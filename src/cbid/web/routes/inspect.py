@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 import cbid
 from cbid.checks import check_integer
 from cbid.codes import unpack
-from cbid.data.decode import decode_image
+from cbid.data.isolated import decode_isolated
 from cbid.web.errors import error_docs
 from cbid.web.models import (
     MAX_ID,
@@ -287,6 +287,6 @@ def _occlude(
     served: ServedProject, data: bytes, other: NDArray[np.uint8], n_bits: int | None, likeness: float | None
 ) -> OcclusionMap:
     settings = served.settings
-    picture = decode_image(data, max_pixels=settings.max_pixels)
+    picture = decode_isolated(data, settings.limits)
     found = served.project.occlude(picture, other, n_bits, likeness=likeness, seconds=0.2 * settings.seconds)
     return OcclusionMap(heat=found.heat.tolist(), flipped=found.flipped.tolist(), n_bits=found.n_bits)

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from cbid.codes import check_codes
-from cbid.data.decode import decode_image
 from cbid.project import Examples, Project
 from cbid.web.errors import error_docs
 from cbid.web.models import (
@@ -74,7 +73,7 @@ async def search_image(
     """
     served = served_by(request)
     data = await image.read()
-    vector = await served.image_pool.run(_describe, served.project, data, served.settings.max_pixels)
+    vector = await served.image_pool.run(served.project.describe_image, data)
 
     def work() -> SearchResult:
         result = _search(served, Examples(served.project.encode(vector), vector[None]), options)
@@ -110,7 +109,7 @@ async def classify_image(
     project = served.project
 
     def work() -> Classification:
-        vector = _describe(project, data, served.settings.max_pixels)
+        vector = project.describe_image(data)
         return served.read_consistently(
             lambda: _classify(project, project.encode(vector)[0], vector, k, n_bits, None)
         )
@@ -144,11 +143,6 @@ def _examples(project: Project, queries: Sequence[SearchQuery]) -> Examples:
     codes = np.array([code for code, _ in pairs], dtype=np.uint8)
     vectors = [vector for _, vector in pairs if vector is not None]
     return Examples(codes, np.stack(vectors) if vectors and len(vectors) == len(pairs) else None)
-
-
-def _describe(project: Project, data: bytes, max_pixels: int) -> Vector:
-    """Return the vector of an uploaded file."""
-    return project.describe_image(decode_image(data, max_pixels=max_pixels))
 
 
 def _search(

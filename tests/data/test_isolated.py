@@ -1,0 +1,168 @@
+"""Decoding in another process: the same pixels, and limits of memory and time that end one image only."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from attacks.hostile_images import families
+from PIL import Image
+
+from cbid.data.decode import ImageError, decode_image, image_size
+from cbid.data.isolated import DecodeLimits, _idle, decode_all, decode_isolated, size_isolated
+from cbid.descriptors import HOG, describe
+from cbid.project import Project, ProjectWarning
+from tests.data.pictures import encoded, picture, png_of_claimed_size, write_tree
+
+LIMITS = DecodeLimits(seconds=10, memory=2**28)
+RGB = picture()
+TURNED = b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0" + bytes(4)
+FILES = {
+    "jpeg": encoded(RGB, "JPEG"),
+    "turned": encoded(RGB, "JPEG", exif=TURNED),
+    "gray png": encoded(RGB[:, :, 0], "PNG"),
+    "16 bits": encoded(RGB[:, :, 0].astype(np.uint16) * 257, "PNG"),
+    "float": encoded(Image.fromarray(RGB[:, :, 0].astype(np.float32)), "TIFF"),
+    "integers": encoded(Image.fromarray(RGB[:, :, 0].astype(np.int32) - 50), "TIFF"),
+    "alpha": encoded(np.dstack([RGB, RGB[:, :, 0]]), "PNG"),
+    "palette": encoded(Image.fromarray(RGB).convert("P"), "PNG", transparency=3),
+    "webp": encoded(RGB, "WEBP"),
+}  # fmt: skip
+COMMENTS = b"P5\n" + b"#\n" * 2**22 + b"8 8 255\n" + bytes(64)  # takes seconds
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_the_pixels_are_those_of_this_process(name):
+    image = decode_isolated(FILES[name], LIMITS)
+    np.testing.assert_array_equal(image, decode_image(FILES[name]))
+    assert image.flags.writeable
+    assert size_isolated(FILES[name], LIMITS) == image_size(FILES[name])
+
+
+def test_large_images_are_converted_in_bands(monkeypatch):
+    """Bands of one row each give the pixels of one band."""
+    whole = {name: decode_image(data) for name, data in FILES.items()}
+    monkeypatch.setattr("cbid.data.pixels._BAND", 1)
+    for name, data in FILES.items():
+        np.testing.assert_array_equal(decode_image(data), whole[name])
+
+
+def test_many_images_come_in_order_and_a_full_file_is_emptied():
+    big = encoded(np.zeros((3000, 3000, 3), np.uint8), "PNG")  # 27 MB of pixels; the file holds 64
+    contents = [FILES["jpeg"], b"no image", big, big, big, FILES["gray png"], *[FILES["webp"]] * 130]
+    found = list(decode_all(contents, LIMITS))
+    assert [getattr(image, "shape", None) for image in found[:6]] == [
+        (48, 60, 3), None, *[(3000, 3000, 3)] * 3, (48, 60),
+    ]  # fmt: skip
+    assert "format is unknown" in str(found[1])
+    assert len(found) == 136
+    np.testing.assert_array_equal(found[-1], decode_image(FILES["webp"]))
+
+
+def test_too_long_too_large_and_a_crash_end_one_image_only():
+    small = DecodeLimits(seconds=0.5, memory=2**26)
+    tile = families_of("TIFF, a large tile")
+    contents = [FILES["jpeg"], COMMENTS, FILES["jpeg"], encoded(np.zeros((7000, 7000, 3), np.uint8), "PNG"), tile,
+                FILES["jpeg"]]  # fmt: skip
+    begun = time.perf_counter()
+    found = list(decode_all(contents, small))
+    assert time.perf_counter() - begun < 10
+    assert [isinstance(image, ImageError) for image in found] == [False, True, False, True, True, False]
+    assert "longer than 0.5 seconds" in str(found[1])
+    assert "more than 64 MiB" in str(found[3])
+
+
+def families_of(name):
+    from attacks import hostile_images
+
+    return hostile_images._FAMILIES[name]()
+
+
+def test_a_process_that_dies_is_replaced():
+    decode_isolated(FILES["jpeg"], LIMITS)
+    (worker,) = [worker for worker in _idle if worker.memory == LIMITS.memory][:1]
+    os.kill(worker._process.pid, signal.SIGKILL)
+    time.sleep(0.1)
+    with pytest.raises(ImageError, match="ends the decoder"):
+        decode_isolated(FILES["jpeg"], LIMITS)
+    np.testing.assert_array_equal(decode_isolated(FILES["jpeg"], LIMITS), decode_image(FILES["jpeg"]))
+
+
+def test_limits_of_pixels_and_their_arguments():
+    with pytest.raises(ImageError, match="expected at most 100"):
+        decode_isolated(FILES["jpeg"], DecodeLimits(max_pixels=100))
+    with pytest.raises(ImageError, match="pixels"):
+        size_isolated(png_of_claimed_size(10**6, 10**6), LIMITS)
+    for wrong in ({"seconds": 0}, {"memory": 10}, {"max_pixels": 0}):
+        with pytest.raises(ValueError, match=f"{next(iter(wrong))}="):
+            DecodeLimits(**wrong)
+
+
+def test_threads_have_a_process_each():
+    images = [[] for _ in range(4)]
+
+    def work(found):
+        found += decode_all([FILES["jpeg"], FILES["alpha"]] * 10, LIMITS)
+
+    threads = [threading.Thread(target=work, args=(found,)) for found in images]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for found in images:
+        np.testing.assert_array_equal(found[-1], decode_image(FILES["alpha"]))
+
+
+def test_a_caller_that_stops_early_leaves_no_replies_behind():
+    some = decode_all([FILES["jpeg"]] * 20, LIMITS)
+    next(some)
+    some.close()
+    np.testing.assert_array_equal(decode_isolated(FILES["alpha"], LIMITS), decode_image(FILES["alpha"]))
+
+
+def test_a_forked_child_starts_its_own_process():
+    code = (
+        "import os\nfrom cbid.data.isolated import DecodeLimits, decode_isolated as d\n"
+        "limits = DecodeLimits()\ndata = b'P5 1 1 255 \\x07'\nassert d(data, limits)[0, 0] == 7\n"
+        "child = os.fork()\nassert d(data, limits)[0, 0] == 7\n"
+        "if child:\n    assert os.waitpid(child, 0)[1] == 0\n    assert d(data, limits)[0, 0] == 7\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_describe_gives_the_same_values_and_skips_the_offender(tmp_path, n_jobs):
+    write_tree(tmp_path, {f"{i}.png": encoded(picture(seed=i), "PNG") for i in range(6)} | {"3.png": COMMENTS})
+    paths = [tmp_path / f"{i}.png" for i in range(6)] + [tmp_path / "missing.png"]
+    hog, limits = HOG(size=(32, 32)), DecodeLimits(seconds=1)
+    found = describe(paths, hog, on_error="skip", n_jobs=n_jobs, limits=limits)
+    expected = describe([paths[i] for i in (0, 1, 2, 4, 5)], hog)
+    np.testing.assert_array_equal(found.values, expected.values)
+    assert found.rows.tolist() == [0, 1, 2, 4, 5]
+    (name, reason), (missing, _) = found.failures
+    assert name.endswith("3.png")
+    assert "longer than 1 seconds" in reason
+    assert missing.endswith("missing.png")
+
+
+def test_a_fit_names_and_skips_the_offender(tmp_path):
+    files = {f"{'ab'[i % 2]}/{i}.png": encoded(picture(seed=i), "PNG") for i in range(12)}
+    write_tree(tmp_path / "in", files | {"a/tile.png": families_of("TIFF, a large tile")})
+    with pytest.warns(ProjectWarning, match=r"a/tile\.png"):
+        project = Project.fit(tmp_path / "p.cbid", tmp_path / "in", n_bits=8)
+    with project:
+        assert len(project) == 12
+
+
+@pytest.mark.long
+def test_no_family_exceeds_its_limits():
+    limits = DecodeLimits(seconds=2, memory=300 * 2**20, max_pixels=25_000_000)
+    for name, content in families().items():
+        begun = time.perf_counter()
+        found = next(iter(decode_all([content], limits)))
+        assert time.perf_counter() - begun < 4, name
+        assert isinstance(found, (ImageError, np.ndarray))
