@@ -124,7 +124,7 @@ def _container_class(format: str) -> "type[ImageFile]":
     try:
         from pillow_heif import HeifImageFile
     except ImportError as error:
-        raise ImageError("it is a HEIC image; reading it needs pillow-heif, of the extra 'heif'") from error
+        raise ImageError("it is a HEIC image; reading it needs the extra 'heif' (pillow-heif)") from error
     found: type[ImageFile] = HeifImageFile
     return found
 
