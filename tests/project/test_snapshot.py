@@ -30,7 +30,7 @@ def test_records(project, made):
     """Twelve images a class: round(0.2 * 12) = 2 are held out."""
     images = made[0]
     assert project.record(13) == ImageRecord(
-        13, "green/001.png", str(images / "green" / "001.png"), "green", project.record(13).part
+        13, "green/001.png", str(images / "green" / "001.png"), "green", project.record(13).part, ["green"]
     )
     records = project.records(0, 100)
     assert [record.id for record in records] == list(range(36))

@@ -87,6 +87,10 @@ def fit(
         int, typer.Option(min=1, help="Folder: which folder of the path is the label; 2 for 2024/cats/1.jpg.")
     ] = 1,
     max_pixels: MaxPixelsOption = 100_000_000,
+    tree: Annotated[
+        bool,
+        typer.Option("--tree", help="Nested folders (or labels such as animal/dog) are a tree, which CBID learns."),
+    ] = False,
     n_jobs: JobsOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -127,6 +131,7 @@ def fit(
             n_jobs=n_jobs,
             seed=random_state,
             progress=not quiet and not as_json,
+            tree="/" if tree else None,
         ) as project,
     ):
         if as_json:

@@ -17,6 +17,8 @@ from cbid.commands.options import (
 )
 from cbid.commands.output import echo, echo_json, table
 
+MATCH = ("any", "all", "branch")
+
 if TYPE_CHECKING:
     from cbid.project import ImageRecord, Project, ProjectMatches
 
@@ -42,7 +44,18 @@ def search(
             help='From 0, "same class", to 1, "looks alike" (default: as learned).',
         ),
     ] = None,
-    label: Annotated[str | None, typer.Option(show_default=False, help="Return only images of this class.")] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(show_default=False, help="Return only images of this class; repeat it for several."),
+    ] = None,
+    match: Annotated[
+        str,
+        typer.Option(
+            callback=choice("cbid.commands.search:MATCH"),
+            help="With --label: images with any of the labels, with all of them, or of the branch below them "
+            "(animal also finds animal/dog).",
+        ),
+    ] = "any",
     n_jobs: JobsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -54,15 +67,14 @@ def search(
     from cbid.project import Project
 
     with Project.open(find_project(project)) as opened:
-        if label is not None and label not in opened.classes:
-            some = ", ".join(map(repr, opened.classes[:20])) + (", ..." if len(opened.classes) > 20 else "")
-            accepted = f"expected one of {some}" if some else "the images of the project have no labels"
-            raise ValueError(f"--label={label!r}: {accepted}")
+        _check_labels(opened, label or [], match)
         answers: list[dict[str, Any]] = []
         first = True
         for queries in read_queries(opened, query, n_jobs=n_jobs):
             for asked in queries:
-                found = opened.search(asked.vector, k, n_bits=n_bits, how=how, label=label, likeness=likeness)
+                found = opened.search(
+                    asked.vector, k, n_bits=n_bits, how=how, label=label or None, match=match, likeness=likeness
+                )
                 if as_json:
                     answers.append(
                         {
@@ -84,6 +96,18 @@ def search(
                 first = False
         if as_json:
             echo_json(answers)
+
+
+def _check_labels(project: "Project", wanted: list[str], match: str) -> None:
+    """Raise for a label that no image has; with "branch" it may be the beginning of a path."""
+    if match != "any" and not wanted:
+        raise ValueError(f"--match={match}: expected --label too")
+    for label in wanted:
+        below = match == "branch" and any(name.startswith(f"{label}/") for name in project.classes)
+        if label not in project.classes and not below:
+            some = ", ".join(map(repr, project.classes[:20])) + (", ..." if len(project.classes) > 20 else "")
+            accepted = f"expected one of {some}" if some else "the images of the project have no labels"
+            raise ValueError(f"--label={label!r}: {accepted}")
 
 
 def matches_table(project: "Project", found: "ProjectMatches") -> str:
@@ -126,6 +150,16 @@ def classify(
     project: ProjectOption = None,
     k: Annotated[int, typer.Option("-k", min=1, help="Number of neighbours that vote.")] = 5,
     n_bits: PrefixOption = None,
+    unknown: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            max=1,
+            show_default=False,
+            help='Answer "unknown" for images that are farther from the project\'s than this share of its held-out '
+            "images, such as 0.05.",
+        ),
+    ] = None,
     n_jobs: JobsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -139,9 +173,10 @@ def classify(
     with Project.open(find_project(project)) as opened:
         for queries in read_queries(opened, query, n_jobs=n_jobs):
             for asked in queries:
-                label, votes = opened.classify(asked.vector, k, n_bits)
-                by_class = {name: _as_votes(v) for name, v in zip(opened.classes, votes[0]) if v > 0}
-                answers.append({"query": asked.name, "label": str(label[0]), "votes": by_class})
+                voted = opened.classify(asked.vector, k, n_bits, unknown=unknown)
+                by_class = {name: _as_votes(v) for name, v in zip(opened.classes, voted.votes[0]) if v > 0}
+                label, labels = str(voted.labels[0]), voted.label_sets[0]
+                answers.append({"query": asked.name, "label": label, "labels": labels, "votes": by_class})
     if as_json:
         echo_json(answers)
         return

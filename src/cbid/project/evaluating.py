@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from cbid.classify.votes import Neighbours, count_votes, neighbours_with_ties, random_keys
 from cbid.codes import unpack
-from cbid.evaluation import average_precision, mean_average_precision
+from cbid.evaluation import average_precision, mean_average_precision, shared_labels
+from cbid.project.table import LABEL_SEPARATOR, split_labels
 from cbid.search import CodeIndex
 
 __all__ = [
@@ -68,18 +69,19 @@ def evaluate(
         "raw" and, for each length and kind of search, "codes". Values are None if they cannot be measured, because
         there are no held-out images or no labels.
 
-        - accuracy: share of queries whose class wins the vote of the 5 nearest. Images at the same distance are
-          ranked by their vectors, as ``Project.search`` and ``Project.classify`` do.
+        - accuracy: share of queries whose class wins the vote of the 5 nearest; if images have several labels, for
+          which the label with most votes is one of them. Images at the same distance are ranked by their vectors, as
+          ``Project.search`` and ``Project.classify`` do.
         - map: mean average precision of up to 500 queries over the ranking of up to 20,000 stored images. An image
-          of the same class is relevant. Codes alone are ranked: the expectation over all orders of ties.
+          that has a label of the query is relevant. Codes alone are ranked: the expectation over all orders of ties.
         - overlap: share of the 10 nearest by raw vectors that are also among the 10 nearest by codes, ties ranked
           by the vectors.
         - milliseconds: time per query in a batch of queries.
     """
     rng = np.random.default_rng(seed)
     asked = _sample(queries, _MAX_QUERIES, rng)
-    classes = np.unique(np.concatenate([stored[2], asked[2]]))
-    classes = classes[classes != ""]
+    texts = np.unique(np.concatenate([stored[2], asked[2]]))
+    classes = np.unique([name for text in texts.tolist() for name in split_labels(text)])
     result: dict[str, Any] = {
         "k": _K,
         "n_queries": len(asked[0]),
@@ -99,7 +101,7 @@ def evaluate(
         result["raw"]["milliseconds"] = _milliseconds(begun, len(asked[0]))
         result["raw"]["accuracy"] = _accuracy(stored[2][near], distances, asked, classes)[0]
         ranked = _sample(stored, _MAX_RANKED, rng)
-        findable = np.flatnonzero((asked[2] != "") & np.isin(asked[2], ranked[2]))
+        findable = np.flatnonzero(np.isin(asked[2], [t for t in texts.tolist() if _shares(t, ranked[2])]))
         ranking = np.sort(rng.permutation(findable)[:_MAX_RANKINGS])
         if len(classes) > 1 and len(ranking):
             result["raw"]["map"] = _raw_map(asked[0][ranking], asked[2][ranking], ranked[0], ranked[2])
@@ -122,7 +124,11 @@ def evaluate(
                 if result["raw"]["map"] is not None:
                     bits, base = (unpack(c, n_bits)[:, :length] for c in (asked[1][ranking], ranked[1]))
                     measured["map"] = mean_average_precision(
-                        bits, asked[2][ranking], base, ranked[2], weights=w[:length] if how == "weighted" else 1.0
+                        bits,
+                        _sets(asked[2][ranking]),
+                        base,
+                        _sets(ranked[2]),
+                        weights=w[:length] if how == "weighted" else 1.0,
                     )
                 if length == lengths[-1] and how == "weighted":
                     result["confusion"] = confusion
@@ -298,6 +304,13 @@ def _accuracy(
     known = asked[2] != ""
     if len(classes) < 2 or not known.any():
         return None, None
+    texts = np.unique(np.concatenate([labels.ravel(), asked[2][known]]))
+    if any(LABEL_SEPARATOR in text for text in texts.tolist()):
+        texts = texts[texts != ""]
+        members = np.array([np.isin(classes, split_labels(text)) for text in texts.tolist()], dtype=np.float64)
+        votes = vote(ranks[known], labels[known], texts, _K, asked[1][known]) @ members
+        right = members[np.searchsorted(texts, asked[2][known]), votes.argmax(axis=1)] > 0
+        return float((right & votes.any(axis=1)).mean()), None
     votes = vote(ranks[known], labels[known], classes, _K, asked[1][known])
     voted = np.where(votes.any(axis=1), votes.argmax(axis=1), -1)  # -1: no neighbour has a label
     truth = np.searchsorted(classes, asked[2][known])
@@ -309,10 +322,24 @@ def _accuracy(
 def _raw_map(queries: Vectors, wanted: NDArray[np.str_], vectors: Vectors, labels: NDArray[np.str_]) -> float:
     squares = np.einsum("ij,ij->i", vectors, vectors)
     found = [
-        average_precision(squares - 2 * (queries[i : i + 64] @ vectors.T), wanted[i : i + 64, None] == labels)
+        average_precision(
+            squares - 2 * (queries[i : i + 64] @ vectors.T),
+            shared_labels(_sets(wanted[i : i + 64]), _sets(labels)) > 0,
+        )
         for i in range(0, len(queries), 64)
     ]
     return float(np.nanmean(np.concatenate(found)))
+
+
+def _sets(texts: NDArray[np.str_]) -> list[list[str]]:
+    """Return the labels of each stored text."""
+    return [split_labels(text) for text in texts.tolist()]
+
+
+def _shares(text: str, others: NDArray[np.str_]) -> bool:
+    """Return whether one of the other texts has a label of this one."""
+    wanted = set(split_labels(text))
+    return any(not wanted.isdisjoint(split_labels(other)) for other in np.unique(others).tolist())
 
 
 def _overlap(found: NDArray[np.int64], near: NDArray[np.int64]) -> float:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import cbid
 from cbid.checks import check_integer, check_real
-from cbid.coders import Coder
+from cbid.coders import CBID, Coder
 from cbid.data.folders import ImageFolder
 from cbid.data.image_sets import Problems, as_image_set
 from cbid.data.names import printable
@@ -56,7 +56,16 @@ from cbid.project.models import (
     prefix_weights,
     skipped_message,
 )
-from cbid.project.table import ADDED, HELD_OUT, PENDING, TRAIN, ImageRow, ImageTable
+from cbid.project.table import (
+    ADDED,
+    HELD_OUT,
+    LABEL_SEPARATOR,
+    PENDING,
+    TRAIN,
+    ImageRow,
+    ImageTable,
+    split_labels,
+)
 from cbid.search import CodeIndex, prepare_search
 from cbid.storage.atomic import check_regular, whole_file
 from cbid.storage.digests import digest_bytes
@@ -68,10 +77,10 @@ _LONG_COMPILING = 1.0  # seconds; less is loading from the cache
 _MIN_TRAIN = 2  # images per class: one alone has no neighbour
 
 
-def open_images(source: Any) -> tuple[Source, str]:
+def open_images(source: Any, *, tree: bool = False) -> tuple[Source, str]:
     """Return a source as an ``ImageSet`` or a ``VectorTable``, and its path; it lists what is broken in it."""
     if isinstance(source, (str, os.PathLike)):
-        return open_source(source, on_error="skip", max_pixels=OWN_PIXELS), os.path.abspath(source)
+        return open_source(source, tree=tree, on_error="skip", max_pixels=OWN_PIXELS), os.path.abspath(source)
     if isinstance(source, VectorTable):
         return source, ""
     return as_image_set(source), os.path.abspath(source.root) if isinstance(source, ImageFolder) else ""
@@ -88,13 +97,14 @@ def fit(
     n_jobs: int | None,
     seed: int,
     progress: bool,
+    tree: str | None = None,
 ) -> bool:
     """Make or update the project in the directory ``path``; see ``Project.fit``. Return whether anything changed."""
     check_integer("n_bits", n_bits, 1)
     check_real("held_out", held_out, 0, 1)
     check_integer("seed", seed, 0)
     directory = Path(path)
-    images, where = open_images(source)
+    images, where = open_images(source, tree=tree is not None)
     if not len(images):
         raise ValueError("the source is empty; expected at least two images")
     if isinstance(images, VectorTable):
@@ -107,10 +117,12 @@ def fit(
     skipped = [] if isinstance(images, VectorTable) else _without_project(images.problems, where, directory)
     made = choose_coder(coder, n_bits, labels, describer, seed=seed, n_jobs=n_jobs, skipped=skipped)
     check_settings(made)
+    if tree is not None and not isinstance(made, CBID):
+        raise ValueError(f"tree={tree!r}: expected None with the coder {type(made).__name__}; CBID learns from trees")
     _make_directory(directory)
     lock = WriterLock(directory)
     try:
-        return ProjectFit(directory, images, where, describer, n_jobs, progress).run(made, held_out, seed)
+        return ProjectFit(directory, images, where, describer, n_jobs, progress).run(made, held_out, seed, tree)
     finally:
         lock.release()
 
@@ -121,11 +133,14 @@ def split(
     """Return the part of each image, (n,): "train", "held-out", or "added" if it can be neither.
 
     The same share of each class is held out, but at least two images remain for training. A digest of seed and name
-    decides, so a class that grows keeps most of its split. With ``supervised``, images without a label and classes of
+    decides, so a class that grows keeps most of its split. If images have several labels, the share of all is held
+    out. With ``supervised``, images without a label and classes of
     one image cannot be learned from and are "added".
     """
     digests = [digest_bytes(f"{seed}\n{name}".encode(errors="surrogateescape"), size=8) for name in names]
     draw = np.array([int.from_bytes(digest, "little") for digest in digests], dtype=np.uint64)
+    if any(label is not None and LABEL_SEPARATOR in label for label in labels):
+        labels = [None if label is None else "" for label in labels]
     known = sorted({label for label in labels if label is not None})
     number = {label: i for i, label in enumerate(known)}
     classes = np.array([-1 if label is None else number[label] for label in labels], dtype=np.int64)
@@ -166,7 +181,7 @@ class ProjectFit:
         self.from_stored = False  # whether the images come from the project itself
         self.report: Callable[[str, int, int], Any] = lambda phase, done, total: None
 
-    def run(self, coder: Coder, held_out: float, seed: int) -> bool:
+    def run(self, coder: Coder, held_out: float, seed: int, tree: str | None = None) -> bool:
         """Fit to the images of the source; return whether anything changed."""
         remove_unused(self.directory)  # of a fit that was killed
         self._check_descriptor()
@@ -175,6 +190,8 @@ class ProjectFit:
             taken, kept, width = self._read_images(table)
             self.seconds["reading"] = time.perf_counter() - begun
             settings = {"coder": coder_settings(coder), "held_out": held_out, "seed": seed}
+            if tree is not None:
+                settings["tree"] = tree
             parts = split(taken.names, taken.labels, held_out, seed, supervised=is_supervised(coder))
             self._warn(taken, parts)
             if self._up_to_date(taken, settings, table):
@@ -308,7 +325,9 @@ class ProjectFit:
         if len(train) < 2:
             raise ValueError(f"{len(train)} images are left for learning; expected at least two")
         begun = time.perf_counter()
-        y = names[parts == TRAIN] if is_supervised(coder) else None
+        y: Any = names[parts == TRAIN] if is_supervised(coder) else None
+        if y is not None and any(LABEL_SEPARATOR in text for text in y.tolist()):
+            y = [split_labels(text) for text in y.tolist()]
         total = int(coder.get_params().get("n_bits", 0))
         self.report("learning", 0, total)
         coder = learn(
@@ -318,6 +337,7 @@ class ProjectFit:
             checkpoint=self.directory / CHECKPOINT,
             verbose=self.progress,
             report=lambda done: self.report("learning", done, total),
+            tree=settings.get("tree"),
         )
         self.seconds["learning"] = time.perf_counter() - begun
 

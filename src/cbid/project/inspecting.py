@@ -15,6 +15,7 @@ from cbid.codes import unpack
 from cbid.data.images import as_rgb, resize_longest, to_uint8
 from cbid.project.evaluating import predict, sample_queries
 from cbid.project.snapshot import Snapshot
+from cbid.project.table import LABEL_SEPARATOR
 
 __all__ = ["BitClasses", "Occlusion", "Predictions", "bit_classes", "duplicates", "occlude", "predictions"]
 
@@ -69,7 +70,8 @@ def predictions(snapshot: Snapshot, train: NDArray[np.int64], held: NDArray[np.i
         n_bits=snapshot.n_bits,
         weights=snapshot.weights(snapshot.n_bits, "weighted"),
     )
-    return Predictions(held, labels, predicted)
+    shown = [np.char.replace(names, LABEL_SEPARATOR, ", ") for names in (labels, predicted)]
+    return Predictions(held, shown[0], shown[1])
 
 
 def duplicates(snapshot: Snapshot, radius: int, similarity: float) -> list[tuple[list[int], float]]:
@@ -108,11 +110,10 @@ def bit_classes(snapshot: Snapshot, s: int) -> BitClasses:
     check_integer("s", s, 0, snapshot.n_bits - 1)
     stored = snapshot.stored()
     column = (snapshot.index.reconstruct(stored.ids)[:, s // 8] >> (7 - s % 8)) & 1
-    places = np.searchsorted(stored.classes, stored.labels)
-    known = stored.labels != ""
-    size = len(stored.classes)
-    images = np.bincount(places[known], minlength=size)
-    ones = np.bincount(places[known], weights=column[known], minlength=size).astype(np.int64)
+    texts, places = np.unique(stored.labels, return_inverse=True)
+    members = stored.members(texts.tolist())  # an image counts for each of its labels
+    counts = [np.bincount(places, weights, minlength=len(texts)) @ members for weights in (None, column)]
+    images, ones = (count.astype(np.int64) for count in counts)
     return BitClasses(list(stored.classes), images, ones)
 
 

@@ -21,7 +21,7 @@ from cbid.descriptors.describing import NothingDescribed, describe
 from cbid.labels import encode_labels
 from cbid.progress import image_progress
 from cbid.project.files import write_vectors
-from cbid.project.table import ImageRow, ImageTable
+from cbid.project.table import ImageRow, ImageTable, join_labels
 from cbid.search.checks import unmasked
 
 Source = ImageSet | VectorTable
@@ -90,10 +90,11 @@ class Batch(NamedTuple):
     failures: Problems
 
 
-def as_source(
-    given: Any, labels: Sequence[str | None] | None, names: Iterable[str] | None, *, vectors: bool
-) -> Source:
-    """Return images (arrays, bytes of files, paths) or vectors (n, d) as a source with these labels and names."""
+def as_source(given: Any, labels: Sequence[Any] | None, names: Iterable[str] | None, *, vectors: bool) -> Source:
+    """Return images (arrays, bytes of files, paths) or vectors (n, d) as a source with these labels and names.
+
+    A label is a text, None, or a list or set of labels.
+    """
     if isinstance(given, (ImageSet, VectorTable)):
         if labels is not None or names is not None:
             raise ValueError("labels and names are not accepted with a source, which has its own")
@@ -109,7 +110,8 @@ def as_source(
             raise ValueError(f"{what} has {len(values)} entries for {len(items)} images; expected one per image")
     classes, numbers = None, None
     if labels is not None:
-        classes, numbers = encode_labels([label or None for label in labels], missing=True)
+        texts = [join_labels(v) if isinstance(v, (list, set, tuple)) else v or None for v in labels]
+        classes, numbers = encode_labels(texts, missing=True)
     if vectors:
         return VectorTable(np.asarray(items), None if name_list is None else np.array(name_list), numbers, classes)
     return ImageItems(items, name_list, numbers, classes)
@@ -277,7 +279,9 @@ def name_of(source: Source, i: int) -> str:
 
 
 def label_of(source: Source, i: int) -> str | None:
-    """Return the label of an image or a vector as text, or None."""
+    """Return the label of an image or a vector as stored text, or None; several labels are one text."""
+    if source.label_sets is not None:
+        return join_labels(source.label_sets[i])
     if source.labels is None or source.classes is None or source.labels[i] < 0:
         return None
     return str(source.classes[source.labels[i]]) or None

@@ -23,6 +23,7 @@ from cbid.data.names import printable
 from cbid.descriptors import CENTRIST, GIST, HOG, Descriptor, EfficientNet, ONNXEmbedding, PyramidHOG, RawPixels
 from cbid.descriptors.deep import NetworkDescriptor
 from cbid.project.files import ProjectError, ProjectWarning
+from cbid.project.table import split_labels
 from cbid.storage.models import params_from_json, params_to_json
 
 # Each resizes images to one size, so that all have the same number of values.
@@ -119,7 +120,7 @@ def choose_coder(
     linear for vectors and embeddings of networks. ``skipped`` is named in the error message if labels are missing.
     """
     given: dict[str, Any] = {"n_bits": n_bits, "random_state": seed, "n_jobs": n_jobs}
-    classes = sorted({label for label in labels if label is not None})
+    classes = sorted({name for label in labels for name in split_labels(label)})
     if coder is None:
         if not classes:
             warnings.warn(
@@ -178,13 +179,14 @@ def coder_settings(coder: Coder) -> dict[str, Any]:
 def learn(
     coder: Coder,
     X: NDArray[np.float32],
-    y: NDArray[np.str_] | None,
+    y: Any,
     *,
     checkpoint: Path,
     verbose: bool,
     report: Callable[[int], Any] | None = None,
+    tree: str | None = None,
 ) -> Coder:
-    """Fit the coder on vectors X (n, d) and labels y (n,).
+    """Fit the coder on vectors X (n, d) and labels y (n,), or a list of lists of labels.
 
     CBID learns bit by bit. It is saved to the file ``checkpoint`` meanwhile, and continues from there if the file
     belongs to the same data and settings. Other coders start from the beginning. ``report`` gets the number of bits
@@ -193,7 +195,7 @@ def learn(
     if "verbose" in coder.get_params():
         coder.set_params(verbose=int(verbose))
     if isinstance(coder, CBID):
-        coder = _learn_from_checkpoint(coder, X, y, checkpoint, report or (lambda done: None))
+        coder = _learn_from_checkpoint(coder, X, y, tree, checkpoint, report or (lambda done: None))
     else:
         most = min(len(X) - 1, X.shape[1])  # directions in which the images differ
         if isinstance(coder, ITQ) and coder.n_bits > most:
@@ -211,15 +213,15 @@ def learn(
 
 
 def _learn_from_checkpoint(
-    coder: CBID, X: NDArray[np.float32], y: NDArray[np.str_] | None, checkpoint: Path, report: Callable[[int], Any]
+    coder: CBID, X: NDArray[np.float32], y: Any, tree: str | None, checkpoint: Path, report: Callable[[int], Any]
 ) -> CBID:
     saved = _saved(coder, checkpoint)
     if saved is not None:
         try:
-            return _learn_with_checkpoints(saved, X, y, checkpoint, report)
+            return _learn_with_checkpoints(saved, X, y, tree, checkpoint, report)
         except WarmStartError:
             pass  # the checkpoint belongs to other images
-    return _learn_with_checkpoints(coder, X, y, checkpoint, report)
+    return _learn_with_checkpoints(coder, X, y, tree, checkpoint, report)
 
 
 def _saved(coder: CBID, checkpoint: Path) -> CBID | None:
@@ -234,7 +236,9 @@ def _saved(coder: CBID, checkpoint: Path) -> CBID | None:
     return saved
 
 
-def _learn_with_checkpoints(coder: CBID, X: Any, y: Any, checkpoint: Path, report: Callable[[int], Any]) -> CBID:
+def _learn_with_checkpoints(
+    coder: CBID, X: Any, y: Any, tree: str | None, checkpoint: Path, report: Callable[[int], Any]
+) -> CBID:
     last = time.monotonic()
     latest: CBID | None = None
 
@@ -251,7 +255,7 @@ def _learn_with_checkpoints(coder: CBID, X: Any, y: Any, checkpoint: Path, repor
         with warnings.catch_warnings():
             # After Ctrl-C a coder keeps its bits and returns. A project must be complete: save them and stop.
             warnings.simplefilter("error", LearningInterrupted)
-            coder.fit(X, y)
+            coder.fit(X, y, tree=tree)
     except LearningInterrupted:
         if latest is not None:
             latest.save(checkpoint)

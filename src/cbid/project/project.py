@@ -90,6 +90,7 @@ class Project:
         n_jobs: int | None = None,
         seed: int = 0,
         progress: bool = False,
+        tree: str | None = None,
     ) -> Self:
         """Learn codes for the images of a source, index them, measure them, and return the open project.
 
@@ -118,6 +119,8 @@ class Project:
         seed : int, default=0
         progress : bool, default=False
             Whether to show progress bars.
+        tree : str or None, default=None
+            The separator of path labels, "/": CBID learns their tree, and nested folders are read as paths.
         """
         changed = fit(
             path,
@@ -129,6 +132,7 @@ class Project:
             n_jobs=n_jobs,
             seed=seed,
             progress=progress,
+            tree=tree,
         )
         project = cls(path, descriptor=descriptor if isinstance(descriptor, Descriptor) else None)
         project.was_up_to_date = not changed
@@ -226,13 +230,19 @@ class Project:
     @property
     def class_counts(self) -> dict[str, int]:
         """The number of images of each class, by name; "" are images without a label."""
-        names, counts = np.unique(self._snapshot.stored().labels, return_counts=True)
-        return dict(zip(names.tolist(), counts.tolist()))
+        stored = self._snapshot.stored()
+        counts = dict.fromkeys([*([] if stored.complete else [""]), *stored.classes], 0)
+        for text, count in zip(*np.unique(stored.labels, return_counts=True)):
+            for name in stored.sets.get(str(text), [""]):
+                counts[name] += int(count)
+        return counts
 
     def ids_of(self, label: str | None = None, part: str | None = None) -> NDArray[np.int64]:
         """Return the ids of the images of a class ("": without a label) and of a part, ascending; None: of all."""
         stored = self._snapshot.stored()
-        keep = np.ones(len(stored.ids), dtype=bool) if label is None else stored.labels == label
+        keep = np.ones(len(stored.ids), dtype=bool)
+        if label is not None:
+            keep = np.isin(stored.labels, stored.texts([label], "any") if label else [""])
         if part is not None:
             keep &= np.isin(stored.ids, self._table.ids_in(part))
         return stored.ids[keep]
@@ -334,6 +344,7 @@ class Project:
         how: str = "weighted",
         exclude: int | Sequence[int] | None = None,
         label: str | Sequence[str] | None = None,
+        match: str = "any",
         vectors: ArrayLike | None = None,
         likeness: float | None = None,
     ) -> ProjectMatches:
@@ -355,6 +366,9 @@ class Project:
             Ids to exclude, such as the id of the query.
         label : str, sequence of str or None, default=None
             Search only images of this class, or of these classes.
+        match : {"any", "all", "branch"}, default="any"
+            With several labels: images that have one of them, all of them, or one of them or a path below it
+            ("animal" also finds "animal/dog").
         vectors : array (q, d) or None, default=None
             The vectors of the queries, to rank ties if the queries are codes.
         likeness : float or None, default=None
@@ -371,6 +385,7 @@ class Project:
             how=how,
             exclude=exclude,
             label=label,
+            match=match,
             vectors=vectors,
             likeness=likeness,
         )
@@ -385,6 +400,7 @@ class Project:
         how: str = "weighted",
         exclude: int | Sequence[int] | None = None,
         label: str | Sequence[str] | None = None,
+        match: str = "any",
         likeness: float | None = None,
     ) -> ProjectMatches:
         """Return the k images that are nearest to several examples and far from counter-examples, as one query.
@@ -402,6 +418,7 @@ class Project:
             how=how,
             exclude=exclude,
             label=label,
+            match=match,
             likeness=likeness,
         )
 
@@ -428,17 +445,34 @@ class Project:
         exclude: int | Sequence[int] | None = None,
         vectors: ArrayLike | None = None,
         weights: str = "uniform",
+        unknown: float | None = None,
     ) -> Votes:
         """Return the class that wins the vote of the k nearest labelled images, and all votes.
+
+        If images have several labels, each of them gets the votes of an image, and the labels with at least half of
+        all votes win.
 
         With ``weights="distance"`` a vote counts 1 / distance; images at distance 0, if any, then vote alone.
 
         ``codes`` are packed codes or vectors; with codes, ``vectors`` may be the vectors of the same queries. Vectors
         rank ties, as in ``search``. If the vector of the query is not known, all images as near as the k-th
         vote, each with an even share (of more than 8,192, a random subset).
+
+        With ``unknown``, such as .05, queries that are farther from their k nearest than this share of the held-out
+        images is from theirs have the label "unknown".
         """
+        held = self.ids_of(part=HELD_OUT) if unknown is not None else None
         return searching.classify(
-            self._snapshot, self._store, np.asarray(codes), k, n_bits, exclude, vectors, weights
+            self._snapshot,
+            self._store,
+            np.asarray(codes),
+            k,
+            n_bits,
+            exclude,
+            vectors,
+            weights,
+            unknown=unknown,
+            held_out=held,
         )
 
     def explain(
@@ -530,7 +564,7 @@ class Project:
     def add(
         self,
         images_or_paths: Any,
-        labels: Sequence[str | None] | None = None,
+        labels: Sequence[Any] | None = None,
         names: Sequence[str] | None = None,
         *,
         n_jobs: int | None = None,

@@ -60,6 +60,8 @@ def refit(path: str | os.PathLike[str], *, report: Report | None = None) -> None
             taken = _stored(directory, manifest, table)
             held_out, seed = manifest.settings["held_out"], manifest.settings["seed"]
             settings = {"coder": coder_settings(coder), "held_out": held_out, "seed": seed}
+            if "tree" in manifest.settings:
+                settings["tree"] = manifest.settings["tree"]
             parts = split(taken.names, taken.labels, held_out, seed, supervised=is_supervised(coder))
             run.learn_and_commit(table, taken, [], parts, coder, settings, manifest.n_features)
     finally:

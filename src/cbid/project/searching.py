@@ -8,17 +8,19 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cbid.checks import check_choice, check_integer
-from cbid.classify.votes import Neighbours, neighbours_with_ties
+from cbid.checks import check_choice, check_integer, check_real
+from cbid.classify.votes import EQUAL_SHARES, Neighbours, neighbours_with_ties
 from cbid.codes import check_codes, n_bytes, pack, prefix, unpack
-from cbid.project.evaluating import nearest_vectors, rank_by_vectors, vote
+from cbid.project.evaluating import nearest_vectors, rank_by_vectors, sample_queries, vote
 from cbid.project.files import ProjectError
 from cbid.project.snapshot import Snapshot
+from cbid.project.table import LABEL_SEPARATOR
 from cbid.search import Matches, UnknownIdError
 
 __all__ = [
     "HOW",
     "NO_LABELS",
+    "UNKNOWN",
     "BitSides",
     "CodeStore",
     "Examples",
@@ -36,6 +38,7 @@ __all__ = [
 
 HOW = ("weighted", "plain", "raw")
 NO_LABELS = "the images have no labels"
+UNKNOWN = "unknown"  # the label of queries that are far from all images
 _UNLIKE = 0.5  # weight of the counter-examples beside the examples
 
 
@@ -65,7 +68,7 @@ class ProjectMatches:
     Attributes
     ----------
     ids, distances, labels : arrays (q, k)
-        An image without a label has the label "".
+        An image without a label has the label ""; several labels are one text, separated by commas.
     similarity : array (q, k)
         From 0 to 1. Of codes: 1 less the distance divided by the sum of the weights. Of raw vectors: 1 less the
         distance divided by the sum of both norms, which is the largest possible distance.
@@ -99,15 +102,22 @@ class Examples(NamedTuple):
     vectors: NDArray[np.float32] | None
 
 
-class Votes(NamedTuple):
-    """The vote of the nearest images.
+@dataclass(frozen=True, eq=False)
+class Votes:
+    """The vote of the nearest images. It unpacks into labels and votes.
 
-    labels : (q,) the class with most votes; "" if there are none
+    labels : (q,) the class with most votes; "" if there are none, and "unknown" if the images are too far away.
+        If images have several labels: those with at least half of the votes, separated by commas
     votes : (q, n_classes) in the order of ``project.classes``; images that tie have parts of a vote
+    label_sets : the labels of each query as a list, empty if it has none or is unknown
     """
 
     labels: NDArray[np.str_]
     votes: NDArray[np.float64]
+    label_sets: list[list[str]]
+
+    def __iter__(self) -> Iterator[NDArray[Any]]:
+        return iter((self.labels, self.votes))
 
 
 class Explanation(NamedTuple):
@@ -138,6 +148,7 @@ def search(
     how: str,
     exclude: int | Sequence[int] | None,
     label: str | Sequence[str] | None,
+    match: str = "any",
     vectors: ArrayLike | None,
     likeness: float | None = None,
     weights: NDArray[np.float64] | None = None,
@@ -147,7 +158,11 @@ def search(
     ``weights`` (snapshot.n_bits,) are used instead of those of the coder.
     """
     check_choice("how", how, HOW)
-    labels = [label] if isinstance(label, str) else None if label is None else list(label)
+    labels = None
+    if label is not None:
+        labels = snapshot.stored().texts([label] if isinstance(label, str) else list(label), match)
+    elif match != "any":
+        raise ValueError(f"match={match!r} is given without a label; expected a label too")
     check_integer("k", k, 1)
     excluded = _as_ids(exclude)
     begun = time.perf_counter()
@@ -163,7 +178,7 @@ def search(
         seconds = time.perf_counter() - begun
         similarity = _similarity_of_vectors(snapshot, asked, near)
         agree = np.full(near.ids.shape, -1, dtype=np.int64)
-        return ProjectMatches(*near[1:], similarity, agree, seconds, 4 * snapshot.n_features, None)
+        return ProjectMatches(*_shown(near)[1:], similarity, agree, seconds, 4 * snapshot.n_features, None)
     length = _length(snapshot, store, n_bits)
     codes, asked_vectors = _codes_and_vectors(snapshot, queries, vectors)
     if weights is None:
@@ -172,7 +187,7 @@ def search(
     seconds = time.perf_counter() - begun
     similarity = np.where(near.ids < 0, 0, 1 - near.distances / max(weights.sum(), 1e-300)).astype(np.float32)
     agree = _count_agreeing(snapshot, codes, near.ids, length)
-    return ProjectMatches(*near[1:], np.clip(similarity, 0, 1), agree, seconds, n_bytes(length), length)
+    return ProjectMatches(*_shown(near)[1:], np.clip(similarity, 0, 1), agree, seconds, n_bytes(length), length)
 
 
 def search_examples(
@@ -186,6 +201,7 @@ def search_examples(
     how: str,
     exclude: int | Sequence[int] | None,
     label: str | Sequence[str] | None,
+    match: str = "any",
     likeness: float | None,
 ) -> ProjectMatches:
     """Search with several images and counter-examples; see ``Project.search_examples``.
@@ -220,6 +236,7 @@ def search_examples(
         how=how,
         exclude=exclude,
         label=label,
+        match=match,
         vectors=None if how == "raw" else target,
         likeness=None if how == "raw" else likeness,
         weights=weights,
@@ -235,17 +252,21 @@ def classify(
     exclude: int | Sequence[int] | None,
     vectors: ArrayLike | None,
     votes_by: str = "uniform",
+    unknown: float | None = None,
+    held_out: NDArray[np.int64] | None = None,
 ) -> Votes:
     """Return the vote of the k nearest labelled images; see ``Project.classify``."""
     check_choice("weights", votes_by, ("uniform", "distance"))
+    if unknown is not None:
+        check_real("unknown", unknown, 0, 1)
     stored = snapshot.stored()
     if not stored.classes:
         raise ValueError(f"{NO_LABELS}, so they cannot vote for a class")
     check_integer("k", k, 1)
     weights = snapshot.weights(_length(snapshot, store, n_bits), "weighted")
-    labels = None if stored.complete else stored.classes
+    labels = None if stored.complete else list(stored.sets)
     codes, asked = _codes_and_vectors(snapshot, queries, vectors)
-    classes = np.array(stored.classes)
+    classes = np.array(list(stored.sets))
     votes = np.zeros((len(codes), len(classes)))
     for near in _with_ties(snapshot, store, codes, k, weights, _as_ids(exclude), labels):
         ranks: NDArray[Any] = near.distances
@@ -255,7 +276,40 @@ def classify(
             kept = ranks <= ranks[:, [min(k, ranks.shape[1]) - 1]]
             ranks = np.where(kept, near.distances, np.inf)
         votes[near.rows] = vote(ranks, near.labels, classes, k, codes[near.rows], weights=votes_by)
-    return Votes(np.where(votes.any(axis=1), classes[votes.argmax(axis=1)], ""), votes)
+    won: list[list[str]] = [[str(classes[row.argmax()])] if row.any() else [] for row in votes]
+    if stored.several:
+        least = votes.sum(axis=1, keepdims=True) / 2 - EQUAL_SHARES
+        votes = votes @ stored.members(classes.tolist())
+        won = [np.array(stored.classes)[row].tolist() for row in (votes >= least) & (votes > 0)]
+    known = np.ones(len(codes), dtype=bool)
+    if unknown is not None and len(codes):
+        limit = _known_distance(snapshot, held_out, k, weights, unknown)
+        known = _mean_distances(snapshot, codes, k, weights, _as_ids(exclude)) <= limit
+    won = [labels if is_known else [] for labels, is_known in zip(won, known)]
+    names = [", ".join(labels) if is_known else UNKNOWN for labels, is_known in zip(won, known)]
+    return Votes(np.array(names, dtype=str), votes, won)
+
+
+def _mean_distances(
+    snapshot: Snapshot, codes: NDArray[np.uint8], k: int, weights: NDArray[np.float64], excluded: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Return the mean distance of each code to its k nearest images, without the excluded ones."""
+    found = snapshot.index.search(codes, min(k + len(excluded), max(len(snapshot.index), k)), weights=weights)
+    distances = np.sort(np.where(np.isin(found.ids, excluded), np.inf, found.distances), axis=1)[:, :k]
+    return np.nanmean(np.where(np.isfinite(distances), distances, np.nan), axis=1, dtype=np.float64)
+
+
+def _known_distance(
+    snapshot: Snapshot, held_out: NDArray[np.int64] | None, k: int, weights: NDArray[np.float64], share: float
+) -> float:
+    """Return the mean distance that this share of the held-out images exceeds; each is left out of its neighbours."""
+    if held_out is None or not len(held_out):
+        raise ValueError(f"unknown={share}: expected a project with held-out images, on which the distance is found")
+    held = sample_queries(held_out, 0)
+    found = snapshot.index.search(snapshot.index.reconstruct(held), k + 1, weights=weights)
+    found_others = np.sort(np.where(found.ids == held[:, None], np.inf, found.distances), axis=1)[:, :k]
+    found_others = np.where(np.isfinite(found_others), found_others, 0)
+    return float(np.quantile(found_others.mean(axis=1, dtype=np.float64), 1 - share, method="higher"))
 
 
 def bit_sides(snapshot: Snapshot, s: int, count: int) -> BitSides:
@@ -370,6 +424,11 @@ def _nearest_vectors(
     found[:, :n_found], distances[:, :n_found] = nearest, near
     names[:, :n_found] = labels[np.searchsorted(ids, nearest)]
     return Neighbours(np.arange(len(queries)), found, distances, names)
+
+
+def _shown(near: Neighbours) -> Neighbours:
+    """Return neighbours with labels as people read them."""
+    return near._replace(labels=np.char.replace(near.labels.astype(str), LABEL_SEPARATOR, ", "))
 
 
 def _similarity_of_vectors(snapshot: Snapshot, queries: NDArray[np.float32], near: Neighbours) -> NDArray[np.float32]:

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid import coders
+from cbid.checks import check_choice
 from cbid.coders import Coder
 from cbid.data.decode import ImageError
 from cbid.data.isolated import DecodeLimits
@@ -22,8 +23,9 @@ from cbid.project.evaluating import is_evaluation
 from cbid.project.files import MANIFEST, VECTORS, ProjectError, ProjectManifest, check_rows, map_vectors
 from cbid.project.intake import Intake, KnownImages, Source, take_in
 from cbid.project.models import encode_rows, prefix_weights
-from cbid.project.table import ADDED, ImageTable
+from cbid.project.table import ADDED, ImageTable, split_labels
 from cbid.search import CodeIndex, IndexCorruptError
+from cbid.search.vocabulary import SEPARATOR
 from cbid.storage.atomic import check_regular, deferred_signals
 from cbid.storage.models import model_digest
 
@@ -32,12 +34,38 @@ _MAX_PROJECTED = 5_000  # images among which the extremes of a bit are searched
 
 
 class StoredLabels(NamedTuple):
-    """All ids, ascending; their labels, "" if missing; the distinct labels, sorted; whether every image has one."""
+    """The labels of all images; several labels of an image are one text."""
 
-    ids: NDArray[np.int64]
-    labels: NDArray[np.str_]
-    classes: list[str]
-    complete: bool
+    ids: NDArray[np.int64]  # ascending
+    labels: NDArray[np.str_]  # texts, "" if missing
+    classes: list[str]  # the distinct labels, sorted
+    complete: bool  # whether every image has a label
+    sets: dict[str, list[str]]  # the labels of each distinct text
+    several: bool  # whether an image has several
+
+    def texts(self, wanted: list[str], match: str) -> list[str]:
+        """Return the stored texts that a filter by labels keeps.
+
+        match : {"any", "all", "branch"}
+            With one of the labels, all of them, or one of them or a path below it.
+        """
+        check_choice("match", match, ("any", "all", "branch"))
+        if match == "branch":
+            starts = tuple(f"{label}{SEPARATOR}" for label in wanted)
+            wanted = [name for name in self.classes if name in wanted or name.startswith(starts)]
+        elif match == "any" and not self.several:
+            return wanted
+        if match == "all":
+            return [text for text, labels in self.sets.items() if set(wanted) <= set(labels)]
+        return [text for text, labels in self.sets.items() if not set(labels).isdisjoint(wanted)]
+
+    def members(self, texts: list[str]) -> NDArray[np.float64]:
+        """Return which of these texts have which of the classes, (texts, classes), 0 or 1."""
+        place = {name: i for i, name in enumerate(self.classes)}
+        found = np.zeros((len(texts), len(self.classes)))
+        for row, text in enumerate(texts):
+            found[row, [place[name] for name in split_labels(text)]] = 1
+        return found
 
 
 @dataclass
@@ -238,7 +266,11 @@ class Snapshot:
                 ids, labels = now, self.index.labels
             labels = np.empty(0, "<U1") if labels is None else labels
             names = set(labels.tolist())
-            cached = self._stored = changes, StoredLabels(ids, labels, sorted(names - {""}), "" not in names)
+            sets = {text: split_labels(text) for text in sorted(names - {""})}
+            classes = sorted({name for of in sets.values() for name in of})
+            several = any(len(of) > 1 for of in sets.values())
+            cached = changes, StoredLabels(ids, labels, classes, "" not in names, sets, several)
+            self._stored = cached
         return cached[1]
 
     def vectors(self, ids: NDArray[np.int64]) -> NDArray[np.float32]:

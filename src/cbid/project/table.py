@@ -24,6 +24,7 @@ from cbid.search import UnknownIdError
 from cbid.storage.digests import digest_bytes
 
 TRAIN, HELD_OUT, ADDED, PENDING = "train", "held-out", "added", "pending"  # parts
+LABEL_SEPARATOR = "\x1f"  # between the labels of one image in the table and in the index
 _MAX_IDS = 500  # ids per statement; SQLite accepts at least 999 values
 _SCHEMA = """
 CREATE TABLE images (
@@ -59,6 +60,25 @@ CREATE TABLE IF NOT EXISTS given_labels (  -- since 0.2; labels that were given 
 """
 
 
+def join_labels(labels: Iterable[Any]) -> str | None:
+    """Return labels as one text, as the table and the index store them; None without labels."""
+    names = sorted({str(label) for label in labels} - {""})
+    for name in names:
+        if LABEL_SEPARATOR in name:
+            raise ValueError(f"label {name!r} has the character U+001F: expected other characters")
+    return LABEL_SEPARATOR.join(names) or None
+
+
+def split_labels(text: str | None) -> list[str]:
+    """Return the labels of a stored text."""
+    return text.split(LABEL_SEPARATOR) if text else []
+
+
+def shown_labels(text: str) -> str:
+    """Return a stored text as people read it."""
+    return text.replace(LABEL_SEPARATOR, ", ")
+
+
 @dataclass(frozen=True)
 class ImageRecord:
     """One image of a project.
@@ -71,8 +91,11 @@ class ImageRecord:
     path : str
         Absolute path of the file; empty if there is none.
     label : str or None
+        With several labels, all of them, separated by commas.
     part : str
         "train" (used for learning), "held-out" (used for measuring) or "added" (neither).
+    labels : list of str
+        The labels, empty if there are none.
     """
 
     id: int
@@ -80,6 +103,7 @@ class ImageRecord:
     path: str
     label: str | None
     part: str
+    labels: list[str]
 
 
 class ImageRow(NamedTuple):
@@ -156,7 +180,8 @@ class ImageTable:
             if id not in found:
                 raise UnknownIdError(f"id={id} is not in the project")
             _, name, path, label, part = found[id]
-            records.append(ImageRecord(id, name, os.fsdecode(path), label, part))
+            shown = None if label is None else shown_labels(label)
+            records.append(ImageRecord(id, name, os.fsdecode(path), shown, part, split_labels(label)))
         return records
 
     def thumbnail(self, id: int) -> bytes | None:

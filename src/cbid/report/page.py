@@ -312,7 +312,12 @@ class Example(NamedTuple):
     @property
     def n_wrong(self) -> int:
         """Number of matches with another label than the query."""
-        return sum(match.label != self.query.label for match in self.matches)
+        return sum(_is_wrong(match, self.query) for match in self.matches)
+
+
+def _is_wrong(match: "ImageRecord", query: "ImageRecord") -> bool:
+    """Return whether two images have no label in common, but one of them has a label."""
+    return match.label != query.label and set(match.labels).isdisjoint(query.labels)
 
 
 def choose_examples(project: "Project", count: int = 12) -> list[Example]:
@@ -351,7 +356,7 @@ def gallery_html(project: "Project", examples: list[Example]) -> str:
     rows = []
     for query, matches, distances in examples:
         near = "".join(
-            _image(project, match, f"{distance:.2f}", "wrong" if match.label != query.label else "")
+            _image(project, match, f"{distance:.2f}", "wrong" if _is_wrong(match, query) else "")
             for match, distance in zip(matches, distances)
         )
         rows.append(

@@ -55,6 +55,7 @@ __all__ = [
     "SearchRequest",
     "SearchResult",
     "SessionRequest",
+    "Unknown",
     "Vote",
 ]
 
@@ -73,6 +74,15 @@ Bits = Annotated[
 ]
 
 
+Unknown = Annotated[
+    float,
+    Field(
+        ge=0,
+        lt=1,
+        description="Answer unknown for images that are farther from the stored ones than this share of the held-out "
+        "images, such as 0.05.",
+    ),
+]
 Likeness = Annotated[
     float,
     Field(ge=0, le=1, description='Weights of the bits between "same class" (0) and "looks alike" (1).'),
@@ -147,6 +157,11 @@ class SearchOptions(_RequestBody):
     labels: Annotated[list[Label], FailFast()] = Field(
         default=[], max_length=MAX_MATCHES, description="Return only images of these classes (default: of all)."
     )
+    match: Literal["any", "all", "branch"] = Field(
+        default="any",
+        description="Images with any of the labels, with all of them, or of the branch below them: animal also finds "
+        "animal/dog.",
+    )
 
 
 class SearchRequest(SearchOptions):
@@ -173,6 +188,7 @@ class ClassifyRequest(_RequestBody):
     weights: Literal["uniform", "distance"] = Field(
         default="uniform", description="distance: a vote counts 1 / distance; neighbours at distance 0 vote alone."
     )
+    unknown: Unknown | None = None
 
 
 class ExplainRequest(_RequestBody):
@@ -214,14 +230,22 @@ class Image(BaseModel):
 
     id: int
     name: Text
-    label: Text | None
+    label: Text | None = Field(description="The label; several are separated by commas.")
+    labels: list[Text] = Field(description="The labels, empty if there are none.")
     part: str = Field(description="train: used for training; held-out: used for evaluation; added: neither.")
     has_file: bool = Field(default=False, description="Whether the image was read from a file.")
 
     @classmethod
     def of(cls, record: ImageRecord) -> "Image":
         """Return the image of a record."""
-        return cls(id=record.id, name=record.name, label=record.label, part=record.part, has_file=bool(record.path))
+        return cls(
+            id=record.id,
+            name=record.name,
+            label=record.label,
+            labels=record.labels,
+            part=record.part,
+            has_file=bool(record.path),
+        )
 
 
 class Match(Image):
@@ -269,7 +293,8 @@ class Vote(BaseModel):
 class Classification(BaseModel):
     """The predicted class."""
 
-    label: Text
+    label: Text = Field(description="The class; several labels are separated by commas. See unknown.")
+    labels: list[Text] = Field(description="The predicted labels, empty if there are none.")
     votes: list[Vote] = Field(description="Most votes first, without classes that have no vote.")
 
 

@@ -24,6 +24,7 @@ from cbid.web.models import (
     SearchQuery,
     SearchRequest,
     SearchResult,
+    Unknown,
     Vote,
 )
 from cbid.web.served import ServedProject, served_by
@@ -91,7 +92,7 @@ async def classify(body: ClassifyRequest, request: Request) -> Classification:
     def work() -> Classification:
         exclude = [body.query.id] if isinstance(body.query, ById) else None
         code, vector = _code_and_vector(served.project, body.query)
-        return _classify(served.project, code, vector, body.k, body.n_bits, exclude, body.weights)
+        return _classify(served.project, code, vector, body.k, body.n_bits, exclude, body.weights, body.unknown)
 
     return await served.search_pool.run(served.read_consistently, work)
 
@@ -102,6 +103,7 @@ async def classify_image(
     request: Request,
     k: Annotated[int, Query(ge=1, le=MAX_MATCHES, description="Number of neighbours that vote.")] = 5,
     n_bits: Annotated[Bits | None, Query()] = None,
+    unknown: Annotated[Unknown | None, Query()] = None,
 ) -> Classification:
     """Predict the class of an uploaded image."""
     served = served_by(request)
@@ -111,7 +113,7 @@ async def classify_image(
     def work() -> Classification:
         vector = project.describe_image(data)
         return served.read_consistently(
-            lambda: _classify(project, project.encode(vector)[0], vector, k, n_bits, None)
+            lambda: _classify(project, project.encode(vector)[0], vector, k, n_bits, None, unknown=unknown)
         )
 
     return await served.image_pool.run(work)
@@ -168,6 +170,7 @@ def _search(
         "how": options.how,
         "exclude": exclude or None,
         "label": wanted or None,
+        "match": options.match,
         "likeness": options.likeness,
     }
     k = min(options.first + options.k, total)
@@ -208,8 +211,9 @@ def _classify(
     n_bits: int | None,
     exclude: list[int] | None,
     weights: str = "uniform",
+    unknown: float | None = None,
 ) -> Classification:
-    common: dict[str, Any] = {"exclude": exclude, "vectors": vector, "weights": weights}
+    common: dict[str, Any] = {"exclude": exclude, "vectors": vector, "weights": weights, "unknown": unknown}
     classes, voted = project.classes, project.classify(code, k, n_bits, **common)
     while classes != project.classes:  # another request has added an image of a new class
         classes, voted = project.classes, project.classify(code, k, n_bits, **common)
@@ -220,4 +224,4 @@ def _classify(
         for i in np.argsort(-votes, kind="stable")
         if votes[i] > 0
     ]
-    return Classification(label=str(voted.labels[0]), votes=shown)
+    return Classification(label=str(voted.labels[0]), labels=voted.label_sets[0], votes=shown)
