@@ -33,7 +33,8 @@ def test_one_image_and_its_picture(client, project):
     id = int(project.ids[2])
     image = client.get(f"/api/images/{id}").json()
     record = project.record(id)
-    wanted = {"id": id, "name": record.name, "label": record.label, "part": record.part, "has_file": True}
+    wanted = {"id": id, "name": record.name, "part": record.part, "has_file": True}
+    wanted |= {"label": record.label, "labels": [record.label]}
     assert wanted.items() <= image.items()
     picture = client.get(f"/api/images/{id}/thumbnail")
     assert picture.headers["content-type"] == "image/jpeg"
