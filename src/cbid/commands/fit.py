@@ -123,7 +123,7 @@ def fit(
         resumable(),
         Project.fit(
             out if out is not None else default_project(source),
-            open_source(source, on_error="skip", **columns) if columns else source,
+            open_source(source, tree=tree, on_error="skip", **columns) if columns else source,
             descriptor=descriptor,
             n_bits=n_bits,
             coder=chosen,

@@ -134,8 +134,7 @@ def split(
 
     The same share of each class is held out, but at least two images remain for training. A digest of seed and name
     decides, so a class that grows keeps most of its split. If images have several labels, the share of all is held
-    out. With ``supervised``, images without a label and classes of
-    one image cannot be learned from and are "added".
+    out. With ``supervised``, images without a label and classes of one image cannot be learned from and are "added".
     """
     digests = [digest_bytes(f"{seed}\n{name}".encode(errors="surrogateescape"), size=8) for name in names]
     draw = np.array([int.from_bytes(digest, "little") for digest in digests], dtype=np.uint64)
