@@ -35,8 +35,8 @@ UPSAMPLE = 1.25  # of held-out windows, so that a scan may find their people lar
 CS = (0.03, 0.3, 3.0)
 WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 CODERS = {
-    "CBID(n_bits=256)": lambda: CBID(likeness=0, n_bits=256),
-    'CBID(n_bits=256, hits="nearest")': lambda: CBID(likeness=0, n_bits=256, hits="nearest"),
+    "CBID(n_bits=256)": lambda: CBID(likeness=0, kernel="linear", n_bits=256),
+    'CBID(n_bits=256, hits="nearest")': lambda: CBID(likeness=0, kernel="linear", n_bits=256, hits="nearest"),
     'CBID(n_bits=256, kernel="rbf")': lambda: CBID(likeness=0, n_bits=256, kernel="rbf"),
     "LSH(n_bits=256)": lambda: LSH(n_bits=256),
     "ITQ(n_bits=256)": lambda: ITQ(n_bits=256),

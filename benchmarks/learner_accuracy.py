@@ -95,7 +95,9 @@ def fashion_linear():
     for s in SEEDS:
         split = data.fashion_mnist("test", s, n_train=10_000)
         result["cbid"].append(
-            prefix_scores(CBID(likeness=0, n_bits=128, random_state=s).fit(*split[:2]), split, (32, 64, 128))
+            prefix_scores(
+                CBID(likeness=0, kernel="linear", n_bits=128, random_state=s).fit(*split[:2]), split, (32, 64, 128)
+            )
         )
         result["raw"].append(raw_accuracy(*split))
     return result
@@ -163,7 +165,7 @@ def ranking():
                 coder = make(n_bits=length, random_state=seed).fit(X, y)
                 found[length] = ways(coder.transform(X), y, coder.transform(Xt), yt)
             results[method].append(found)
-        coder = CBID(likeness=0, n_bits=256, random_state=seed).fit(X, y)
+        coder = CBID(likeness=0, kernel="linear", n_bits=256, random_state=seed).fit(X, y)
         train, test = coder.transform(X), coder.transform(Xt)
         results["cbid"].append({t: ways(train[:, :t], y, test[:, :t], yt) for t in (16, 32, 64, 128, 256)})
     for method, fits in results.items():

@@ -87,7 +87,7 @@ def seconds(n, n_bits=64, repeats=3, **settings):
     times = []
     for _ in range(repeats):
         start = time.perf_counter()
-        CBID(likeness=0, n_bits=n_bits, **settings).fit(X, y)
+        CBID(likeness=0, kernel="linear", n_bits=n_bits, **settings).fit(X, y)
         times.append(time.perf_counter() - start)
     return times
 
@@ -95,7 +95,13 @@ def seconds(n, n_bits=64, repeats=3, **settings):
 def seconds_per_bit(n=10_000, n_bits=512, **settings):
     ends = []
     X, y = samples(n)
-    CBID(likeness=0, n_bits=n_bits, callback=lambda coder: ends.append(time.perf_counter()), **settings).fit(X, y)
+    CBID(
+        likeness=0,
+        kernel="linear",
+        n_bits=n_bits,
+        callback=lambda coder: ends.append(time.perf_counter()),
+        **settings,
+    ).fit(X, y)
     return np.diff(ends)
 
 
@@ -109,12 +115,12 @@ def peak_memory(settings):
 def fit_large(settings):
     X, y = samples(60_000)
     start = time.perf_counter()
-    CBID(likeness=0, n_bits=128, **settings).fit(X, y)
+    CBID(likeness=0, kernel="linear", n_bits=128, **settings).fit(X, y)
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, time.perf_counter() - start)
 
 
 def growth():
-    CBID(likeness=0, n_bits=2).fit(*samples(200))  # compile before timing
+    CBID(likeness=0, kernel="linear", n_bits=2).fit(*samples(200))  # compile before timing
     results = {}
     for name, settings in (("whole classes (default)", {}), ("five nearest", {"hits": "nearest"})):
         by_size = {n: seconds(n, repeats=3 if not settings else 1, **settings) for n in (10_000, 40_000)}

@@ -81,7 +81,7 @@ METHODS = {
     "SDH, 1,000 anchors": Row(of(coders.SDH)),
     "COSDISH": Row(of(coders.COSDISH)),
     "FastHash": Row(of(coders.FastHash), seeds=1),
-    "C-BID": Row(of(coders.CBID)),
+    "C-BID": Row(of(coders.CBID, kernel="linear")),
     "C-BID, 1,000 anchors": Row(of(coders.CBID, kernel="rbf")),
     "argmax of a linear SVM": Row(of(coders.ArgmaxCode, seeded=False)),
 }

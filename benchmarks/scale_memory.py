@@ -60,7 +60,11 @@ def learn(folder: Path, budget: str, most: int | None) -> dict:
     from cbid.scale import fit_from
 
     report = fit_from(
-        folder / "x.npy", CBID(likeness=0, n_bits=N_BITS), labels=folder / "y.npy", max_memory=budget, max_sample=most
+        folder / "x.npy",
+        CBID(likeness=0, kernel="linear", n_bits=N_BITS),
+        labels=folder / "y.npy",
+        max_memory=budget,
+        max_sample=most,
     )
     found = {
         "peak": peak(),
@@ -91,7 +95,7 @@ def compare(folder: Path, budget: str, most: int | None) -> dict:
     rows = np.load(folder / "sample.npy")
     X = np.load(folder / "x.npy", mmap_mode="r")[rows]
     y = np.load(folder / "y.npy")[rows]
-    coder = CBID(likeness=0, n_bits=N_BITS).fit(X, y)
+    coder = CBID(likeness=0, kernel="linear", n_bits=N_BITS).fit(X, y)
     some = slice(0, 100_000)
     return {
         "streamed": accuracy(load(folder / "streamed.cbid"), (X[some], y[some])),

@@ -55,7 +55,7 @@ class Made:
 
     def __init__(self, n: int) -> None:
         X, y = vectors(SAMPLE, 1)
-        self.coder = CBID(likeness=0, n_bits=N_BITS, penalty="l1", nu=1e-3, random_state=0).fit(X, y)
+        self.coder = CBID(likeness=0, kernel="linear", n_bits=N_BITS, penalty="l1", nu=1e-3, random_state=0).fit(X, y)
         blocks = [(min(BLOCK, n - start), 100 + start) for start in range(0, n, BLOCK)]
         made = [(self.coder.encode(X), y) for X, y in (vectors(size, seed) for size, seed in blocks)]
         self.codes = np.concatenate([codes for codes, _ in made])

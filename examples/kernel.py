@@ -25,8 +25,8 @@ def main(picture: str = "kernel.png") -> None:
     plane = np.c_[across.ravel(), up.ravel()]
 
     coders = {
-        "8 bits, linear": CBID(n_bits=8),
-        "32 bits, linear": CBID(n_bits=32),
+        "8 bits, linear": CBID(n_bits=8, kernel="linear"),
+        "32 bits, linear": CBID(n_bits=32, kernel="linear"),
         '8 bits, kernel="rbf"': CBID(n_bits=8, kernel="rbf", n_anchors=300),
     }
     figure, panels = plt.subplots(1, 3, figsize=(11, 3), layout="constrained")

@@ -20,7 +20,7 @@ from cbid.evaluation import mean_average_precision
 
 CODERS = {
     "C-BID, RBF": CBID(kernel="rbf", n_anchors=300),
-    "C-BID": CBID(),
+    "C-BID": CBID(kernel="linear"),
     "SDH (RBF)": SDH(n_anchors=300),
     "CCA-ITQ": CCAITQ(),
     "ITQ": ITQ(),

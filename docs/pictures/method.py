@@ -34,7 +34,7 @@ def line(axes, coef, intercept, box, **style):
 def bits():
     """The first bits one by one; the size of a point is how much its worst comparison still counts."""
     X, y = four_classes()
-    coder = CBID(n_bits=8, hits="nearest", nu=1e-3, penalty="l1").fit(X, y)
+    coder = CBID(n_bits=8, kernel="linear", hits="nearest", nu=1e-3, penalty="l1").fit(X, y)
     box = [(X[:, i].min() - 0.5, X[:, i].max() + 0.5) for i in (0, 1)]
     figure, panels = plt.subplots(1, 4, figsize=(11, 3), layout="constrained")
     for axes, t in zip(panels, (1, 2, 3, 4)):
@@ -58,7 +58,7 @@ def learning():
     from sklearn.datasets import load_digits
 
     X, y = load_digits(return_X_y=True)
-    coder = CBID(n_bits=64).fit(X[:1000], y[:1000])
+    coder = CBID(n_bits=64, kernel="linear").fit(X[:1000], y[:1000])
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.2), layout="constrained")
     t = np.arange(1, 65)
     left.plot(t, coder.objective_, color="k")

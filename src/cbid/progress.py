@@ -3,26 +3,15 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["bit_progress", "image_progress", "note", "notes"]
-
-_show: Callable[[str], None] | None = None
+__all__ = ["bit_progress", "image_progress", "note", "notes", "say"]
 
 
-@contextmanager
-def notes(show: Callable[[str], None]) -> Iterator[None]:
-    """Pass the notes of the library to ``show`` during the block."""
-    global _show
-    before, _show = _show, show
-    try:
-        yield
-    finally:
-        _show = before
+def say(message: str, *, shown: bool) -> None:
+    """Print a line on stderr."""
+    if shown:
+        from rich.console import Console
 
-
-def note(text: str) -> None:
-    """Say that a step takes long, if somebody listens."""
-    if _show is not None:
-        _show(text)
+        Console(stderr=True, highlight=False).print(message, markup=False)
 
 
 @contextmanager

@@ -108,7 +108,7 @@ def test_fit_again_reads_nothing(here, capsys):
     answer = json.loads(out)
     assert (answer["up_to_date"], answer["images"]) == (True, 30)
     assert answer["classes"] == ["blue", "green", "red"]
-    assert answer["settings"]["coder"]["kernel"] == "rbf"
+    assert answer["settings"]["coder"]["kernel"] == "auto"
     assert answer["evaluation"]["codes"][-1]["n_bits"] == 16
     assert call(capsys, "fit", "images", *SETTINGS, "--quiet") == (0, "", "")
     assert "up to date" in call(capsys, "fit", "images", *SETTINGS)[1]
@@ -365,7 +365,7 @@ def test_settings_that_are_rejected(here, capsys, tmp_path):
     ("arguments", "accepted"),
     [
         (["search", "query.png", "--how", "fuzzy"], "weighted, plain, raw"),
-        (["fit", "images", "--kernel", "cubic"], "rbf, none"),
+        (["fit", "images", "--kernel", "cubic"], "auto, linear, rbf, none"),
         (["fit", "images", "--coder", "Magic"], "CBID, CCAITQ"),
         (["fit", "images", "--descriptor", "sift"], "efficientnet, hog, gist, phog, centrist, pixels, onnx:FILE"),
         (["fit", "images", "--descriptor", "onnx:"], "hog, gist"),

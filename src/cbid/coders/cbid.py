@@ -38,9 +38,10 @@ class CBID(LargeMarginCoder):
         larger it is. None means 0.5: the first bits are spent on the classes (24, or 1.1 for each class), then
         40 / (40 + classes) of them on likeness. Above 0 it needs ``margin="shared"``; with other margins,
         ``loss="hinge"`` or a loss of your own, None means 0.
-    kernel : {None, "rbf"}, default=None
-        Class bits are hyperplanes in X, or over similarities to ``n_anchors`` training samples with width ``gamma``.
-        Bits of likeness are hyperplanes in X.
+    kernel : {"auto", "linear", "rbf"} or None, default="auto"
+        Class bits are hyperplanes in X ("linear", or None), or over similarities to ``n_anchors`` training samples
+        with width ``gamma`` ("rbf"). "auto" chooses the form and the width on a trial inside the training samples;
+        with fewer than 100 samples, or without labels, it is linear. Bits of likeness are hyperplanes in X.
     verbose : int, default=0
         1 shows a progress bar.
     random_state : int, RandomState or None, default=0
@@ -71,13 +72,14 @@ class CBID(LargeMarginCoder):
 
     n_anchors : int, default=1000
     gamma : float > 0 or None, default=None
-        The kernel's anchors and width. None: the inverse of the total variance of X.
+        The kernel's anchors and width. None: the inverse of the total variance of X; ``kernel="auto"`` also tries
+        half and twice that.
     n_components : int or None, default=None
         Leading principal axes in which class bits are searched. None: 256, and all of them in the kernel form.
     whitening : float >= 0 or None, default=None
         Class bits are searched over principal axes divided by their deviations. Before that, this share of the
-        typical variance is added to the variance of each, so axes of little more than noise stay small. None: 0.1,
-        and 1e-4 in the kernel form.
+        typical variance is added to the variance of each, so axes of little more than noise stay small. None: 0.1;
+        in the kernel form the least, from 1e-4 to 0.1, that leaves half as many axes as samples.
     ridge : float >= 0 or None, default=None
         Penalty on the squared length of beta, over those axes, during the search for a bit. None: (0.8 axes /
         samples)^2, but at least 1e-3 and at most 0.03; 1e-3 in the kernel form.
@@ -111,6 +113,8 @@ class CBID(LargeMarginCoder):
     coef_, intercept_ : (n_bits_, d), (n_bits_,)
         Hyperplanes in the units of X, scaled so that the training samples' projections have unit deviation. Kernel
         form: over the similarities to ``anchors_``, followed by the columns of X if there are bits of likeness.
+    kernel_ : {"linear", "rbf"}
+        The form of the class bits. "rbf": ``anchors_`` (m, d) and ``gamma_`` hold the anchors and the width.
     weights_ : (n_bits_,) or (n_bits_, n_classes)
     likeness_ : float
         The share of likeness that ``weights_`` were fitted for.
@@ -160,7 +164,7 @@ class CBID(LargeMarginCoder):
         triplets: str = "mean",
         likeness: float | None = None,
         missing_label: Any = None,
-        kernel: str | None = None,
+        kernel: str | None = "auto",
         n_anchors: int = 1000,
         gamma: float | None = None,
         n_components: int | None = None,
@@ -230,6 +234,7 @@ class CBID(LargeMarginCoder):
             "hits": "nearest",
             "triplets": "all",
             "likeness": 0.0,
+            "kernel": "linear",
             "whitening": 1e-2,
             "ridge": 0.0,
             "starts": "paper",
@@ -263,7 +268,7 @@ class CBID(LargeMarginCoder):
             )
         if self.likeness is not None:
             check_share("likeness", self.likeness)
-        check_choice("kernel", self.kernel, (None, "rbf"))
+        check_choice("kernel", self.kernel, (None, "auto", "linear", "rbf"))
         check_integer("n_anchors", self.n_anchors, 1)
         if self.gamma is not None:
             check_real("gamma", self.gamma, 0, open_below=True)

@@ -38,6 +38,7 @@ from cbid.coders.targets import Labels, level_ends
 from cbid.learning.bits import SIGMOIDS, STARTS, BitSearch
 from cbid.learning.column_generation import ClassRows, LikenessRows, Setting, generate_bits
 from cbid.learning.features import Anchors, Whitening, fit_anchors, fit_whitening
+from cbid.learning.form import Form, choose_form
 from cbid.learning.likeness import LikenessSearch, fit_likeness_axes, is_likeness_bit, likeness_rows
 from cbid.learning.losses import make_loss
 from cbid.learning.penalties import make_penalty
@@ -45,7 +46,7 @@ from cbid.learning.ridge import RidgeMap
 from cbid.learning.rows import Rows
 from cbid.learning.scaling import centre
 from cbid.learning.weights import Problem, fit_weights
-from cbid.progress import bit_progress
+from cbid.progress import bit_progress, say
 from cbid.storage.digests import new_digest
 from cbid.storage.models import params_to_json
 
@@ -54,7 +55,7 @@ __all__ = ["MOST_BITS", "LargeMarginCoder", "LearningInterrupted", "WarmStartErr
 # Chosen on validation parts of the training sets; benchmarks/defaults_study.py compares nu with its neighbours.
 _NU = 0.1
 _LINEAR_COMPONENTS = 256
-_WHITENING = {None: 0.1, "rbf": 1e-4}  # by form: the kernel's spectrum falls off faster
+_LINEAR_WHITENING = 0.1  # the kernel's follows the number of samples
 # Many directions for few samples need a larger ridge: (0.8 d / n)^2 within these limits; the kernel form the least.
 _LEAST_RIDGE, _MOST_RIDGE = 1e-3, 0.03
 # Below this many values a product is over before a second BLAS thread has started.
@@ -84,12 +85,13 @@ class LargeMarginCoder(HyperplaneCoder):
     """Bits by column generation over rows that a subclass makes; parameters as documented in ``CBID``."""
 
     _ARRAYS = HyperplaneCoder._ARRAYS | {"weights_", "path_", "objective_", "gap_", "dial_", "kinds_", "levels_"}
-    _VALUES = HyperplaneCoder._VALUES | {"nu_", "seed_", "problem_", "likeness_"}
+    _VALUES = HyperplaneCoder._VALUES | {"nu_", "seed_", "problem_", "likeness_", "kernel_"}
 
     # The parameters that bits and weights depend on, apart from their number and how they are searched for.
     _OF_THE_PROBLEM = frozenset({"loss", "penalty", "nu", "n_hits", "n_misses", "n_components", "max_rows"})
 
     likeness: float | None = 0.0
+    kernel_: str
 
     def _check_params(self) -> None:
         check_integer("n_bits", self.n_bits, 1, MOST_BITS)
@@ -172,10 +174,12 @@ class LargeMarginCoder(HyperplaneCoder):
                 about |= {"tree_": self.tree_, "levels_": np.append(self.levels_[:-1], self.n_bits)}
             if tree is not None:
                 about |= {"tree_": tree.tree, "levels_": _level_prefixes(tree, ends, kinds)}
-            anchors, whitening, F = self._fit_features(X, seed, extend)
+            form = self._form(X, labels, seed, resumed, share)
+            anchors, whitening, F = self._fit_features(X, seed, form, resumed)
             labelled = np.flatnonzero(labels >= 0) if labels is not None and (labels < 0).any() else None
             alike = self._likeness_rows(X, F, whitening, labels, share, seed) if share > 0 else None
-            about |= {"classes_": classes, "nu_": nu, "seed_": seed, "problem_": problem_id, "likeness_": share}
+            about |= {"classes_": classes, "nu_": nu, "seed_": seed, "problem_": problem_id}
+            about |= {"likeness_": share, "kernel_": form.kernel}
             likeness_mean = alike[1] if alike and any(kinds) else None
             learned = Learned(X, F, whitening, anchors, likeness_mean, about, self.mean_ if extend else None)
             if resumed:
@@ -187,11 +191,11 @@ class LargeMarginCoder(HyperplaneCoder):
                     Z,
                     scale=whitening.scale,
                     sigmoid=SIGMOIDS[self.sigmoid],
-                    ridge=self._effective_ridge(*Z.shape),
+                    ridge=self._effective_ridge(Z.shape, form.kernel),
                     starts=self.starts,
                     n_starts=self.n_starts,
                     n_climbs=self.n_climbs,
-                    smoothing=self._smoothing(F if labelled is None else F[labelled]),
+                    smoothing=self._smoothing(F if labelled is None else F[labelled], form.kernel),
                 )
                 by_class = ClassRows(class_rows, search, _shares(share)[0], labelled, coarser, ends)
             setting = Setting(
@@ -350,10 +354,11 @@ class LargeMarginCoder(HyperplaneCoder):
         p = make_penalty(self.penalty).p
         return _NU / self.n_bits ** (1 / p)
 
-    def _effective_ridge(self, n: int, d: int) -> float:
+    def _effective_ridge(self, shape: tuple[int, ...], kernel: str) -> float:
         if self.ridge is not None:
             return float(self.ridge)
-        wanted = 0.0 if self.kernel else (0.8 * d / n) ** 2
+        n, d = shape
+        wanted = 0.0 if kernel == "rbf" else (0.8 * d / n) ** 2
         return min(max(wanted, _LEAST_RIDGE), _MOST_RIDGE)
 
     def _extended_kinds(self, likeness: float, n_classes: int) -> list[bool]:
@@ -362,26 +367,40 @@ class LargeMarginCoder(HyperplaneCoder):
         new = max(n_classes - len(self.classes_), 0)
         return old + [is_likeness_bit(s, likeness, new) for s in range(self.n_bits - len(old))]
 
-    def _fit_features(self, X: Array, seed: int, extend: bool) -> tuple[Anchors | None, Whitening, Array]:
+    def _form(self, X: Array, labels: NDArray[np.integer] | None, seed: int, resumed: bool, share: float) -> Form:
+        """Return the form of class bits: the given one, that of the bits so far, or the better one on a trial."""
+        if resumed:
+            return Form(self.kernel_)
+        if self.kernel != "auto":
+            return Form("rbf" if self.kernel == "rbf" else "linear")
+        form = Form("linear")
+        if labels is not None and share < 1:
+            form = choose_form(X, labels, n_anchors=self.n_anchors, gamma=self.gamma, seed=seed)
+        say(str(form), shown=bool(self.verbose))
+        return form
+
+    def _fit_features(
+        self, X: Array, seed: int, form: Form, resumed: bool
+    ) -> tuple[Anchors | None, Whitening, Array]:
         """Return anchors (kernel form only), whitening, and the samples as hyperplanes see them."""
         anchors, F = None, X
-        if extend and hasattr(self, "anchors_"):
-            anchors = Anchors(self.anchors_, self.gamma_)
+        if form.kernel == "rbf":
+            if resumed:
+                anchors = Anchors(self.anchors_, self.gamma_)
+            else:
+                rng = np.random.default_rng([seed, MOST_BITS])  # not the generator of any bit
+                anchors = fit_anchors(X, n_anchors=self.n_anchors, gamma=self.gamma, width=form.width, rng=rng)
             F = anchors(X)
-        elif self.kernel == "rbf":
-            rng = np.random.default_rng([seed, MOST_BITS])  # not the generator of any bit
-            anchors = fit_anchors(X, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng)
-            F = anchors(X)
-        ridge = _WHITENING[self.kernel] if self.whitening is None else float(self.whitening)
-        n_components = self.n_components or (self.n_anchors if self.kernel else _LINEAR_COMPONENTS)
+        ridge = _LINEAR_WHITENING if self.whitening is None and anchors is None else self.whitening
+        n_components = self.n_components or (_LINEAR_COMPONENTS if anchors is None else len(anchors.points))
         whitening = fit_whitening(F, n_components=n_components, ridge=ridge, random_state=seed)
         return anchors, whitening, F
 
-    def _smoothing(self, F: Array) -> RidgeMap | None:
+    def _smoothing(self, F: Array, kernel: str) -> RidgeMap | None:
         """The regression that smooths bits: on similarities, or on X with samples of unit mean squared length."""
         if not self.smoothing:
             return None
-        return RidgeMap(F, float(self.smoothing), unit=1.0 if self.kernel else centre(F).unit)
+        return RidgeMap(F, float(self.smoothing), unit=1.0 if kernel == "rbf" else centre(F).unit)
 
     def _warn_of_early_end(self, n_bits: int, nu: float) -> None:
         if n_bits == self.n_bits:
@@ -448,6 +467,10 @@ class LargeMarginCoder(HyperplaneCoder):
         }
         if not hasattr(self, "likeness_"):  # written by 0.1.0, which knew classes only
             self.likeness = self.likeness_ = 0.0
+        form = "rbf" if hasattr(self, "anchors_") else "linear"
+        if getattr(self, "kernel_", form) != form:
+            raise ValueError(f"kernel_={self.kernel_!r}: expected {form!r}")
+        self.kernel_ = form  # 0.1.0 did not write it
         check_share("likeness_", self.likeness_)
         if hasattr(self, "kinds_"):
             check_indices(self, "kinds_", (t,), below=2)

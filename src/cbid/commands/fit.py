@@ -20,7 +20,7 @@ def _check_descriptor(descriptor: str | None) -> str | None:
     return one_of(descriptor, [*DESCRIPTORS, f"{ONNX}FILE"])
 
 
-KERNELS = ("rbf", "none")
+KERNELS = ("auto", "linear", "rbf", "none")
 WEAK = 0.6  # accuracy on held-out images below which the program says what may help
 
 
@@ -63,7 +63,7 @@ def fit(
         typer.Option(
             show_default=False,
             callback=choice("cbid.commands.fit:KERNELS"),
-            help="Kernel of CBID: rbf or none (default: rbf; none for vectors and networks).",
+            help="Form of CBID: auto, linear (or none) or rbf (default: auto, chosen on the training images).",
         ),
     ] = None,
     held_out: Annotated[
@@ -112,7 +112,7 @@ def fit(
         if coder not in (None, "CBID"):
             raise typer.BadParameter(f"only CBID has a kernel, not {coder}", param_hint="'--kernel'")
         chosen = CBID(
-            n_bits=n_bits, kernel=None if kernel == "none" else kernel, random_state=random_state, n_jobs=n_jobs
+            n_bits=n_bits, kernel="linear" if kernel == "none" else kernel, random_state=random_state, n_jobs=n_jobs
         )
     columns: dict[str, Any] = {
         name: value for name, value in (("vectors", vectors), ("labels", labels), ("ids", ids)) if value

@@ -86,7 +86,7 @@ class CBIDVerifier(BaseEstimator):
                 f"y holds {np.unique(labels).tolist()[:5]}; expected 1 for objects and 0 for everything else"
             )
         chosen = self.sample(labels)
-        default = CBID(likeness=0, n_bits=self.n_bits, random_state=self.random_state)
+        default = CBID(likeness=0, kernel="linear", n_bits=self.n_bits, random_state=self.random_state)
         coder = default if self.coder is None else clone(self.coder)
         self.coder_ = coder.fit(samples[chosen], labels[chosen])
         return self.fit_svm(samples, labels)

@@ -33,12 +33,17 @@ class Whitening:
         return self.basis @ beta
 
 
-def fit_whitening(X: Array, *, n_components: int, ridge: float, random_state: int) -> Whitening:
+# The ridge of whitening lies within these limits if it follows the samples, and leaves this share of them free.
+_LEAST_RIDGE, _MOST_RIDGE = 1e-4, 0.1
+_FREEDOM = 0.5
+
+
+def fit_whitening(X: Array, *, n_components: int, ridge: float | None, random_state: int) -> Whitening:
     """Rotate to the leading principal axes and divide by sqrt(variance + ridge * typical variance).
 
     The ridge keeps axes that are little more than noise from being blown up to full size. The typical variance is
     the mean over the axes, each counted by its share of the variance, so that trailing axes do not change it. Axes
-    without variance are left out.
+    without variance are left out. ``ridge=None`` chooses it by ``effective_ridge``.
     """
     mean = X.mean(axis=0, dtype=np.float64)
     centred = X - mean.astype(X.dtype)
@@ -56,8 +61,27 @@ def fit_whitening(X: Array, *, n_components: int, ridge: float, random_state: in
     kept = variance > 1e-7 * variance[0]
     variance, axes = variance[kept], pca.components_[kept].astype(np.float64)
     typical = float(variance @ variance / variance.sum())
+    if ridge is None:
+        ridge = effective_ridge(variance / typical, len(X))
     scale = np.sqrt(variance + ridge * typical)
     return Whitening(mean, axes.T / (unit * scale), scale)
+
+
+def effective_ridge(variance: NDArray[np.float64], n: int) -> float:
+    """Return the ridge at which n samples determine the axes: sum v / (v + ridge) is at most n / 2.
+
+    Each axis counts by how much of it whitening leaves. With about as many axes as samples any labels fit, and a bit
+    follows the training samples only. ``variance`` is in units of the typical variance; the ridge lies in
+    [1e-4, 0.1].
+    """
+    low, high = np.log(_LEAST_RIDGE), np.log(_MOST_RIDGE)
+    for _ in range(20):
+        middle = (low + high) / 2
+        if np.sum(variance / (variance + np.exp(middle))) > _FREEDOM * n:
+            low = middle
+        else:
+            high = middle
+    return float(np.exp(high)) if high > np.log(_LEAST_RIDGE) + 1e-3 else _LEAST_RIDGE
 
 
 @dataclass(frozen=True)
@@ -77,13 +101,15 @@ class Anchors:
         return np.exp(np.negative(K, out=K), out=K)
 
 
-def fit_anchors(X: Array, *, n_anchors: int, gamma: float | None, rng: np.random.Generator) -> Anchors:
-    """Anchors drawn from X; gamma defaults to the inverse of the total variance."""
+def fit_anchors(
+    X: Array, *, n_anchors: int, gamma: float | None, rng: np.random.Generator, width: float | None = None
+) -> Anchors:
+    """Return anchors drawn from X; gamma defaults to the inverse of the total variance, times ``width``."""
     chosen = np.sort(rng.choice(len(X), size=min(n_anchors, len(X)), replace=False))
     if gamma is None:
         spread = float(X.var(axis=0, dtype=np.float64).sum())  # half the mean squared distance of two samples
         check_squares(spread, X)
-        gamma = 1 / spread if spread > 0 else 1.0
+        gamma = (width or 1.0) / spread if spread > 0 else 1.0
     return Anchors(X[chosen], float(gamma))
 
 

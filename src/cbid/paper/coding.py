@@ -170,14 +170,16 @@ class Method:
 
 # The text of the report and how to make the coder. To add a method, add a line.
 CODERS: dict[str, Method] = {
-    "C-BID": Method("linear class bits, compared with whole classes", CBID, {"likeness": 0}, prefix=True),
+    "C-BID": Method(
+        "linear class bits, compared with whole classes", CBID, {"likeness": 0, "kernel": "linear"}, prefix=True
+    ),
     "C-BID, RBF": Method(
         "class bits over similarities to 1,000 training samples", CBID, {"likeness": 0, "kernel": "rbf"}, prefix=True
     ),
     "C-BID, 5 nearest": Method(
         "linear class bits, 5 nearest hits and misses, as in the paper",
         CBID,
-        {"likeness": 0, "hits": "nearest"},
+        {"likeness": 0, "kernel": "linear", "hits": "nearest"},
         prefix=True,
     ),
     "C-BID, the paper’s form": Method(

@@ -69,9 +69,13 @@ def _ranked(settings: Settings, X: Any, y: Any, Xt: Any, yt: Any) -> dict[str, A
     if settings["method"] != ORIGINAL:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that learning ended early: the number of bits shows it
-            coder = CBID(likeness=0, n_bits=settings["bits"], random_state=settings["repeat"], **_form(settings)).fit(
-                X, y
-            )
+            coder = CBID(
+                likeness=0,
+                kernel="linear",
+                n_bits=settings["bits"],
+                random_state=settings["repeat"],
+                **_form(settings),
+            ).fit(X, y)
     train, test = svm_features(X, Xt, coder)
     scores = linear_svm().fit(train, y).decision_function(test)
     if scores.ndim == 1:  # two classes share one hyperplane

@@ -185,7 +185,9 @@ def coders_of(cells: list[Settings], X: Any, y: Any, work: Path) -> dict[tuple[s
 def _learned_bits(method: str, n_bits: int, X: Any, y: Any, seed: int, work: Path) -> CBID:
     """Return C-BID of at least that length. Learning takes half an hour, so it is saved on the way and resumed."""
     path = work / f"{method}.safetensors"
-    coder: CBID = load(path) if path.exists() else CBID(likeness=0, **CODERS[method], random_state=seed)
+    coder: CBID = (
+        load(path) if path.exists() else CBID(likeness=0, kernel="linear", **CODERS[method], random_state=seed)
+    )
     if not path.exists() or coder.n_bits_ < n_bits:
 
         def save(so_far: CBID) -> None:

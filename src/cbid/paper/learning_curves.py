@@ -19,7 +19,7 @@ from cbid.paper.report import COLOURS, Page, new_figure
 from cbid.paper.sets import CATALOGUE
 
 METHODS = ("C-BID", "C-BID, RBF", "C-BID, l1")
-L1 = {"likeness": 0, "penalty": "l1", "nu": 1e-5}
+L1 = {"likeness": 0, "kernel": "linear", "penalty": "l1", "nu": 1e-5}
 SETS = ("digits", "scene15")
 N_BITS, QUICK_BITS = 256, 32
 

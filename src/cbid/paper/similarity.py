@@ -43,9 +43,9 @@ def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
         train, queries = (_ordered(rows, data.labels, pose, most) for rows in (split.train, split.test))
         X, Q = (FEATURES["pHOG"](data, rows, context) for rows in (train, queries))
         hits = "nearest" if "nearest" in settings["method"] else "whole"
-        coder = CBID(likeness=0, n_bits=settings["bits"], hits=hits, random_state=settings["repeat"]).fit(
-            X, data.labels[train]
-        )
+        coder = CBID(
+            likeness=0, kernel="linear", n_bits=settings["bits"], hits=hits, random_state=settings["repeat"]
+        ).fit(X, data.labels[train])
         distances = weighted_hamming(coder.encode(Q), coder.encode(X), coder.weights_)
         yield (
             settings,

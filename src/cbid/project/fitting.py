@@ -115,7 +115,7 @@ def fit(
         describer = make_descriptor(descriptor)
     labels = [label_of(images, i) for i in range(len(images))]
     skipped = [] if isinstance(images, VectorTable) else _without_project(images.problems, where, directory)
-    made = choose_coder(coder, n_bits, labels, describer, seed=seed, n_jobs=n_jobs, skipped=skipped)
+    made = choose_coder(coder, n_bits, labels, seed=seed, n_jobs=n_jobs, skipped=skipped)
     check_settings(made)
     if tree is not None and not isinstance(made, CBID):
         raise ValueError(f"tree={tree!r}: expected None with the coder {type(made).__name__}; CBID learns from trees")

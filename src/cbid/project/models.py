@@ -21,7 +21,6 @@ from cbid.codes import n_bytes
 from cbid.data.image_sets import Problems
 from cbid.data.names import printable
 from cbid.descriptors import CENTRIST, GIST, HOG, Descriptor, EfficientNet, ONNXEmbedding, PyramidHOG, RawPixels
-from cbid.descriptors.deep import NetworkDescriptor
 from cbid.project.files import ProjectError, ProjectWarning
 from cbid.project.table import split_labels
 from cbid.storage.models import params_from_json, params_to_json
@@ -108,7 +107,6 @@ def choose_coder(
     coder: "str | Coder | None",
     n_bits: int,
     labels: list[str | None],
-    descriptor: Descriptor | None,
     *,
     seed: int,
     n_jobs: int | None,
@@ -116,8 +114,7 @@ def choose_coder(
 ) -> Coder:
     """Return the coder to learn: the given one (name or unfitted coder), or CBID with labels and ITQ without.
 
-    The default CBID has its kernel form for hand-made descriptors, whose classes hyperplanes separate badly, and is
-    linear for vectors and embeddings of networks. ``skipped`` is named in the error message if labels are missing.
+    ``skipped`` is named in the error message if labels are missing.
     """
     given: dict[str, Any] = {"n_bits": n_bits, "random_state": seed, "n_jobs": n_jobs}
     classes = sorted({name for label in labels for name in split_labels(label)})
@@ -129,8 +126,6 @@ def choose_coder(
                 stacklevel=4,
             )
         coder = "CBID" if classes else "ITQ"
-        if descriptor is not None and not isinstance(descriptor, NetworkDescriptor):
-            given["kernel"] = "rbf"
     if isinstance(coder, str):
         if coder not in CODERS:
             raise ValueError(f"coder={coder!r}: expected one of {', '.join(CODERS)}")

@@ -110,8 +110,8 @@ class Project:
             descriptor of the project; for a new one "efficientnet" if the extra ``deep`` is installed, else "hog".
         n_bits : int, default=128
         coder : str, Coder or None, default=None
-            A name from ``cbid.coders`` or an unfitted coder. None: CBID if there are labels (``kernel="rbf"`` for
-            hand-made descriptors, linear for vectors and embeddings of networks), else ITQ and a ``ProjectWarning``.
+            A name from ``cbid.coders`` or an unfitted coder. None: CBID if there are labels, else ITQ and a
+            ``ProjectWarning``.
         held_out : float, default=0.2
             Share of each class that is used for measuring, not for learning.
         n_jobs : int or None, default=None

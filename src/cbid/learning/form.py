@@ -1,0 +1,139 @@
+"""The form of class bits, chosen on the training data: hyperplanes in X, or over similarities to anchors.
+
+A trial needs no bits. A part of the samples is held out, and the classes are regressed on the other part by ridge
+regression, once in each form. The form that names the classes of the held-out samples better is chosen, and with it
+the width of the kernel. The number of regressions is fixed, so the same samples and seed give the same form.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+
+from cbid.learning.features import Anchors
+from cbid.learning.scaling import centre, indicator
+
+__all__ = ["Form", "choose_form"]
+
+Array = NDArray[np.floating]
+
+# Trials: at least this many labelled samples, else bits are linear; at most a fifth of them, within these limits.
+_FEWEST = 100
+_LEAST_MOST, _MOST = 1200, 4500
+_MOST_CLASSES = 150
+_SPLITS = 3
+# Widths, in units of the inverse of the total variance, and ridges, in units of the typical variance.
+_WIDTHS = (0.5, 1.0, 2.0)
+_GAIN = 0.005  # by which another width than 1 must be better
+_RIDGES = {"linear": (1e-3, 1e-2, 1e-1), "rbf": (1e-4, 1e-3, 1e-2)}
+
+
+@dataclass(frozen=True)
+class Form:
+    """The form of class bits.
+
+    kernel : "linear" or "rbf"
+    width : gamma in units of the inverse of the total variance; None: not chosen here
+    scores : share of held-out samples whose class was right, by form; empty without a trial
+    """
+
+    kernel: str
+    width: float | None = None
+    scores: dict[str, float] | None = None
+
+    def __str__(self) -> str:
+        tried = "" if not self.scores else ", ".join(f"{name} {share:.3f}" for name, share in self.scores.items())
+        return f"form of class bits: {self.kernel}" + (f" (trial accuracy: {tried})" if tried else " (no trial)")
+
+
+def choose_form(X: Array, y: NDArray[np.integer], *, n_anchors: int, gamma: float | None, seed: int) -> Form:
+    """Return the form for samples X (n, d) with class numbers y (n,), -1 without a label.
+
+    At most 3 + 2 regressions for the kernel and 3 for the linear form, on at most 4,500 samples of 150 classes, each
+    with three ridges. The kernel is chosen if it is at least as good: its bits separate classes better than
+    hyperplanes of the same accuracy do. ``gamma`` is the kernel's width, if it is given.
+    """
+    rng = np.random.default_rng(seed)
+    rows = _trial_samples(y, rng)
+    if len(rows) < _FEWEST:
+        return Form("linear")
+    centred = centre(X[rows])
+    if not centred.Z.any():
+        return Form("linear")
+    Z, numbers = centred.Z.astype(np.float32), np.unique(y[rows], return_inverse=True)[1]
+    splits = [_split(numbers, rng) for _ in range(_SPLITS)]
+    widths = _WIDTHS if gamma is None else (gamma * centred.unit**2,)
+
+    def score(split: tuple[NDArray[np.int64], NDArray[np.int64]], width: float | None) -> float:
+        fit, held_out = split
+        features, others = Z[fit], Z[held_out]
+        if width is not None:
+            points = rng.permutation(len(features))[:n_anchors]
+            anchors = Anchors(features[points], width)
+            features, others = anchors(features), anchors(others)
+        ridges = _RIDGES["linear" if width is None else "rbf"]
+        return _accuracy(features, numbers[fit], others, numbers[held_out], ridges)
+
+    first = {width: score(splits[0], width) for width in widths}
+    width = max(first, key=lambda w: first[w] + (_GAIN if w == 1 else 0))
+    rbf = [first[width], *(score(split, width) for split in splits[1:])]
+    linear = [score(split, None) for split in splits]
+    scores = {"linear": float(np.mean(linear)), "rbf": float(np.mean(rbf))}
+    if scores["linear"] > scores["rbf"]:
+        return Form("linear", scores=scores)
+    return Form("rbf", width if gamma is None else None, scores)
+
+
+def _trial_samples(y: NDArray[np.integer], rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return labelled samples of a trial: of some classes if there are many, and of each in proportion."""
+    classes, sizes = np.unique(y[y >= 0], return_counts=True)
+    classes = classes[sizes >= 3]
+    if len(classes) < 2:
+        return np.empty(0, dtype=np.int64)
+    if len(classes) > _MOST_CLASSES:
+        classes = rng.choice(classes, _MOST_CLASSES, replace=False)
+    rows = rng.permutation(np.flatnonzero(np.isin(y, classes)))
+    most = int(np.clip(len(rows) // 5, _LEAST_MOST, _MOST))
+    if len(rows) <= most:
+        return rows
+    # Round after round, one of every class: no class drops out of the trial.
+    place = np.empty(len(rows), dtype=np.int64)
+    for c in classes:
+        place[y[rows] == c] = np.arange((y[rows] == c).sum())
+    share = most / len(rows)
+    return rows[place < np.maximum(3, np.ceil(share * np.bincount(y[rows])[y[rows]]))]
+
+
+def _split(y: NDArray[np.integer], rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return samples to fit and samples held out, a third of each class."""
+    held_out = np.zeros(len(y), dtype=bool)
+    for c in range(int(y.max()) + 1):
+        members = rng.permutation(np.flatnonzero(y == c))
+        held_out[members[: max(1, len(members) // 3)]] = True
+    return np.flatnonzero(~held_out), np.flatnonzero(held_out)
+
+
+def _accuracy(
+    F: Array, y: NDArray[np.integer], others: Array, yo: NDArray[np.integer], ridges: Sequence[float]
+) -> float:
+    """Return the share of ``others`` whose class a ridge regression of F on the classes names, at its best ridge."""
+    mean = F.mean(axis=0)
+    A, V = F - mean, others - mean
+    n, m = A.shape
+    Y = indicator(y, int(max(y.max(), yo.max())) + 1)
+    prior = Y.mean(axis=0)
+    Y = (Y - prior) / n
+    wide = m > n
+    gram = ((A @ A.T if wide else A.T @ A) / n).astype(np.float64)
+    target = Y if wide else A.T.astype(np.float64) @ Y
+    typical = float(np.sum(gram * gram) / (np.trace(gram) or 1.0)) or 1.0
+    best = 0.0
+    for ridge in ridges:
+        regularised = gram.copy()
+        regularised[np.diag_indices(len(gram))] += ridge * typical
+        P = cho_solve(cho_factor(regularised, overwrite_a=True), target)
+        scores = V @ ((A.T @ P) if wide else P) + prior
+        best = max(best, float(np.mean(scores.argmax(axis=1) == yo)))
+    return best
