@@ -159,7 +159,7 @@ def test_threads_do_not_change_the_bits(digits):
 def test_prefixes_carry_the_weights_fitted_at_their_length(digits, fitted):
     X, y = digits
     short = fitted.truncate(10)
-    alone = CBID(n_bits=10).fit(X, y)
+    alone = CBID(n_bits=10, kernel="linear").fit(X, y)
     assert short.n_bits == short.n_bits_ == 10
     np.testing.assert_array_equal(short.coef_, alone.coef_)
     np.testing.assert_array_equal(short.weights_, alone.weights_)
