@@ -5,6 +5,25 @@ from contextlib import contextmanager
 
 __all__ = ["bit_progress", "image_progress", "note", "notes", "say"]
 
+_show: Callable[[str], None] | None = None
+
+
+@contextmanager
+def notes(show: Callable[[str], None]) -> Iterator[None]:
+    """Pass the notes of the library to ``show`` during the block."""
+    global _show
+    before, _show = _show, show
+    try:
+        yield
+    finally:
+        _show = before
+
+
+def note(text: str) -> None:
+    """Say that a step takes long, if somebody listens."""
+    if _show is not None:
+        _show(text)
+
 
 def say(message: str, *, shown: bool) -> None:
     """Print a line on stderr."""
