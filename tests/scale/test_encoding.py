@@ -39,7 +39,7 @@ def test_parts_are_cut_where_the_coder_cuts(vectors, monkeypatch, tmp_path):
     """Other cuts may round differently in a matrix product; here spans are two slices of the coder."""
     monkeypatch.setattr("cbid.coders.base._CHUNK_BYTES", 8 * 12 * 50)
     monkeypatch.setattr("cbid.scale.encoding._ROWS", 140)
-    coder = CBID(n_bits=4, random_state=0).fit(*vectors)
+    coder = CBID(n_bits=4, kernel="linear", random_state=0).fit(*vectors)  # a slice is as wide as X
     codes = encode_to(vectors[0], coder, tmp_path / "codes.npy")
     spans = json.loads((tmp_path / "codes.npy.json").read_text())["spans"]
     assert spans == [[start, start + 100] for start in range(0, 1000, 100)]
