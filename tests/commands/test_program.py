@@ -226,8 +226,10 @@ def test_evaluate(here, capsys, tmp_path):
 EXPORTS = ["faiss", "usearch", "pgvector", "sqlite-vec", "qdrant", "elasticsearch", "opensearch", "ubinary", "hex"]
 
 
-@pytest.mark.parametrize("to", ["npy", "parquet", "binary", *EXPORTS])
+@pytest.mark.parametrize("to", ["npy", "parquet", "binary", "lance", *EXPORTS])
 def test_export(here, capsys, tmp_path, to):
+    if to == "lance":
+        pytest.importorskip("lance")
     out = tmp_path / "codes"
     status, shown, _ = call(capsys, "export", out, "--to", to, "--names", tmp_path / "names.csv", "--json")
     assert (status, json.loads(shown)["codes"]) == (0, 30)
