@@ -34,7 +34,9 @@ def _check_format(to: str | None) -> str | None:
 
 
 def export(
-    out: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")],
+    out: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", show_default=False, help="The file to write.")
+    ] = None,
     project: ProjectOption = None,
     to: Annotated[
         str | None,
@@ -50,6 +52,14 @@ def export(
         Path | None,
         typer.Option(show_default=False, help="Also write a CSV file: id, name, label and path of each code."),
     ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option(
+            show_default=False,
+            metavar="FILE.html",
+            help="Write a search page that needs no server: one file up to 50 MB, otherwise a folder.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -57,6 +67,13 @@ def export(
 
     Example: cbid export codes.txt --to pgvector --names images.csv --project photos.cbid
     """
+    if page is not None:
+        if out is not None or to is not None or n_bits is not None or names is not None:
+            raise typer.BadParameter("--page: expected no FILE, --to, --n-bits or --names beside it")
+        _write_page(page, project, as_json=as_json, quiet=quiet)
+        return
+    if out is None:
+        raise typer.BadParameter("expected FILE, or --page FILE.html")
     from cbid.codes import prefix
     from cbid.project import Project
     from cbid.storage import code_files
@@ -81,6 +98,17 @@ def export(
         size = sum(part.stat().st_size for part in parts if part.is_file())
         answer = {"file": str(out), "to": format, "codes": len(ids), "n_bits": length, "bytes": size}
         text = f"{out}: {len(ids):,} codes of {length} bits, {size:,} bytes"
+        echo_result(answer, text, as_json=as_json, quiet=quiet)
+
+
+def _write_page(page: Path, project: Path | None, *, as_json: bool, quiet: bool) -> None:
+    from cbid.project import Project
+    from cbid.report.offline import write_offline_page
+
+    with Project.open(find_project(project)) as opened:
+        made = write_offline_page(opened, page)
+        answer = {"file": str(made.path), "images": len(opened), "bytes": made.n_bytes, "folder": made.in_folder}
+        text = f"{made.path}: {len(opened):,} images, {made.n_bytes:,} bytes; open it in a browser"
         echo_result(answer, text, as_json=as_json, quiet=quiet)
 
 

@@ -1,0 +1,149 @@
+"""A search page without a server: codes, labels and thumbnails of a project in one HTML file, or in a folder."""
+
+import base64
+import io
+import json
+import os
+import secrets
+import shutil
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cbid.coders.learned import DIAL
+from cbid.data.names import printable
+from cbid.storage.atomic import whole_file
+
+if TYPE_CHECKING:
+    from cbid.project import Project
+
+__all__ = ["MAX_FILE_BYTES", "MAX_IMAGES", "OfflinePage", "write_offline_page"]
+
+MAX_IMAGES = 100_000  # a browser searches and sorts them in a blink
+MAX_FILE_BYTES = 50 * 2**20
+_SIDE, _QUALITY = 128, 70  # of the thumbnails
+_IN_FOLDER = 1000  # thumbnails in one folder
+
+
+class OfflinePage(NamedTuple):
+    """What was written: the file to open, whether it is in a folder of its own, and the bytes of all files."""
+
+    path: Path
+    in_folder: bool
+    n_bytes: int
+
+
+def write_offline_page(
+    project: "Project", path: str | os.PathLike[str], *, max_file_bytes: int = MAX_FILE_BYTES
+) -> OfflinePage:
+    """Write a page that searches the images of a project in the browser, with nothing but itself.
+
+    Parameters
+    ----------
+    project : Project
+        An open project with at most 100,000 images.
+    path : path
+        The HTML file. An existing file is replaced. If the page is larger than ``max_file_bytes``, it becomes the
+        folder of the same name without the suffix, which must not exist, with ``index.html`` in it.
+    max_file_bytes : int, default=50 MiB
+    """
+    target = Path(path)
+    if target.suffix.lower() not in (".html", ".htm"):
+        raise ValueError(f"{printable(target)}: expected a name that ends in .html")
+    if len(project) > MAX_IMAGES:
+        raise ValueError(f"{printable(project.path)} has {len(project):,} images: expected at most {MAX_IMAGES:,}")
+    data = _data(project)
+    thumbs: list[bytes] = []
+    size = len(json.dumps(data)) + 4 * 10**4
+    if project.has_thumbnails:
+        for id in project.ids.tolist():
+            thumbs.append(_smaller(project.thumbnail(id)))
+            size += 4 * ((len(thumbs[-1]) + 2) // 3) + 3
+    if size > max_file_bytes:
+        return _write_folder(target.with_suffix(""), data, thumbs)
+    if thumbs:
+        data["thumbs"] = [base64.b64encode(jpeg).decode() for jpeg in thumbs]
+    text = _page(data["name"], f"<script>{_script(data)}</script>")
+    with whole_file(target) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return OfflinePage(target, False, target.stat().st_size)
+
+
+def _data(project: "Project") -> dict[str, Any]:
+    """Return what the page needs, without pictures. Images are known by their place; ids are in the addresses."""
+    ids = project.ids
+    records = project.records_of(ids)
+    classes = project.classes
+    number = {name: i for i, name in enumerate(classes)}
+    labels = np.array([number.get(record.label or "", -1) for record in records], dtype="<i4")
+    likeness = float(project.coder.likeness_) if project.has_dial else 0.0
+    points = sorted({*DIAL, likeness}) if project.has_dial else [0.0]
+    weights = [project.weights(project.n_bits, likeness=at if project.has_dial else None) for at in points]
+    return {
+        "name": printable(project.path.resolve().name.removesuffix(".cbid")),
+        "n_bits": project.n_bits,
+        "ids": ids.tolist(),
+        "names": [printable(record.name) for record in records],
+        "classes": [printable(name) for name in classes],
+        "labels": _packed(labels.view(np.uint8)),
+        "codes": _packed(project.index.reconstruct(ids)),
+        "points": points,
+        "weights": [[float(f"{w:.7g}") for w in row] for row in weights],
+        "likeness": likeness,
+    }
+
+
+def _packed(values: NDArray[np.uint8]) -> str:
+    return base64.b64encode(np.ascontiguousarray(values).tobytes()).decode()
+
+
+def _smaller(jpeg: bytes) -> bytes:
+    """Return a thumbnail of fewer bytes."""
+    from PIL import Image
+
+    with Image.open(io.BytesIO(jpeg)) as picture:
+        picture.thumbnail((_SIDE, _SIDE))
+        buffer = io.BytesIO()
+        picture.save(buffer, "JPEG", quality=_QUALITY, optimize=True)
+    return min(jpeg, buffer.getvalue(), key=len)
+
+
+def _script(data: dict[str, Any]) -> str:
+    """Return JavaScript that cannot end its own element, whatever the names of files are."""
+    text = json.dumps(data, ensure_ascii=True, separators=(",", ":")).replace("<", "\\u003c")
+    return f"window.CBID={text};"
+
+
+def _page(name: str, script: str) -> str:
+    template = Path(__file__).with_name("offline.html").read_text(encoding="utf-8")
+    before, after = template.split("\nDATA\n")
+    return before.replace("TITLE", escape(name), 1) + "\n" + script + "\n" + after
+
+
+def _write_folder(folder: Path, data: dict[str, Any], thumbs: list[bytes]) -> OfflinePage:
+    """Write the page as a folder, whole or not at all."""
+    if folder.exists():
+        raise FileExistsError(f"{printable(folder)} exists; the page needs a new folder of this name")
+    temporary = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.tmp")
+    temporary.mkdir(parents=True)
+    try:
+        if thumbs:
+            data["folder"] = "thumbs"
+        (temporary / "data.js").write_text(_script(data), encoding="utf-8")
+        (temporary / "index.html").write_text(
+            _page(data["name"], '<script src="data.js"></script>'), encoding="utf-8"
+        )
+        for place, jpeg in enumerate(thumbs):
+            part = temporary / "thumbs" / str(place // _IN_FOLDER)
+            if place % _IN_FOLDER == 0:
+                part.mkdir(parents=True)
+            (part / f"{place}.jpg").write_bytes(jpeg)
+        os.rename(temporary, folder)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    return OfflinePage(folder / "index.html", True, size)
