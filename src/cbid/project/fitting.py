@@ -280,6 +280,7 @@ class ProjectFit:
     def _warn_of_copies(self, taken: Intake, parts: NDArray[np.str_], width: int) -> None:
         """Report images with equal vectors in two classes, or on both sides of the measurement."""
         vectors = map_vectors(self.directory / VECTORS, width)
+        check_rows(self.directory / VECTORS, vectors, taken.ids)
         groups: dict[bytes, list[int]] = {}
         for i, id in enumerate(taken.ids.tolist()):
             groups.setdefault(digest_bytes(vectors[id].tobytes()), []).append(i)
