@@ -48,7 +48,14 @@ class EmbeddingQuantizer:
         self.coder: Any = CBID(n_bits=256) if coder is None else coder
         self.n_negatives = n_negatives
 
-    def fit(self, embeddings: ArrayLike, labels: Any = None, *, pairs: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        embeddings: ArrayLike,
+        labels: Any = None,
+        *,
+        pairs: ArrayLike | None = None,
+        similarity: ArrayLike | None = None,
+    ) -> Self:
         """Learn from embeddings (n, d) and labels or pairs; with neither, near embeddings get near codes.
 
         Parameters
@@ -58,16 +65,25 @@ class EmbeddingQuantizer:
             As for ``fit`` of the coder; None marks embeddings without a label.
         pairs : array (m, 2) of row numbers, default=None
             Embeddings that belong together, such as a question and its answer.
+        similarity : array (m,), default=None
+            How similar the members of each pair are, from 0 to 1. None: they belong together, and embeddings drawn
+            at random do not.
         """
         X = self._normalized(embeddings, "embeddings")
         if pairs is None:
+            if similarity is not None:
+                raise ValueError("similarity: expected pairs with it")
             self.coder.fit(X, labels)
             return self
         if labels is not None:
             raise ValueError("labels and pairs: expected one of them")
-        if not hasattr(self.coder, "fit_triplets"):
+        if not hasattr(self.coder, "fit_pairs"):
             raise ValueError(f"coder={self.coder!r} learns from no pairs: expected CBID")
-        self.coder.fit_triplets(X, *_triplets(_check_pairs(pairs, len(X)), len(X), self.n_negatives))
+        rows = _check_pairs(pairs, len(X))
+        if similarity is None:
+            self.coder.fit_triplets(X, *_triplets(rows, len(X), self.n_negatives))
+        else:
+            self.coder.fit_pairs(X, *rows.T, similarity)
         return self
 
     def quantize(self, embeddings: ArrayLike, precision: str = "ubinary") -> NDArray[np.uint8] | NDArray[np.int8]:
