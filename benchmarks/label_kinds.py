@@ -111,7 +111,7 @@ def raw_rows(train, queries):
         yield np.round(D, 9)
 
 
-def run_sets(names, seeds, validation, methods):
+def run_sets(names, seeds, validation, methods, lengths=BITS):
     for name in names:
         for seed in seeds:
             X, Y, Xq, Yq = sets_data(name, seed, validation)
@@ -120,10 +120,10 @@ def run_sets(names, seeds, validation, methods):
                 keep(cell | {"method": "raw", "bits": 0} | graded(raw_rows(X, Xq), Yq, Y))
             for method in [m for m in METHODS if m in methods and m not in NO_SLOW.get(name, ())]:
                 if method in PREFIXES:
-                    seconds, coder = timed(METHODS[method](BITS[-1], seed), X, Y)
-                    coders = [coder.truncate(t) for t in BITS]
+                    seconds, coder = timed(METHODS[method](lengths[-1], seed), X, Y)
+                    coders = [coder.truncate(t) for t in lengths]
                 else:
-                    usable = [t for t in BITS if method != "ITQ" or t <= X.shape[1]]
+                    usable = [t for t in lengths if method != "ITQ" or t <= X.shape[1]]
                     fits = [timed(METHODS[method](t, seed), X, None if method == "ITQ" else Y) for t in usable]
                     seconds, coders = sum(s for s, _ in fits), [coder for _, coder in fits]
                 for coder in coders:
@@ -237,12 +237,14 @@ def main():
     parser.add_argument("step", choices=("sets", "tree", "pairs", "table"))
     parser.add_argument("--names", nargs="+", default=("scene", "yeast", "corel5k"))
     parser.add_argument("--methods", nargs="+", default=("raw", *METHODS))
+    parser.add_argument("--bits", nargs="+", type=int, default=BITS)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--validation", action="store_true")
     options = parser.parse_args()
-    seeds = range(options.seeds)
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
     if options.step == "sets":
-        run_sets(options.names, seeds, options.validation, options.methods)
+        run_sets(options.names, seeds, options.validation, options.methods, options.bits)
     elif options.step == "tree":
         run_tree(seeds, options.validation)
     elif options.step == "pairs":

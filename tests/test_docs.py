@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted([*DOCS.glob("*.md"), *ROOT.glob("*.md"), *(ROOT / ".github").rglob("*.md")])
-SELF_CONTAINED = ["embeddings", "integrations", "metrics", "settings", "stores"]
+SELF_CONTAINED = ["embeddings", "integrations", "labels", "metrics", "settings", "stores"]
 NEEDED = {"integrations": ["langchain_core", "onnxruntime"], "stores": ["usearch", "lance", "qdrant_client"]}
 LINES_BEFORE_PICTURE = 40
 LONGEST_EXAMPLE = 40

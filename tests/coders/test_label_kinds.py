@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from cbid import CBID, load
+from cbid import CBID, CodeIndex, load
 
 from .blobs import blobs
 
@@ -147,6 +147,23 @@ def test_tree_codes_answer_the_coarse_question_first(tree):
     assert prefix.levels_.tolist() == [12, 12]
     # The bits of the prefix are those that the groups alone would give first.
     np.testing.assert_allclose(found.coef_[0], coder(n_bits=24).fit(X, y < 3).coef_[0], rtol=1e-5)
+
+
+def test_the_index_searches_level_by_level():
+    found = coder(n_bits=24).fit(X, y, tree=GROUPS)
+    codes = found.encode(X)
+    index = CodeIndex(n_bits=24, weights=found.weights_)
+    index.add(codes, labels=y)
+    near = index.search(codes, k=30, weights=found.level_weights(0))
+    assert ((near.labels < 3) == (y[:, None] < 3)).mean() > 0.95
+    fine = index.search(codes[:1], k=5, among=near.ids[0])
+    assert set(fine.ids[0]) <= set(near.ids[0])
+    assert (fine.labels[0] == y[0]).all()
+    np.testing.assert_array_equal(found.level_weights(-1), found.weights_)
+    with pytest.raises(ValueError, match="level=2: expected an integer from -2 to 1"):
+        found.level_weights(2)
+    with pytest.raises(ValueError, match="level=0: this coder has no levels"):
+        coder().fit(X, y).level_weights(0)
 
 
 def test_path_labels():

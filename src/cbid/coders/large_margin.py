@@ -328,6 +328,21 @@ class LargeMarginCoder(HyperplaneCoder):
         t = (likeness - low) / (high - low)
         return (1 - t) * nodes[low] + t * nodes[high]
 
+    def level_weights(self, level: int) -> NDArray[np.float64]:
+        """Return weights (n_bits_,) for the question of one level of the tree: 0 is the coarsest, -1 the classes.
+
+        They are those fitted at the prefix that serves the level (``levels_``), and zero after it. The same stored
+        codes answer all levels: ``index.search(codes, weights=coder.level_weights(0))``.
+        """
+        check_is_fitted(self)
+        if not hasattr(self, "levels_"):
+            raise ValueError(f"level={level!r}: this coder has no levels; fit it with tree=")
+        check_integer("level", level, -len(self.levels_), len(self.levels_) - 1)
+        length = int(self.levels_[level])
+        weights = np.zeros(self.n_bits_)
+        weights[:length] = at_length(self.path_, self.n_bits_, length)[:, 0]
+        return weights
+
     def _problem(self, X: Array, given: NDArray[np.integer]) -> dict[str, Any]:
         """What bits and weights depend on, apart from their number: settings by name, data by a digest."""
         settings = {name: value for name, value in params_to_json(self).items() if name in self._OF_THE_PROBLEM}
