@@ -342,14 +342,6 @@ class CBID(LargeMarginCoder):
                 return rows_from_label_sets(sets[labelled], max_rows=self.max_rows, rng=rng)
             return self._class_rows(samples[labelled], numbers, labels.shared, rng, n_threads)
 
-        def coarser(rng: np.random.Generator, n_threads: int) -> list[Rows]:
-            found = []
-            for level in labels.coarser:
-                first = np.unique(level.nodes, return_index=True)[1]  # a class of each node
-                shared = None if labels.shared is None else labels.shared[np.ix_(first, first)]
-                found.append(self._class_rows(samples[labelled], level.nodes[numbers], shared, rng, n_threads))
-            return found
-
         return {
             "X": samples,
             "make_rows": rows if len(labelled) else None,
@@ -358,7 +350,6 @@ class CBID(LargeMarginCoder):
             "seed": self._seed(),
             "labels": labels.numbers,
             "tree": labels if labels.tree is not None else None,
-            "make_coarser": coarser if labels.coarser else None,
         }
 
     def _class_rows(

@@ -139,7 +139,6 @@ class LargeMarginCoder(HyperplaneCoder):
         *,
         labels: NDArray[np.integer] | None = None,
         tree: Labels | None = None,
-        make_coarser: Callable[[np.random.Generator, int], list[Rows]] | None = None,
         extend: bool = False,
         **about: Any,
     ) -> Self:
@@ -148,8 +147,8 @@ class LargeMarginCoder(HyperplaneCoder):
         ``make_rows`` makes the class rows, about the samples with a label; None: there are none. ``given`` is what
         came with the samples (class numbers, or triplets): with X and the settings it makes the problem that a warm
         start must find unchanged. ``labels`` has a class number for each sample, or -1. ``tree`` are the labels if
-        they have one, and ``make_coarser`` makes the rows of its coarser levels. ``extend`` keeps the bits that the
-        coder has, whatever they were learned from. ``about`` are further attributes of the fitted coder.
+        they have one. ``extend`` keeps the bits that the coder has, whatever they were learned from. ``about`` are
+        further attributes of the fitted coder.
         """
         problem_id = self._problem(X, given)
         resumed = extend or (self.warm_start and hasattr(self, "coef_"))
@@ -168,7 +167,10 @@ class LargeMarginCoder(HyperplaneCoder):
             class_rows = make_rows(rng, n_threads) if make_rows is not None and share < 1 else None
             if class_rows is not None and not len(class_rows):
                 raise ValueError("the samples compared with one sample are all equally similar: no row to learn from")
-            coarser = make_coarser(rng, n_threads) if make_coarser is not None and share < 1 else []
+            coarser = []
+            if tree is not None and class_rows is not None:  # comparisons of classes that are apart on a level
+                own, other = class_rows.own, class_rows.other
+                coarser = [class_rows.subset(level.nodes[own] != level.nodes[other]) for level in tree.coarser]
             ends = level_ends(self.n_bits - sum(kinds), tree.coarser) if tree is not None else []
             if extend and hasattr(self, "levels_"):
                 about |= {"tree_": self.tree_, "levels_": np.append(self.levels_[:-1], self.n_bits)}

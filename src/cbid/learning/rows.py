@@ -40,6 +40,12 @@ class Rows:
     def __len__(self) -> int:
         return len(self.hit)
 
+    def subset(self, kept: NDArray[np.bool_]) -> "Rows":
+        """Return some of the rows, over the same sides."""
+        hit, miss, own, other = (part[kept] for part in (self.hit, self.miss, self.own, self.other))
+        required = None if self.required is None else self.required[kept]
+        return Rows(self.hits, self.misses, hit, miss, own, other, self.n_classes, required)
+
 
 def rows_from_classes(y: NDArray[np.integer], *, n_classes: int, max_rows: int, rng: np.random.Generator) -> Rows:
     """A row per (sample, other class), each side the mean over the whole class."""
