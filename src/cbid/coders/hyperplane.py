@@ -63,9 +63,13 @@ class HyperplaneCoder(Coder):
 
     def _project(self, X: Array) -> Array:
         if hasattr(self, "anchors_"):
-            X = Anchors(self.anchors_, self.gamma_)(X)
-        offset = self.intercept_ + self.coef_ @ self.mean_
-        return (X - self.mean_.astype(X.dtype)) @ self.coef_.T.astype(X.dtype) + offset.astype(X.dtype)
+            F: Array = Anchors(self.anchors_, self.gamma_)(X)
+            F -= self.mean_.astype(F.dtype)
+        else:
+            F = X - self.mean_.astype(X.dtype)
+        values = F @ self.coef_.T.astype(F.dtype)
+        values += (self.intercept_ + self.coef_ @ self.mean_).astype(F.dtype)
+        return values
 
     def to_onnx(
         self,

@@ -456,12 +456,13 @@ class LargeMarginCoder(HyperplaneCoder):
         m = len(self.anchors_)
         out = np.empty((len(X), self.n_bits_), dtype=X.dtype)
         similarities = Anchors(self.anchors_, self.gamma_)(X)
-        for kind, features, columns in ((0, similarities, slice(0, m)), (1, X, slice(m, None))):
+        similarities -= self.mean_[:m].astype(np.float32)
+        centred = X - self.mean_[m:].astype(X.dtype)
+        for kind, features, columns in ((0, similarities, slice(0, m)), (1, centred, slice(m, None))):
             rows = np.flatnonzero(self.kinds_ == kind)
-            coef, mean = self.coef_[rows][:, columns], self.mean_[columns]
-            offset = self.intercept_[rows] + coef @ mean
-            dtype = features.dtype
-            out[:, rows] = (features - mean.astype(dtype)) @ coef.T.astype(dtype) + offset.astype(dtype)
+            coef = self.coef_[rows][:, columns]
+            offset = self.intercept_[rows] + coef @ self.mean_[columns]
+            out[:, rows] = features @ coef.T.astype(features.dtype) + offset.astype(features.dtype)
         return out
 
     def _is_mixed(self) -> bool:

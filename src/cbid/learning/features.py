@@ -93,12 +93,21 @@ class Anchors:
 
     def __call__(self, X: Array) -> NDArray[np.float32]:
         # Around the anchors' mean and in units of the kernel's width: neither offset nor scale costs digits.
-        centre = self.points.mean(axis=0, dtype=np.float64)
-        unit = np.sqrt(self.gamma)
-        K = _squared_distances(
-            ((X - centre) * unit).astype(np.float32), ((self.points - centre) * unit).astype(np.float32)
-        )
-        return np.exp(np.negative(K, out=K), out=K)
+        centre = self.points.mean(axis=0, dtype=np.float64).astype(X.dtype)
+        unit = X.dtype.type(np.sqrt(self.gamma))
+        n, d = X.shape
+        # -||x - a||^2 = 2 x.a - ||x||^2 - ||a||^2 in one product: the squares are two more columns.
+        left = np.empty((n, d + 2), dtype=np.float32)
+        np.multiply(X - centre, unit, out=left[:, :d], casting="same_kind")
+        left[:, d] = np.einsum("ij,ij->i", left[:, :d], left[:, :d])
+        left[:, d + 1] = 1
+        right = np.empty((len(self.points), d + 2), dtype=np.float32)
+        right[:, :d] = (self.points - centre.astype(self.points.dtype)) * unit
+        right[:, d + 1] = -np.einsum("ij,ij->i", right[:, :d], right[:, :d])
+        right[:, :d] *= 2
+        right[:, d] = -1
+        K = left @ right.T
+        return np.exp(np.minimum(K, 0, out=K), out=K)
 
 
 def fit_anchors(
@@ -112,10 +121,3 @@ def fit_anchors(
         gamma = (width or 1.0) / spread if spread > 0 else 1.0
     return Anchors(X[chosen], float(gamma))
 
-
-def _squared_distances(X: NDArray[np.float32], A: NDArray[np.float32]) -> NDArray[np.float32]:
-    D = X @ A.T
-    D *= -2
-    D += np.einsum("ij,ij->i", X, X)[:, None]
-    D += np.einsum("ij,ij->i", A, A)
-    return np.maximum(D, 0, out=D)
