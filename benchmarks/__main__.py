@@ -16,6 +16,7 @@ NAMES = [
     "descriptor_speed",
     "descriptor_study",
     "scene15_descriptors",
+    "descriptors_program",
     "nbnn_times",
     "nbnn_report",
     "detector_speed",

@@ -509,7 +509,7 @@ def _stored(path):
 
 COMMANDS = [
     *("fit", "encode", "index", "search", "classify", "evaluate", "report", "reproduce", "serve", "export"),
-    *("check", "demo", "data", "detect", "duplicates"),
+    *("check", "demo", "data", "duplicates", "detect"),
 ]
 
 

@@ -12,7 +12,7 @@ import typer
 
 import cbid
 from cbid.commands.demo import demo
-from cbid.commands.detect import detect
+from cbid.commands.detect import DetectGroup, detect, fit_detector
 from cbid.commands.duplicates import duplicates
 from cbid.commands.encode import encode
 from cbid.commands.evaluate import evaluate, report
@@ -60,10 +60,24 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "check": check,
     "demo": demo,
     "data": show_data,
-    "detect": detect,
     "duplicates": duplicates,
 }
-for _name, _command in _COMMANDS.items():
+
+
+def _add(group: typer.Typer, name: str, command: Callable[..., None]) -> None:
     # One line per paragraph: typer keeps the line breaks of the source otherwise.
-    _paragraphs = cleandoc(_command.__doc__ or "").split("\n\n")
-    app.command(_name, cls=Command, help="\n\n".join(" ".join(p.split()) for p in _paragraphs))(_command)
+    paragraphs = cleandoc(command.__doc__ or "").split("\n\n")
+    group.command(name, cls=Command, help="\n\n".join(" ".join(p.split()) for p in paragraphs))(command)
+
+
+for _name, _command in _COMMANDS.items():
+    _add(app, _name, _command)
+_DETECT = """Find objects in photographs, or train a detector.
+
+Example: cbid detect faces.detector holiday/
+
+Example: cbid detect fit faces/ landscapes/ -o faces.detector"""
+_detect = typer.Typer(cls=DetectGroup, no_args_is_help=True)
+_add(_detect, "run", detect)
+_add(_detect, "fit", fit_detector)
+app.add_typer(_detect, name="detect", help=_DETECT)

@@ -43,6 +43,7 @@ def demo(
     Example: cbid demo --serve
     """
     from cbid.project import Project
+    from cbid.project.fitting import unfinished
     from cbid.report import write_report
 
     images, path, page = out / "images", out / "images.cbid", out / "report.html"
@@ -60,7 +61,7 @@ def demo(
         return
     queries = make_images(out)
     say(f"$ {command_line('fit', images, '--n-bits', n_bits, '--out', path)}")
-    with resumable(), Project.fit(path, images, n_bits=n_bits, progress=not quiet) as project:
+    with resumable(lambda: unfinished(path)), Project.fit(path, images, n_bits=n_bits, progress=not quiet) as project:
         if not quiet:
             echo_fit(project, given=False)
         for query in queries:

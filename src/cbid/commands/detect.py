@@ -1,4 +1,4 @@
-"""``cbid detect``: find objects in one photograph or in a folder of photographs."""
+"""``cbid detect``: find objects in photographs; ``cbid detect fit`` trains a detector."""
 
 import json
 import os
@@ -6,9 +6,10 @@ from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from cbid.commands.options import JobsOption, JsonOption
-from cbid.commands.output import echo_result
+from cbid.commands.options import JobsOption, JsonOption, QuietOption
+from cbid.commands.output import echo_result, echo_skipped
 
 if TYPE_CHECKING:
     from cbid.data import ImageSet
@@ -64,6 +65,76 @@ def detect(
         echo_result(content, _as_text(content), as_json=as_json)
     if not found:
         raise RuntimeError(f"no photograph of {printable(source)} could be searched")
+
+
+def fit_detector(
+    positives: Annotated[Path, typer.Argument(help="A folder of pictures of the object, each of the window's size.")],
+    negatives: Annotated[Path, typer.Argument(help="A folder of photographs without the object.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The detector file to write.")],
+    window: Annotated[
+        str, typer.Option(metavar="HxW", help="Height and width of the window in pixels, multiples of --cell.")
+    ] = "128x64",
+    border: Annotated[int, typer.Option(min=0, help="Pixels of the window around the object.")] = 16,
+    cell: Annotated[int, typer.Option(min=1, help="Side of the cells of HOG in pixels.")] = 8,
+    step: Annotated[int, typer.Option(min=1, help="Pixels between windows of the scan.")] = 4,
+    n_rounds: Annotated[int, typer.Option(min=0, help="Rounds of hard-negative mining.")] = 2,
+    n_bits: Annotated[
+        int, typer.Option("--n-bits", "-b", min=0, help="Length of the codes that verify windows; 0 means none.")
+    ] = 128,
+    random_state: Annotated[int, typer.Option("--random-state", min=0, help="Seed.")] = 0,
+    n_jobs: JobsOption = None,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Train a detector from pictures of an object and photographs without it.
+
+    Example: cbid detect fit faces/ landscapes/ --window 24x24 --border 0 --cell 4 --out faces.detector
+    """
+    from cbid.detection import CBIDVerifier, SlidingWindowDetector
+
+    _check_outputs(out, None)
+    detector = SlidingWindowDetector(
+        window=_window(window),
+        border=border,
+        cell=cell,
+        step=step,
+        n_rounds=n_rounds,
+        verifier=CBIDVerifier(n_bits=n_bits) if n_bits else None,
+        n_jobs=n_jobs,
+        verbose=int(not quiet and not as_json),
+        random_state=random_state,
+    )
+    objects, photographs = _photographs(positives), _photographs(negatives)
+    echo_skipped([*objects.problems, *photographs.problems])
+    detector.fit(objects, photographs)
+    detector.save(out)
+    answer = {
+        "detector": str(out),
+        "positives": len(objects),
+        "negatives": len(photographs),
+        "mined": detector.n_mined_,
+    }
+    text = f"{out}: {len(objects):,} pictures of the object, {sum(detector.n_mined_):,} hard windows without it"
+    echo_result(answer, text, as_json=as_json, quiet=quiet)
+
+
+def _window(text: str) -> tuple[int, int]:
+    height, _, width = text.lower().partition("x")
+    if not (height.isdecimal() and width.isdecimal()):
+        raise typer.BadParameter(
+            f"{text!r}: expected height and width in pixels, such as 128x64", param_hint="--window"
+        )
+    return int(height), int(width)
+
+
+class DetectGroup(TyperGroup):
+    """``cbid detect fit ...`` trains; any other ``cbid detect ...`` detects."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Insert the name of the command that detects, unless another one is given."""
+        if args and args[0] not in (*self.commands, "--help"):
+            args = ["run", *args]
+        return super().parse_args(ctx, args)
 
 
 def _photographs(source: Path) -> "ImageSet":

@@ -8,10 +8,13 @@ import typer
 from cbid.commands.options import (
     JobsOption,
     JsonOption,
+    Model,
+    ModelDescriptorOption,
+    ModelOption,
     PrefixOption,
     ProjectOption,
     QuietOption,
-    find_project,
+    open_project_or_model,
     open_source_for,
     read_queries,
 )
@@ -27,6 +30,8 @@ def encode(
         typer.Argument(metavar="SRC", help="Images, folders, list files, or .npy, .npz and parquet files."),
     ],
     project: ProjectOption = None,
+    model: ModelOption = None,
+    descriptor: ModelDescriptorOption = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -52,7 +57,7 @@ def encode(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Encode images with the coder of a project, without adding them.
+    """Encode images with the coder of a project, without adding them; or vectors with a coder saved from Python.
 
     Prints one line per image: its name and its code in hexadecimal. With --out it writes a file instead.
 
@@ -60,11 +65,11 @@ def encode(
     memory, and an interrupted run resumes.
 
     Example: cbid encode new/ --out codes.npy --project photos.cbid
-    """
-    from cbid.project import Project
 
+    Example: cbid encode embeddings.npy --model coder.safetensors --out codes.npy
+    """
     _check_out(out, source)
-    with Project.open(find_project(project)) as opened:
+    with open_project_or_model(project, model, descriptor) as opened:
         length = opened.n_bits if n_bits is None else n_bits
         opened.weights(length)  # reject an unknown length before the work starts
         if scheduler is not None or max_memory is not None:
@@ -93,7 +98,13 @@ def _check_out(out: Path | None, sources: list[Path]) -> None:
 
 
 def _encode_in_memory(
-    project: "Project", sources: list[Path], out: Path | None, n_bits: int, n_jobs: int | None, *, printed: bool
+    project: "Project | Model",
+    sources: list[Path],
+    out: Path | None,
+    n_bits: int,
+    n_jobs: int | None,
+    *,
+    printed: bool,
 ) -> list[dict[str, str]]:
     """Print or write the codes; return the name and the code, in hexadecimal, of each image."""
     import numpy as np
@@ -121,7 +132,7 @@ def _encode_in_memory(
 
 
 def _encode_in_parts(
-    project: "Project", source: Path, out: Path, n_bits: int, max_memory: str, settings: dict[str, Any]
+    project: "Project | Model", source: Path, out: Path, n_bits: int, max_memory: str, settings: dict[str, Any]
 ) -> int:
     """Encode a source of any size to ``out``, and return the number of codes.
 

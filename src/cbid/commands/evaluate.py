@@ -1,17 +1,21 @@
 """``cbid evaluate`` and ``cbid report``: the accuracy of a project, as a table or as a web page."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from cbid.commands.options import (
     JobsOption,
     JsonOption,
+    Model,
+    ModelDescriptorOption,
+    ModelOption,
     ProjectOption,
     Query,
     QuietOption,
     find_project,
+    open_project_or_model,
     read_queries,
 )
 from cbid.commands.output import accuracy_table, echo_result
@@ -23,6 +27,8 @@ def evaluate(
         typer.Argument(metavar="SRC", show_default=False, help="Measure on these labelled images instead."),
     ] = None,
     project: ProjectOption = None,
+    model: ModelOption = None,
+    descriptor: ModelDescriptorOption = None,
     n_jobs: JobsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -31,12 +37,16 @@ def evaluate(
     Images of SRC that are in the project are skipped, because they would find themselves. Files are compared by
     path, rows of arrays and tables by content.
 
-    Example: cbid evaluate test-photos/ --project photos.cbid
-    """
-    from cbid.project import Project
+    With --model, a fifth of each class of SRC is searched for in the rest.
 
-    with Project.open(find_project(project)) as opened:
-        if source is None:
+    Example: cbid evaluate test-photos/ --project photos.cbid
+
+    Example: cbid evaluate embeddings.npz --model coder.safetensors
+    """
+    with open_project_or_model(project, model, descriptor) as opened:
+        if isinstance(opened, Model):
+            measured = _evaluate_model(opened, source, n_jobs)
+        elif source is None:
             measured = {**opened.evaluation, "confusion": opened.confusion}
         else:
             import numpy as np
@@ -48,6 +58,31 @@ def evaluate(
                 raise ValueError(f"all images of {source} are in the project: there is nothing to measure")
             measured = opened.evaluate(np.stack([q.vector for q in queries]), [q.label for q in queries])
         echo_result(measured, accuracy_table(measured), as_json=as_json)
+
+
+def _evaluate_model(model: Model, source: Path | None, n_jobs: int | None) -> dict[str, Any]:
+    """Measure a coder on labelled vectors: a fifth of each class are the queries, the rest is stored."""
+    import numpy as np
+
+    from cbid.project.evaluating import evaluate
+    from cbid.project.fitting import split
+    from cbid.project.models import prefix_lengths, prefix_weights
+    from cbid.project.table import HELD_OUT
+
+    if source is None:
+        raise typer.BadParameter("--model needs labelled vectors to measure on", param_hint="SRC")
+    found = [query for batch in read_queries(model, [source], n_jobs=n_jobs) for query in batch]
+    vectors = np.stack([query.vector for query in found])
+    labels = np.array([query.label or "" for query in found])
+    asked = split([q.name for q in found], [q.label for q in found], 0.2, 0, supervised=bool((labels != "").any()))
+    codes = model.encode(vectors)
+    parts = [(vectors[rows], codes[rows], labels[rows]) for rows in (asked == HELD_OUT, asked != HELD_OUT)]
+    return evaluate(
+        *parts,
+        n_bits=model.n_bits,
+        lengths=prefix_lengths(model.coder),
+        weights=lambda length, how: prefix_weights(model.coder, length, how),
+    )
 
 
 def report(

@@ -5,7 +5,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cbid.commands.options import PROJECT_SUFFIX, JobsOption, JsonOption, MaxPixelsOption, QuietOption, choice, one_of
+from cbid.commands.options import (
+    PROJECT_SUFFIX,
+    JobsOption,
+    JsonOption,
+    MaxPixelsOption,
+    QuietOption,
+    choice,
+    complete,
+    one_of,
+)
 from cbid.commands.output import accuracy_table, command_line, echo, echo_json, resumable
 
 if TYPE_CHECKING:
@@ -39,6 +48,7 @@ def fit(
             "-d",
             show_default=False,
             callback=_check_descriptor,
+            autocompletion=complete("cbid.project.models:DESCRIPTORS", "onnx:"),
             help="efficientnet, hog, gist, phog, centrist, pixels, onnx:FILE or onnx:FILE#LAYER (default: that of "
             "the project; efficientnet if the extra 'deep' is installed; else hog).",
         ),
@@ -55,6 +65,7 @@ def fit(
         typer.Option(
             show_default=False,
             callback=choice("cbid.project.models:CODERS"),
+            autocompletion=complete("cbid.project.models:CODERS"),
             help="A coder of cbid.coders (default: CBID, or ITQ without labels).",
         ),
     ] = None,
@@ -63,6 +74,7 @@ def fit(
         typer.Option(
             show_default=False,
             callback=choice("cbid.commands.fit:KERNELS"),
+            autocompletion=complete("cbid.commands.fit:KERNELS"),
             help="Form of CBID: auto, linear (or none) or rbf (default: auto, chosen on the training images).",
         ),
     ] = None,
@@ -105,7 +117,7 @@ def fit(
     from cbid.coders import CBID
     from cbid.data import open_source
     from cbid.project import Project
-    from cbid.project.fitting import OWN_PIXELS
+    from cbid.project.fitting import OWN_PIXELS, unfinished
 
     chosen: Any = coder
     if kernel is not None:
@@ -119,10 +131,11 @@ def fit(
     }
     if label is not None or label_depth != 1 or max_pixels != OWN_PIXELS:
         columns |= {"label": label, "label_depth": label_depth, "max_pixels": max_pixels}
+    folder = out if out is not None else default_project(source)
     with (
-        resumable(),
+        resumable(lambda: unfinished(folder)),
         Project.fit(
-            out if out is not None else default_project(source),
+            folder,
             open_source(source, tree=tree, on_error="skip", **columns) if columns else source,
             descriptor=descriptor,
             n_bits=n_bits,

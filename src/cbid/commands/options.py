@@ -56,6 +56,18 @@ def one_of(value: str | None, choices: Iterable[str]) -> str | None:
     return value
 
 
+def complete(location: str, *more: str) -> Callable[[str], list[str]]:
+    """Return the completion of an option by the names listed at "module:attribute", and ``more``."""
+
+    def begin(incomplete: str) -> list[str]:
+        module, _, attribute = location.partition(":")
+        found = getattr(import_module(module), attribute)
+        names = [*(found() if callable(found) else found), *more]
+        return [name for name in names if name is not None and name.startswith(incomplete)]
+
+    return begin
+
+
 def choice(location: str) -> Callable[[str | None], str | None]:
     """Return a callback that accepts the names listed at "module:attribute", which is imported when it is called."""
 
@@ -66,6 +78,79 @@ def choice(location: str) -> Callable[[str | None], str | None]:
     return check
 
 
+class Model:
+    """A coder from a file that ``save`` has written, in place of a project."""
+
+    def __init__(self, path: Path, descriptor: str | None) -> None:
+        from cbid.coders import load
+        from cbid.coders.base import Coder
+        from cbid.data.names import printable
+        from cbid.project.models import make_descriptor
+
+        coder = load(path)
+        if not isinstance(coder, Coder):
+            raise ValueError(f"--model={printable(path)}: holds a {type(coder).__name__}; expected a coder")
+        self.coder = coder
+        self.descriptor = None if descriptor is None else make_descriptor(descriptor)
+        self.n_bits: int = coder.n_bits_
+
+    def __enter__(self) -> "Model":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def weights(self, n_bits: int) -> "NDArray[np.float64]":
+        """Return the weights of a prefix of the codes."""
+        from cbid.project.models import prefix_weights
+
+        return prefix_weights(self.coder, n_bits, "weighted")
+
+    def encode(self, vectors: "NDArray[np.float32]") -> "NDArray[np.uint8]":
+        """Return the codes of vectors (n, d)."""
+        expected = getattr(self.coder, "n_features_in_", vectors.shape[1])
+        if vectors.shape[1] != expected:
+            raise ValueError(f"the vectors have {vectors.shape[1]} values: the model expects {expected}")
+        return self.coder.encode(vectors)
+
+    def held(self, source: Any) -> set[int]:
+        """Return nothing: a model holds no images."""
+        return set()
+
+
+def open_project_or_model(project: Path | None, model: Path | None, descriptor: str | None) -> "Project | Model":
+    """Open a project, or the model that is given in its place."""
+    from cbid.project import Project
+
+    if model is None:
+        if descriptor is not None:
+            raise typer.BadParameter(
+                "a project has its own descriptor; it goes with --model", param_hint="--descriptor"
+            )
+        return Project.open(find_project(project))
+    if project is not None:
+        raise typer.BadParameter("give --project or --model, not both", param_hint="--model")
+    return Model(model, descriptor)
+
+
+ModelOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--model",
+        "-m",
+        show_default=False,
+        help="A coder saved from Python, in place of a project; SRC holds vectors.",
+    ),
+]
+ModelDescriptorOption = Annotated[
+    str | None,
+    typer.Option(
+        "--descriptor",
+        show_default=False,
+        autocompletion=complete("cbid.project.models:DESCRIPTORS"),
+        help="With --model and images: the descriptor that the coder was learned from.",
+    ),
+]
 QueryArgument = Annotated[list[Path], typer.Argument(metavar="QUERY", help="Images, folders or list files.")]
 ProjectOption = Annotated[
     Path | None,
@@ -121,7 +206,7 @@ class Query(NamedTuple):
     vector: "NDArray[np.float32]"
 
 
-def open_source_for(project: "Project", path: Path) -> Any:
+def open_source_for(project: "Project | Model", path: Path) -> Any:
     """Open a source of the kind that the project holds: images or vectors."""
     from cbid.data.names import printable
     from cbid.data.tables import VectorTable
@@ -130,12 +215,15 @@ def open_source_for(project: "Project", path: Path) -> Any:
     source, _ = open_images(path)
     if isinstance(source, VectorTable) != (project.descriptor is None):
         given, wanted = ("vectors", "images") if isinstance(source, VectorTable) else ("images", "vectors")
-        raise ValueError(f"{printable(path)} holds {given}: the project needs {wanted}")
+        needs = f"the project needs {wanted}"
+        if isinstance(project, Model):
+            needs = "leave out --descriptor" if project.descriptor else "give the --descriptor of the model"
+        raise ValueError(f"{printable(path)} holds {given}: {needs}")
     return source
 
 
 def read_queries(
-    project: "Project", paths: list[Path], *, n_jobs: int | None = None, only_new: bool = False
+    project: "Project | Model", paths: list[Path], *, n_jobs: int | None = None, only_new: bool = False
 ) -> Iterator[list[Query]]:
     """Describe the images of files, folders, list files or arrays, and yield them in batches.
 

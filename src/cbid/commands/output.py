@@ -5,7 +5,7 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,12 +17,15 @@ class Interrupted(Exception):
 
 
 @contextmanager
-def resumable() -> Iterator[None]:
-    """Turn Ctrl-C into an error that says how to resume."""
+def resumable(done: Callable[[], str | None] = lambda: None) -> Iterator[None]:
+    """Turn Ctrl-C into an error that says how to resume, and what is done (``done``)."""
     try:
         yield
     except KeyboardInterrupt:
-        raise Interrupted("interrupted; run the same command again to resume") from None
+        kept = done()
+        raise Interrupted(
+            f"interrupted; run the same command again to resume{f' ({kept})' if kept else ''}"
+        ) from None
 
 
 def command_line(*arguments: object) -> str:

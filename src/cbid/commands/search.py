@@ -12,6 +12,7 @@ from cbid.commands.options import (
     ProjectOption,
     QueryArgument,
     choice,
+    complete,
     find_project,
     read_queries,
 )
@@ -32,6 +33,7 @@ def search(
         str,
         typer.Option(
             callback=choice("cbid.project.searching:HOW"),
+            autocompletion=complete("cbid.project.searching:HOW"),
             help="Distance: weighted or plain Hamming, or raw for the raw vectors.",
         ),
     ] = "weighted",

@@ -120,4 +120,3 @@ def fit_anchors(
         check_squares(spread, X)
         gamma = (width or 1.0) / spread if spread > 0 else 1.0
     return Anchors(X[chosen], float(gamma))
-

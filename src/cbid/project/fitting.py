@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import cbid
+from cbid import coders
 from cbid.checks import check_integer, check_real
 from cbid.coders import CBID, Coder
 from cbid.data.folders import ImageFolder
@@ -417,6 +418,21 @@ def _without_project(failures: Problems, where: str, directory: Path) -> Problem
     """Drop the project itself, which may lie in the folder of its images."""
     here = os.path.abspath(directory)
     return [failure for failure in failures if os.path.abspath(os.path.join(where, failure[0])) != here]
+
+
+def unfinished(directory: Path) -> str | None:
+    """Return what the next fit need not do again after one that was interrupted, or None."""
+    try:
+        with closing(ImageTable(directory / IMAGES)) as table:
+            n_images = sum(1 for _ in table.rows())
+    except (OSError, ValueError):
+        return None
+    try:
+        bits = coders.load(directory / CHECKPOINT).n_bits_
+    except (OSError, ValueError):
+        bits = 0
+    kept = [f"{n_images:,} images are read" if n_images else "", f"{bits} bits are learned" if bits else ""]
+    return ", ".join(part for part in kept if part) or None
 
 
 def _own_descriptor(directory: Path) -> Descriptor | None:
