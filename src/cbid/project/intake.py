@@ -139,6 +139,7 @@ def take_in(
     """
     width = table.n_features()
     items, failures = items_of(source, distinct=known is not None)
+    n_found = len(failures)
     ids = np.full(len(items), -1, dtype=np.int64)
     if known is not None:
         for i, item in enumerate(items):
@@ -164,7 +165,8 @@ def take_in(
             advance(count)
     kept = np.flatnonzero(ids >= 0).tolist()
     if width is None or not kept:
-        name, reason = failures[-1] if failures else ("the source", "it is empty")
+        unread = failures[n_found:] or failures or [("the source", "it is empty")]
+        name, reason = unread[0]
         raise ImageError(f"none of {len(items)} images can be read; {printable(name)}: {reason}")
     n_read = sum(items[i].place in index_of for i in kept)
     return Intake(ids[kept], [items[i].name for i in kept], [items[i].label for i in kept], n_read, failures), width
