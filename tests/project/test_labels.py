@@ -125,8 +125,12 @@ def test_another_fit_finds_nothing_to_do_and_labels_can_change(folder, path, tmp
         assert other.record(new).labels == ["new", "r"]
         assert len(other.search(other.vector(new), 20, label=["new", "all"]).ids[0]) == 20
         assert other.ids_of("new").tolist() == [new]
+        other.relabel([new], ["r", "other"])
+        assert other.record(new).labels == ["other", "r"]
+        with pytest.raises(ValueError, match="label="):
+            other.relabel([new], ["r", ""])
         other.remove([new])
-        assert "new" not in other.classes
+        assert "other" not in other.classes
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ from cbid.project.searching import (
     as_vectors,
 )
 from cbid.project.snapshot import Snapshot, stamp_of
-from cbid.project.table import HELD_OUT, PENDING, TRAIN, ImageRecord, ImageTable
+from cbid.project.table import HELD_OUT, PENDING, TRAIN, ImageRecord, ImageTable, join_labels
 from cbid.search import CodeIndex, IndexCorruptError, UnknownIdError
 from cbid.search.checks import unmasked
 from cbid.storage.lock import WriterLock
@@ -599,19 +599,20 @@ class Project:
             self._check_writer("remove")
             self._snapshot.remove_images(np.unique(np.atleast_1d(np.asarray(ids, dtype=np.int64))), self._table)
 
-    def relabel(self, ids: ArrayLike, label: str | None) -> None:
-        """Give images another label, or none. All ids must be in the project.
+    def relabel(self, ids: ArrayLike, label: str | Sequence[str] | None) -> None:
+        """Give images another label, several (a list), or none. All ids must be in the project.
 
         The label holds until the source of the next fit gives the image another one than it had. The codes do not
         change before the next fit.
         """
         wanted = np.unique(np.atleast_1d(np.asarray(ids, dtype=np.int64)))
-        if label is not None and (not label or not label.isprintable()):
-            raise ValueError(f"label={label!r}: expected printable text, or None")
+        names = [] if label is None else [label] if isinstance(label, str) else list(label)
+        if not all(isinstance(name, str) and name and name.isprintable() for name in names):
+            raise ValueError(f"label={label!r}: expected printable text, a list of such texts, or None")
         with self._mutex:
             self._check_writer("relabel")
             if len(wanted):
-                self._snapshot.relabel_images(wanted, label or "", self._table)
+                self._snapshot.relabel_images(wanted, join_labels(names) or "", self._table)
 
     @property
     def n_unlearned(self) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_matrix, issparse, vstack
+from scipy.sparse import csc_matrix, csr_matrix, issparse, vstack
 
 from cbid.checks import check_choice
 from cbid.labels import are_label_sets, encode_label_sets, label_sets
@@ -39,6 +39,7 @@ class Vocabulary:
         self.sets = sets  # (n_sets, n_labels), 1 where a set has a label; None with one label per code
         self._place = {value: place for place, value in enumerate(values)}
         self._set_place: dict[bytes, int] | None = None  # made when sets are added
+        self._with_label: csc_matrix | None = None  # the sets by label, made when a filter needs them
 
     @classmethod
     def of_classes(cls, classes: ArrayLike) -> "Vocabulary":
@@ -144,10 +145,12 @@ class Vocabulary:
         places = np.array([place for place in found if place is not None], dtype=np.int64)
         if self.sets is None:
             return places
-        chosen = np.zeros(len(self.values), dtype=np.int64)
-        chosen[places] = 1
-        counts = self.sets.astype(np.int64) @ chosen
-        return np.flatnonzero(counts == len(places) if match == "all" else counts > 0)
+        if self._with_label is None:
+            self._with_label = self.sets.tocsc()
+        cuts, sets = self._with_label.indptr, self._with_label.indices
+        having = [sets[cuts[place] : cuts[place + 1]] for place in places.tolist()]
+        codes, counts = np.unique(np.concatenate([sets[:0], *having]), return_counts=True)
+        return (codes[counts == len(places)] if match == "all" else codes).astype(np.int64)
 
     def decode(self, codes: NDArray[np.integer]) -> NDArray[Any]:
         """Return the labels of codes of any shape; code -1 (a missing match) gives -1, "" or False, by kind.

@@ -179,7 +179,8 @@ async def predictions(
     def work() -> PredictionPage:
         found = served.project.predictions()
         keep = np.ones(len(found.ids), dtype=bool)
-        keep &= True if label is None else found.labels == label
+        if label is not None:  # one of several labels, or all of them as the confusion matrix shows them
+            keep &= (found.labels == label) | np.isin(found.ids, served.project.ids_of(label))
         keep &= True if predicted is None else found.predicted == predicted
         keep &= found.labels != found.predicted if wrong else True
         names = dict(zip(found.ids.tolist(), found.predicted.tolist()))
