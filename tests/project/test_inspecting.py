@@ -93,7 +93,9 @@ def test_occlusion_finds_the_part_that_decides():
 
 def test_occlusion_of_a_stored_picture(opened):
     a, b = opened.ids[:2]
-    found = opened.occlude(opened.thumbnail(int(a)), opened.code(int(b)), 8)
+    found = opened.occlude(opened.thumbnail(int(a)), opened.code(int(b)), 8, own=opened.code(int(a)))
+    agree = opened.explain(opened.code(int(a)), opened.code(int(b)), 8).agree
+    assert found.n_bits <= agree.sum()
     assert found.heat.shape == found.flipped.shape
     assert 0 <= found.heat.min() <= found.heat.max() <= 1
     assert 0 < found.n_bits <= 8

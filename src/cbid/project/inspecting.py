@@ -124,6 +124,7 @@ def occlude(
     other: NDArray[np.uint8],
     weights: NDArray[np.float64],
     *,
+    own: NDArray[np.uint8] | None = None,
     seconds: float = 4.0,
 ) -> Occlusion:
     """Hide the parts of a picture one after the other, and see what happens to the bits it shares with another code.
@@ -140,6 +141,8 @@ def occlude(
         The code of the other image.
     weights : array (n_bits,)
         Weights of the bits; those with weight 0 are not considered.
+    own : array (b,) uint8 or None, default=None
+        The code of the picture, if it is known; the picture may be a thumbnail, whose bits can differ from it.
     seconds : float, default=4
         Time to spend; the grid becomes coarser for slow descriptors.
     """
@@ -150,7 +153,8 @@ def occlude(
     n_parts = seconds / max(time.perf_counter() - begun, 1e-4)
     grid = next((g for g in _GRIDS if g * g <= n_parts), _GRIDS[-1])
     values = snapshot.coder.project(whole[None])[0].astype(np.float64)
-    shared = ((values >= 0) == (unpack(other, snapshot.n_bits) > 0)) & (weights > 0)
+    bits = snapshot.coder.project(describe(image)[None])[0] >= 0 if own is None else unpack(own, snapshot.n_bits) > 0
+    shared = (bits == (unpack(other, snapshot.n_bits) > 0)) & (bits == (values >= 0)) & (weights > 0)
     fill = picture.reshape(-1, 3).mean(axis=0).astype(np.uint8)
     rows, columns = (np.linspace(0, side, grid + 1).astype(int) for side in picture.shape[:2])
     hidden = []

@@ -518,17 +518,21 @@ class Project:
         n_bits: int | None = None,
         *,
         likeness: float | None = None,
+        own: ArrayLike | None = None,
         seconds: float = 4.0,
     ) -> Occlusion:
         """Return which parts of a picture decide the bits that it shares with another code.
 
-        Each part of a grid is hidden in turn. See ``Occlusion``; ``seconds`` bounds the work by a coarser grid.
+        Each part of a grid is hidden in turn. See ``Occlusion``. ``own`` is the code of the picture, if it is known;
+        ``seconds`` bounds the work by a coarser grid.
         """
         array = decode_isolated(image, self.limits) if isinstance(image, bytes) else np.asarray(image)
         length = self.n_bits if n_bits is None else n_bits
         weights = self.weights(length, likeness=likeness)
         code = check_codes(np.asarray(other), self.n_bits)[0]
-        return inspecting.occlude(self._snapshot, self.describe_image, array, code, weights, seconds=seconds)
+        known = None if own is None else check_codes(np.asarray(own), self.n_bits)[0]
+        describe = self.describe_image
+        return inspecting.occlude(self._snapshot, describe, array, code, weights, own=known, seconds=seconds)
 
     def bit(self, s: int, count: int = 24) -> BitSides:
         """Return the images on both sides of bit s (from 0), those farthest from its threshold first.

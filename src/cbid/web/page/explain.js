@@ -54,13 +54,12 @@ export async function explain(query, found, options, from, addExample) {
   $("why-file").hidden = !found.has_file;
   $("why-file").href = api.original(found.id);
   $("why-label").value = found.label ?? "";
-  $("why-relabel").hidden = !state.project.relabels;
+  $("why-change").hidden = !state.project.relabels;
   $("why-sum").textContent = "Comparing bits…";
   $("why-bits").replaceChildren();
   $("why-bit-text").textContent = "";
   $("why-bit").hidden = true;
   const remover = $("why-remove");
-  remover.hidden = !state.project.relabels;
   remover.textContent = "Remove from project";
   delete remover.dataset.sure;
   $("why").showModal();

@@ -31,6 +31,7 @@ function route() {
   const rest = parts.join("/");
   if (name === "main") return; // the skip link
   gallery.clear();
+  $("why").close();
   if (name in LISTS) {
     view(LISTS[name], "browse");
     browse.open(name, rest);

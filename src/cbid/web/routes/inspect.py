@@ -260,8 +260,8 @@ async def occlusion(body: OcclusionRequest, request: Request) -> OcclusionMap:
 
     def work() -> OcclusionMap:
         project = served.project
-        picture = project.thumbnail(body.id)
-        return _occlude(served, picture, code_of(project, body.other), body.n_bits, body.likeness)
+        picture, own = project.thumbnail(body.id), project.code(body.id)
+        return _occlude(served, picture, code_of(project, body.other), body.n_bits, body.likeness, own)
 
     return await served.image_pool.run(served.read_consistently, work)
 
@@ -285,9 +285,15 @@ async def occlusion_image(
 
 
 def _occlude(
-    served: ServedProject, data: bytes, other: NDArray[np.uint8], n_bits: int | None, likeness: float | None
+    served: ServedProject,
+    data: bytes,
+    other: NDArray[np.uint8],
+    n_bits: int | None,
+    likeness: float | None,
+    own: NDArray[np.uint8] | None = None,
 ) -> OcclusionMap:
     settings = served.settings
     picture = decode_isolated(data, settings.limits)
-    found = served.project.occlude(picture, other, n_bits, likeness=likeness, seconds=0.2 * settings.seconds)
+    seconds = 0.2 * settings.seconds
+    found = served.project.occlude(picture, other, n_bits, likeness=likeness, own=own, seconds=seconds)
     return OcclusionMap(heat=found.heat.tolist(), flipped=found.flipped.tolist(), n_bits=found.n_bits)
