@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
+from cbid.project import Project
 from tests.web.conftest import PER_CLASS, running
 from tests.web.shapes import KINDS, png
 
@@ -505,3 +506,39 @@ def _decoded(content):
     from cbid.data.decode import decode_image
 
     return decode_image(content)
+
+
+def test_a_batch_that_is_too_large_is_split(browser, copied, pictures):
+    """Eight images of 4,096 pixels have more than four times 5,000 together: the halves are sent."""
+    with running(copied, rate=0, max_pixels=5000) as address:
+        visit = Visit(browser, address, pictures)
+        with visit:
+            page = visit.open("#add")
+            files = [{"name": f"{i}.png", "mimeType": "image/png", "buffer": png("spots", 950 + i)} for i in range(8)]
+            page.set_input_files("#add-pick", files)
+            expect(page.locator("#add-status")).to_contain_text("8 images added")
+            expect(page.locator("#about")).to_contain_text("56 images")
+            assert page.locator("#added .failed").count() == 0
+            assert [error for error in visit.errors if "413" not in error] == []  # the browser logs the 413
+            visit.errors.clear()
+
+
+def test_a_coder_without_the_dial(browser, fitted, pictures, tmp_path):
+    """Codes with one set of weights offer weighted and plain bits; a search by likeness is rejected."""
+    with Project.fit(
+        tmp_path / "i.cbid", fitted.parent / "shapes", descriptor="pixels", coder="ITQ", n_bits=16
+    ) as made:
+        id = int(made.ids[0])
+        plain = made.search(made.code(id), 20, how="plain", exclude=id, vectors=made.vector(id)).ids[0].tolist()
+    with running(tmp_path / "i.cbid", rate=0) as address, Visit(browser, address, pictures) as visit:
+        assert httpx.get(f"{address}/api/project").json()["likeness"] is None
+        answer = httpx.post(f"{address}/api/search", json={"query": {"id": id}, "likeness": 0.5})
+        assert answer.status_code == 422
+        assert "likeness=0.5" in answer.json()["error"]
+        page = visit.open(f"#search/{id}")
+        shown(page)
+        assert page.is_hidden("#dial")
+        page.check("input[value=plain]")
+        page.wait_for_selector("#results[data-how=plain]:not(.stale)")
+        assert shown(page)[:20] == plain
+        visit.check_access()

@@ -147,6 +147,9 @@ async def bit(
     return await served.search_pool.run(work)
 
 
+# What compares many images runs beside the searches, not before them.
+
+
 @router.get("/confusion", responses=error_docs())
 async def confusion(request: Request) -> Confusion:
     """Return the confusion matrix of the held-out images, with the labels of now; empty if there are none."""
@@ -161,7 +164,7 @@ async def confusion(request: Request) -> Confusion:
         np.add.at(matrix, tuple(places), 1)
         return Confusion(classes=classes, matrix=matrix.tolist()) if known.any() else Confusion(classes=[], matrix=[])
 
-    return await served.search_pool.run(work)
+    return await served.image_pool.run(work)
 
 
 @router.get("/predictions", responses=error_docs())
@@ -192,7 +195,7 @@ async def predictions(
             ],
         )
 
-    return await served.search_pool.run(work)
+    return await served.image_pool.run(work)
 
 
 @router.get(
@@ -215,7 +218,7 @@ async def mistakes(request: Request) -> Response:
             rows.writerow([record.id, *map(_csv_cell, (record.name, record.label or "", names[record.id]))])
         return text.getvalue()
 
-    text = await served.search_pool.run(work)
+    text = await served.image_pool.run(work)
     headers = {"Content-Disposition": 'attachment; filename="mistakes.csv"'}
     return Response(text.encode(errors="backslashreplace"), media_type="text/csv; charset=utf-8", headers=headers)
 
@@ -250,7 +253,7 @@ async def duplicates(
         ]
         return DuplicatePage(total=len(found), groups=groups)
 
-    return await served.search_pool.run(work)
+    return await served.image_pool.run(work)
 
 
 @router.post("/occlusion", responses=error_docs())
