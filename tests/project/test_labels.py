@@ -218,6 +218,7 @@ def test_the_service_has_labels_as_lists(path, project):
         answer = client.post("/api/search", json=body).json()
         assert [match["labels"] for match in answer["matches"]] == [["grass", "rose"]] * 3
         assert answer["matches"][0]["label"] == "grass, rose"
+        assert answer["labels"] == ["sea", "sky"]
         assert client.post("/api/search", json={**body, "match": "some"}).status_code == 422
         voted = client.post("/api/classify", json={"query": {"id": 0}, "unknown": 0.05}).json()
         assert voted["labels"] == ["sea", "sky"]

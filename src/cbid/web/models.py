@@ -277,6 +277,7 @@ class SearchResult(BaseModel):
     seconds: float = Field(description="Time of the search alone.")
     code: str = Field(description="Code of the query, in hexadecimal.")
     label: Text | None = Field(default=None, description="Label of the query, if it is a stored image with a label.")
+    labels: list[Text] = Field(default=[], description="Labels of the query, if it is a stored image.")
     vector: list[float] | None = Field(
         default=None, description="Raw vector of the uploaded image, if the request asks for it."
     )

@@ -50,15 +50,16 @@ async def search(body: SearchRequest, request: Request) -> SearchResult:
 
     def work() -> SearchResult:
         exclude = list(body.exclude)
-        label = None
+        record = None
         if isinstance(body.query, ById):
             exclude.append(body.query.id)
-            label = served.project.record(body.query.id).label
+            record = served.project.record(body.query.id)
         examples = [body.query, *body.also]
         exclude += [query.id for query in [*body.also, *body.unlike] if isinstance(query, ById)]
         like, unlike = _examples(served.project, examples), _examples(served.project, body.unlike)
         result = _search(served, like, body, exclude, unlike)
-        result.label = label
+        if record is not None:
+            result.label, result.labels = record.label, record.labels
         return result
 
     return await served.search_pool.run(served.read_consistently, work)
