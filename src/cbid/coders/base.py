@@ -3,6 +3,7 @@
 import copy
 import os
 from abc import abstractmethod
+from html import escape
 from typing import Any, Self
 
 import numpy as np
@@ -42,6 +43,25 @@ class Coder(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "n_bits_")  # during a fit X has been looked at, no more
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        """Return the representations of scikit-learn; in a notebook with what the fit has chosen."""
+        bundle: dict[str, str] = super()._repr_mimebundle_(**kwargs)
+        if "text/html" in bundle:
+            bundle["text/html"] += self._learned_html()
+        return bundle
+
+    def _repr_html_(self) -> str:
+        return self._repr_mimebundle_().get("text/html", "")
+
+    def _learned_html(self) -> str:
+        """Return a table of the scalars that were learned or chosen: bits, values, kernel, likeness."""
+        names = ("n_bits_", "n_features_in_", "kernel_", "likeness_")
+        learned = {name: value for name in names if (value := getattr(self, name, None)) is not None}
+        if not learned or not hasattr(self, "n_bits_"):
+            return ""
+        cells = "".join(f"<tr><th>{name}</th><td>{escape(str(value))}</td></tr>" for name, value in learned.items())
+        return f"<table>{cells}</table>"
 
     def project(self, X: ArrayLike) -> NDArray[np.floating]:
         """Signed distances (n, n_bits_) before the sign is taken, in the coder's own scale."""

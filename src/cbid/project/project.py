@@ -4,6 +4,7 @@ import os
 import threading
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -376,7 +377,7 @@ class Project:
             with these weights (``has_dial``) and ``how="weighted"``. None: the weights of the coder.
         """
         queries = np.asarray(unmasked(codes_or_vectors, "codes_or_vectors"))
-        return searching.search(
+        found = searching.search(
             self._snapshot,
             self._store,
             queries,
@@ -389,6 +390,7 @@ class Project:
             vectors=vectors,
             likeness=likeness,
         )
+        return replace(found, pictures=self.thumbnail)
 
     def search_examples(
         self,

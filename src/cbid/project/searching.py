@@ -1,8 +1,11 @@
 """Answers of a project: nearest images, votes for a class, and the images at both ends of a bit."""
 
+import sqlite3
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from html import escape
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -16,6 +19,7 @@ from cbid.project.files import ProjectError
 from cbid.project.snapshot import Snapshot
 from cbid.project.table import LABEL_SEPARATOR
 from cbid.search import Matches, UnknownIdError
+from cbid.search.matches import html_table
 
 __all__ = [
     "HOW",
@@ -90,6 +94,28 @@ class ProjectMatches:
     seconds: float
     n_bytes: int
     n_bits: int | None
+    pictures: Callable[[int], bytes] | None = field(default=None, repr=False)  # the thumbnail of an image
+
+    def _repr_html_(self) -> str:
+        rows = (
+            (f"query {q}", [self._cell(q, place) for place in range(ids.shape[0]) if ids[place] >= 0])
+            for q, ids in enumerate(self.ids)
+        )
+        return html_table(rows, len(self.ids))
+
+    def _cell(self, q: int, place: int) -> str:
+        id, label = int(self.ids[q, place]), escape(str(self.labels[q, place]))
+        near = f"{self.distances[q, place]:.3f}"
+        if self.n_bits is not None:
+            near = f"{self.agree[q, place]} of {self.n_bits} bits"
+        try:
+            jpeg = None if self.pictures is None else self.pictures(id)
+        except (ValueError, OSError, sqlite3.Error):  # made from vectors, removed meanwhile, or the project is closed
+            jpeg = None
+        picture = ""
+        if jpeg is not None:
+            picture = f'<img alt="" width="96" src="data:image/jpeg;base64,{b64encode(jpeg).decode()}"><br>'
+        return f"{picture}{label or id}<br>{near}"
 
     def __len__(self) -> int:
         return len(self.ids)

@@ -1,13 +1,27 @@
 """The results of a search."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from html import escape
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Match", "Matches", "QueryMatches", "RangeMatches"]
+__all__ = ["Match", "Matches", "QueryMatches", "RangeMatches", "html_table"]
+
+_SHOWN_QUERIES, _SHOWN_MATCHES = 10, 10  # in a notebook
+
+
+def html_table(rows: Iterable[tuple[str, Sequence[str]]], n_queries: int) -> str:
+    """Return a table for a notebook: one row for each query, a cell of HTML for each match."""
+    lines = [
+        f"<tr><th>{escape(name)}</th>{''.join(f'<td>{cell}</td>' for cell in list(cells)[:_SHOWN_MATCHES])}</tr>"
+        for name, cells in islice(rows, _SHOWN_QUERIES)
+    ]
+    more = f"<p>{n_queries - _SHOWN_QUERIES:,} more queries</p>" if n_queries > _SHOWN_QUERIES else ""
+    return f"<table>{''.join(lines)}</table>{more}"
 
 
 class Match(NamedTuple):
@@ -62,6 +76,13 @@ class Matches:
 
     def __iter__(self) -> Iterator[QueryMatches]:
         return (self[query] for query in range(len(self)))
+
+    def _repr_html_(self) -> str:
+        def cell(match: Match) -> str:
+            label = "" if match.label is None else f"<br>{escape(str(match.label))}"
+            return f"{match.id}{label}<br>{match.distance:.3f}"
+
+        return html_table(((f"query {i}", [cell(m) for m in found]) for i, found in enumerate(self)), len(self))
 
 
 @dataclass(frozen=True, eq=False)
