@@ -5,7 +5,8 @@
   at 16 to 128 bits, the rivals that take several labels, ITQ and the raw vectors.
 - tree: Caltech-101 embeddings (20 training and at most 40 test images a class) under ``TREE``, two levels written
   from the class names: hierarchical precision at 10, 5-NN of classes and of groups, with and without the tree.
-- pairs: Scene-15 embeddings, 64 bits: 5-NN of ``fit`` on labels and of ``fit_pairs`` on 100 random pairs a sample.
+- pairs: Scene-15 embeddings, 64 linear bits: 5-NN of ``fit`` on labels and of ``fit_pairs`` on 100 random pairs a
+  sample.
 
     python -m benchmarks.label_kinds sets [--names scene yeast] [--seeds 5] [--validation]
     python -m benchmarks.label_kinds tree [--seeds 5] [--validation]
@@ -196,8 +197,9 @@ def run_pairs(seeds, validation):
         left, right = np.repeat(np.arange(n), 50), rng.integers(n, size=50 * n)  # each sample is in about 100 pairs
         left, right = left[left != right], right[left != right]
         same = numbers[train][left] == numbers[train][right]
-        by_label = CBID(n_bits=64, likeness=0.0, random_state=seed).fit(X[train], y[train])
-        by_pair = CBID(n_bits=64, likeness=0.0, random_state=seed).fit_pairs(X[train], left, right, same)
+        settings = {"n_bits": 64, "likeness": 0.0, "kernel": "linear", "random_state": seed}
+        by_label = CBID(**settings).fit(X[train], y[train])
+        by_pair = CBID(**settings).fit_pairs(X[train], left, right, same)
         for method, coder in (("fit", by_label), ("fit_pairs", by_pair)):
             rows = hamming_rows(coder.transform(X[train]), coder.transform(X[test]), coder.weights_)
             found = np.concatenate([nearest_class(D, numbers[train]) for D in rows])

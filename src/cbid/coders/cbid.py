@@ -13,13 +13,16 @@ from cbid.checks import check_choice, check_integer, check_real, check_share
 from cbid.coders.large_margin import MOST_BITS, LargeMarginCoder
 from cbid.coders.targets import check_classes, check_indices_of, check_pairs, read_labels
 from cbid.labels import check_labels
-from cbid.learning.graded import UNIT, rows_from_label_sets, rows_from_pairs
+from cbid.learning.graded import TREE_UNIT, rows_from_label_sets, rows_from_pairs
 from cbid.learning.losses import Loss
 from cbid.learning.margins import MARGINS
 from cbid.learning.neighbourhoods import find_neighbourhoods, of_unit_size
 from cbid.learning.rows import Rows, rows_from_classes, rows_from_neighbourhoods, rows_from_triplets
 
 __all__ = ["CBID"]
+
+# A sample meets few others in pairs, where classes have means: bits follow noise with a smaller ridge.
+_RIDGE_OF_PAIRS = 3.0
 
 
 class CBID(LargeMarginCoder):
@@ -377,7 +380,7 @@ class CBID(LargeMarginCoder):
                 n_threads=n_threads,
             )
             rows = rows_from_neighbourhoods(near, y, triplets=self.triplets, n_classes=n_classes)
-        return rows if shared is None else replace(rows, required=-UNIT * shared[rows.own, rows.other])
+        return rows if shared is None else replace(rows, required=-TREE_UNIT * shared[rows.own, rows.other])
 
     def _check_shared(self, reason: str) -> None:
         if self.margin != "shared":
@@ -444,6 +447,7 @@ class CBID(LargeMarginCoder):
             classes=np.empty(0),  # pairs know none
             given=np.concatenate([low, high, (grades * 1e9).astype(np.int64)]),
             seed=self._seed(),
+            ridge_factor=_RIDGE_OF_PAIRS,
         )
 
     def __sklearn_tags__(self) -> Tags:
