@@ -121,7 +121,7 @@ def test_many_grades_become_eight_levels():
     i, j = np.triu_indices(30, 1)
     rows = rows_from_pairs(30, i, j, rng.random(len(i)), max_rows=10**6, rng=rng)
     sides_of_first = np.flatnonzero(rows.hits.anchor == 0)
-    assert 8 <= len(sides_of_first) <= 10  # the lowest level is cut into sides of five
+    assert 8 <= len(sides_of_first) <= 12  # the lowest level is cut into sides of two
     assert (rows.required > -UNIT).all()
 
 

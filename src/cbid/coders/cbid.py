@@ -21,9 +21,6 @@ from cbid.learning.rows import Rows, rows_from_classes, rows_from_neighbourhoods
 
 __all__ = ["CBID"]
 
-# A sample meets few others in pairs, where classes have means: bits follow noise with a smaller ridge.
-_RIDGE_OF_PAIRS = 3.0
-
 
 class CBID(LargeMarginCoder):
     """Binary codes and Hamming weights that know the class of a sample and what it looks like.
@@ -447,7 +444,6 @@ class CBID(LargeMarginCoder):
             classes=np.empty(0),  # pairs know none
             given=np.concatenate([low, high, (grades * 1e9).astype(np.int64)]),
             seed=self._seed(),
-            ridge_factor=_RIDGE_OF_PAIRS,
         )
 
     def __sklearn_tags__(self) -> Tags:

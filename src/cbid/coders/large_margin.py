@@ -139,7 +139,6 @@ class LargeMarginCoder(HyperplaneCoder):
         *,
         labels: NDArray[np.integer] | None = None,
         tree: Labels | None = None,
-        ridge_factor: float = 1.0,
         extend: bool = False,
         **about: Any,
     ) -> Self:
@@ -148,8 +147,8 @@ class LargeMarginCoder(HyperplaneCoder):
         ``make_rows`` makes the class rows, about the samples with a label; None: there are none. ``given`` is what
         came with the samples (class numbers, or triplets): with X and the settings it makes the problem that a warm
         start must find unchanged. ``labels`` has a class number for each sample, or -1. ``tree`` are the labels if
-        they have one. ``ridge_factor`` multiplies the default ridge. ``extend`` keeps the bits that the coder has,
-        whatever they were learned from. ``about`` are further attributes of the fitted coder.
+        they have one. ``extend`` keeps the bits that the coder has, whatever they were learned from. ``about`` are
+        further attributes of the fitted coder.
         """
         problem_id = self._problem(X, given)
         resumed = extend or (self.warm_start and hasattr(self, "coef_"))
@@ -194,7 +193,7 @@ class LargeMarginCoder(HyperplaneCoder):
                     Z,
                     scale=whitening.scale,
                     sigmoid=SIGMOIDS[self.sigmoid],
-                    ridge=self._effective_ridge(Z.shape, form.kernel, ridge_factor),
+                    ridge=self._effective_ridge(Z.shape, form.kernel),
                     starts=self.starts,
                     n_starts=self.n_starts,
                     n_climbs=self.n_climbs,
@@ -372,12 +371,12 @@ class LargeMarginCoder(HyperplaneCoder):
         p = make_penalty(self.penalty).p
         return _NU / self.n_bits ** (1 / p)
 
-    def _effective_ridge(self, shape: tuple[int, ...], kernel: str, factor: float) -> float:
+    def _effective_ridge(self, shape: tuple[int, ...], kernel: str) -> float:
         if self.ridge is not None:
             return float(self.ridge)
         n, d = shape
         wanted = 0.0 if kernel == "rbf" else (0.8 * d / n) ** 2
-        return factor * min(max(wanted, _LEAST_RIDGE), _MOST_RIDGE)
+        return min(max(wanted, _LEAST_RIDGE), _MOST_RIDGE)
 
     def _extended_kinds(self, likeness: float, n_classes: int) -> list[bool]:
         """Return the kinds of the bits so far and of those to come, which begin with the new classes."""

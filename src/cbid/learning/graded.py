@@ -27,7 +27,7 @@ _ANCHORS = 10_000
 # Similarities are told apart at these edges; level 0 shares no label, the last one has the same labels.
 _EDGES = np.array([1e-9, 0.25, 0.5, 0.75, 0.999])
 # Grades of pairs: most levels, and dissimilar samples to a side.
-_GRADES, _CHUNK = 8, 5
+_GRADES, _CHUNK = 8, 2
 _BLOCK = 512
 
 
