@@ -542,3 +542,21 @@ def test_a_coder_without_the_dial(browser, fitted, pictures, tmp_path):
         page.wait_for_selector("#results[data-how=plain]:not(.stale)")
         assert shown(page)[:20] == plain
         visit.check_access()
+
+
+def test_a_project_of_vectors(browser, pictures, tmp_path):
+    """There are no pictures to show, and none is asked for."""
+    rng = np.random.default_rng(0)
+    centres = 2 * rng.normal(size=(3, 8))
+    X = (centres[np.repeat(range(3), 10)] + rng.normal(size=(30, 8))).astype(np.float32)
+    np.savez(tmp_path / "v.npz", X=X, y=np.repeat(["a", "b", "c"], 10))
+    Project.fit(tmp_path / "v.cbid", tmp_path / "v.npz", n_bits=16).close()
+    with running(tmp_path / "v.cbid", rate=0) as address, Visit(browser, address, pictures) as visit:
+        page = visit.open("#search/3")
+        assert len(shown(page)) >= 20
+        page.locator("#results .card").first.click()
+        page.wait_for_selector("#why-bits button")
+        assert page.is_hidden("#why-where")
+        assert page.is_hidden("#why-file")
+        visit.keep("27-vectors")
+        visit.check_access()

@@ -259,12 +259,7 @@ function begin(next) {
   document.querySelector("[data-view=search]").href = next.source instanceof Blob ? "#search" : address();
   $("samples").hidden = true;
   for (const id of ["asked", "controls", "found"]) $(id).hidden = false;
-  const file = query.source instanceof Blob;
-  const url = file ? URL.createObjectURL(query.source) : api.picture(query.source.id);
-  const picture = h("img", { src: url, alt: `The query: ${query.name}` });
-  picture.addEventListener("error", () => picture.replaceWith(h("span", { class: "text muted" }, "no preview")));
-  if (file) picture.addEventListener("load", () => URL.revokeObjectURL(url));
-  $("query-picture").replaceChildren(file || state.project.has_pictures ? picture : frame(query.source));
+  $("query-picture").replaceChildren(queryPicture());
   $("query-name").textContent = query.name;
   $("guess").textContent = "";
   $("own-label").value = query.label ?? NOT_KNOWN;
@@ -274,6 +269,16 @@ function begin(next) {
   $("legend").hidden = $("more").hidden = true;
   $("search-status").textContent = "Searching…";
   window.scrollTo(0, 0);
+}
+
+function queryPicture() {
+  const file = query.source instanceof Blob;
+  if (!file && !state.project.has_pictures) return frame(query.source);
+  const url = file ? URL.createObjectURL(query.source) : api.picture(query.source.id);
+  const picture = h("img", { src: url, alt: `The query: ${query.name}` });
+  picture.addEventListener("error", () => picture.replaceWith(h("span", { class: "text muted" }, "no preview")));
+  if (file) picture.addEventListener("load", () => URL.revokeObjectURL(url));
+  return picture;
 }
 
 const ask = (first, k, signal) =>
