@@ -239,3 +239,12 @@ def test_cookies_behind_tls_are_secure_and_expire(fitted):
         answer = client.post("/api/session", json={"key": KEY}, headers={"x-forwarded-proto": "https"})
     assert "Secure" in answer.headers["set-cookie"]
     assert "Max-Age=43200" in answer.headers["set-cookie"]
+
+
+def test_every_response_has_a_request_id(fitted):
+    with client_of(fitted) as client:
+        first, second = (client.get("/health").headers["x-request-id"] for _ in range(2))
+        assert first != second
+        assert client.get("/health", headers={"x-request-id": "a-1"}).headers["x-request-id"] == "a-1"
+        for wrong in ("a b", "x" * 65, '"'):
+            assert client.get("/health", headers={"x-request-id": wrong}).headers["x-request-id"] != wrong

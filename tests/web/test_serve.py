@@ -1,16 +1,19 @@
 """``cbid serve``: requests, the end by a signal, and errors."""
 
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import time
 
 import httpx2 as httpx
 import pytest
 
 from cbid.cli import run
-from cbid.web import listen
+from cbid.web import ServiceSettings, listen
+from cbid.web.server import run_workers
 
 
 def test_serves_until_sigterm(fitted):
@@ -30,6 +33,40 @@ def test_serves_until_sigterm(fitted):
             process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (0, "", "")
+
+
+def test_two_processes_serve_log_and_are_replaced(fitted):
+    """Both answer on one address; one that is killed is replaced; SIGTERM ends all, with status 0."""
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    environment.pop("CBID_API_KEY", None)
+    command = [sys.executable, "-m", "cbid", "serve", str(fitted), "--port", "0", "--workers", "2", "--log", "json"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        try:
+            address = re.search(r"at (http://127\.0\.0\.1:\d+) with 2 processes", process.stdout.readline())[1]
+            answer = httpx.get(f"{address}/health", timeout=60, headers={"x-request-id": "abc.1"})
+            assert answer.headers["x-request-id"] == "abc.1"
+            with open(f"/proc/{process.pid}/task/{process.pid}/children", encoding="ascii") as file:
+                children = [int(pid) for pid in file.read().split()]
+            assert len(children) == 2
+            time.sleep(5.5)  # one that ends sooner is not replaced
+            os.kill(children[0], signal.SIGKILL)
+            for _ in range(3):
+                assert httpx.get(f"{address}/health", timeout=60).status_code == 200
+        finally:
+            process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 0
+    lines = [json.loads(line) for line in err.splitlines()]
+    access = next(line for line in lines if line["request"] == "abc.1")
+    assert (access["method"], access["path"], access["status"]) == ("GET", "/health", 200)
+    assert any("another is started" in line["message"] for line in lines)
+
+
+def test_a_worker_that_cannot_start_ends_the_service(tmp_path):
+    with listen("127.0.0.1", 0) as sock, pytest.raises(OSError, match="ended at its start"):
+        run_workers(tmp_path / "none", ServiceSettings(), sock, 1)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """``cbid serve``: the web service and its search page."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -58,6 +58,11 @@ def serve(
             show_default=False, metavar="NAME", help="Public name to accept as Host, as of a proxy; may be repeated."
         ),
     ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Number of processes that serve the same address.")] = 1,
+    log: Annotated[
+        Literal["errors", "text", "json"],
+        typer.Option(help="Log on standard error: errors, also every request as text, or all as JSON lines."),
+    ] = "errors",
     threads: Annotated[
         int | None, typer.Option(min=1, show_default=False, help="Search threads (default: one per processor).")
     ] = None,
@@ -67,6 +72,7 @@ def serve(
     Example: cbid serve photos.cbid --port 8000
     """
     from cbid.web import ServiceSettings, create_app, is_loopback, listen, run
+    from cbid.web.server import log_to_stderr, run_workers
 
     local = is_loopback(host)
     if not local and api_key is None:
@@ -93,10 +99,17 @@ def serve(
     folder = find_project(project)
     sock = listen(host, port)
     try:
+        if workers > 1:
+            log_to_stderr(log)
+            address = f"http://{url_host}:{sock.getsockname()[1]}"
+            typer.echo(f"Serving {folder} at {address} with {workers} processes (press Ctrl-C to stop)")
+            run_workers(folder, settings, sock, workers, log)
+            return
         app = create_app(folder, settings)
         address = f"http://{url_host}:{sock.getsockname()[1]}"
         images = len(app.state.served.project)
         typer.echo(f"Serving {folder} ({images:,} images) at {address} (press Ctrl-C to stop)")
+        log_to_stderr(log)
         run(app, sock)
     finally:
         sock.close()

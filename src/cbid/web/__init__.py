@@ -4,6 +4,7 @@ from cbid.extras import missing_extra
 
 try:
     import fastapi as _fastapi  # noqa: F401
+    import prometheus_client as _prometheus  # noqa: F401
     import python_multipart as _multipart  # noqa: F401
     import uvicorn as _uvicorn  # noqa: F401
 except ImportError as error:

@@ -4,10 +4,14 @@ import asyncio
 import contextlib
 import hashlib
 import hmac
+import logging
 import math
+import re
+import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from contextvars import ContextVar
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -24,11 +28,15 @@ __all__ = [
     "DrainedRejection",
     "RateLimit",
     "RequestMetrics",
+    "request_id",
     "session_cookie",
 ]
 
+request_id: ContextVar[str] = ContextVar("request_id", default="")  # of the request that is being answered
 SESSION_COOKIE = "cbid_session"
 SESSION_SECONDS = 12 * 3600
+_ACCESS = logging.getLogger("cbid.web.access")
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 _PROTECTED = ("/api/", "/metrics", "/openapi.json")  # prefixes that need the key
 _UNPROTECTED = ("/api/session", "/health")
@@ -54,7 +62,10 @@ _CLOSE = {"Connection": "close"}
 
 
 class RequestMetrics:
-    """Count every response and its time by the template of its route."""
+    """Count every response and its time by the template of its route; give every request an id and log it.
+
+    The id is that of the header ``X-Request-ID`` if it is short and plain, else a new one; the response has it too.
+    """
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self._app, self._metrics = app, metrics
@@ -66,18 +77,27 @@ class RequestMetrics:
             return
         status = 500
         start = time.perf_counter()
+        given = dict(scope["headers"]).get(b"x-request-id", b"").decode("latin-1")
+        id = given if _REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
+        request_id.set(id)
 
         async def record_status(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                MutableHeaders(scope=message)["X-Request-ID"] = id
             await send(message)
 
         try:
             await self._app(scope, receive, record_status)
         finally:
             route = getattr(scope.get("route"), "path", None) or "page"
-            self._metrics.request(scope["method"], route, status, time.perf_counter() - start)
+            seconds = time.perf_counter() - start
+            self._metrics.request(scope["method"], route, status, seconds)
+            client = scope["client"][0] if scope.get("client") else ""
+            line = {"client": client, "method": scope["method"], "path": scope["path"], "status": status}
+            text = f"{client} {scope['method']} {scope['path']!r} {status} {seconds:.3f} s"
+            _ACCESS.info("%s", text, extra={"fields": {**line, "seconds": round(seconds, 6)}})
 
 
 def session_cookie(api_key: str, expires: int | None = None) -> str:

@@ -2,10 +2,17 @@
 
 import asyncio
 import contextlib
+import json
+import logging
+import os
 import signal
 import socket
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from ipaddress import ip_address, ip_network
 from typing import Any
 
@@ -14,14 +21,17 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from cbid.web.middleware import request_id
 from cbid.web.settings import ServiceSettings
 
-__all__ = ["listen", "make_server", "run"]
+__all__ = ["listen", "log_to_stderr", "make_server", "run", "run_workers", "worker"]
 
 HEADER_SECONDS = 10.0
 GRACE_SECONDS = 10
 _KEEP_ALIVE_SECONDS = 30
 _MAX_HEADER_BYTES = 32 * 1024
+_MIN_SECONDS = 5.0  # a worker process that ends sooner is not started again
+_LOG = logging.getLogger("cbid.web")
 
 
 class HeaderDeadline(H11Protocol):
@@ -157,3 +167,90 @@ def run(app: FastAPI, sock: socket.socket) -> None:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt):
         make_server(app).run(sockets=[sock])
+
+
+# The log
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object per line: time, level, message, id of the request, and the fields of the access log."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        line = {"time": round(record.created, 3), "level": record.levelname.lower(), "logger": record.name}
+        line |= {"message": record.getMessage(), "request": request_id.get()}
+        line |= getattr(record, "fields", {})
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+def log_to_stderr(kind: str) -> None:
+    """Write the log to standard error: "errors" only, also every request as "text", or all as "json" lines."""
+    handler = logging.StreamHandler()
+    plain = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    handler.setFormatter(JsonLines() if kind == "json" else plain)
+    _LOG.handlers = [handler]
+    _LOG.propagate = False
+    _LOG.setLevel(logging.WARNING if kind == "errors" else logging.INFO)
+
+
+# Several processes
+
+
+def run_workers(
+    path: str | os.PathLike[str], settings: ServiceSettings, sock: socket.socket, n: int, log: str = "errors"
+) -> None:
+    """Serve with n processes that share the socket, until SIGINT or SIGTERM.
+
+    A process that dies is replaced. One that dies at its start ends the service with an ``OSError``.
+    """
+    content = json.dumps({"path": os.fspath(path), "settings": asdict(settings), "fd": sock.fileno(), "log": log})
+    stop = threading.Event()
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    processes: dict[subprocess.Popen[bytes], float] = {}
+
+    def start() -> None:
+        process = subprocess.Popen(
+            [sys.executable, "-c", "from cbid.web.server import worker; worker()"],
+            stdin=subprocess.PIPE,
+            pass_fds=[sock.fileno()],
+            start_new_session=True,  # Ctrl-C reaches them through this process
+        )
+        processes[process] = time.monotonic()
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError), process.stdin:
+            process.stdin.write(content.encode())  # not an argument: it holds the key
+
+    try:
+        for _ in range(n):
+            start()
+        while not stop.wait(0.2):
+            for process in [process for process in processes if process.poll() is not None]:
+                if time.monotonic() - processes.pop(process) < _MIN_SECONDS:
+                    raise OSError(f"a worker process ended at its start, with status {process.returncode}")
+                _LOG.error("a worker process ended with status %s; another is started", process.returncode)
+                start()
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            try:
+                process.wait(2 * GRACE_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def worker() -> None:
+    """Serve as one of several processes; settings and socket come from standard input."""
+    from cbid.web.app import create_app
+
+    given = json.load(sys.stdin)
+    settings: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in given["settings"].items()
+    }
+    log_to_stderr(given["log"])
+    run(create_app(given["path"], ServiceSettings(**settings)), socket.socket(fileno=given["fd"]))

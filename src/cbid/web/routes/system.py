@@ -6,7 +6,6 @@ import hmac
 from fastapi import APIRouter, Request, Response
 
 from cbid.web.errors import error_docs, http_error
-from cbid.web.metrics import resident_bytes
 from cbid.web.middleware import SESSION_COOKIE, SESSION_SECONDS, session_cookie
 from cbid.web.models import Health, RefitState, SessionRequest
 from cbid.web.served import served_by
@@ -35,7 +34,6 @@ async def metrics(request: Request) -> Response:
     gauges = {
         "cbid_images": ("Stored images.", float(len(served.project))),
         "cbid_working": ("Calls that run or wait.", float(served.search_pool.n_open + served.image_pool.n_open)),
-        "process_resident_memory_bytes": ("Resident memory, including mapped files.", float(resident_bytes())),
     }
     return Response(served.metrics.text(gauges), media_type=_PROMETHEUS)
 
