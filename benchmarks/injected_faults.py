@@ -233,8 +233,8 @@ def see_vector_index(path):
     """Return ids and what a search finds."""
     from cbid import VectorIndex
 
-    if not (path / "index").exists():
-        return None
+    if not list(path.glob("index/**/manifest.json")):
+        return None  # never committed
     index = VectorIndex.open(path / "index")
     found = index.search(X[:3] + 9, k=5)
     return [len(index), found.ids.tolist(), np.round(found.distances, 5).tolist()]
