@@ -162,7 +162,7 @@ def test_thinned_rows_average_the_same_patches_on_both_sides():
     near = found(X, y, image, max_rows=40)
     rows = rows_from_bags(near, y, image, n_classes=3)
     h = random_bits(len(y), 1)[0]
-    (far,), (close,) = (columns_with_bits(rows, "shared", h[None])._groups[g].store._D for g in (0, 1))
+    (far,), (close,) = (columns_with_bits(rows, "shared", h[None])._groups[g].store._D.T for g in (0, 1))
     for q, (own, other) in enumerate(zip(rows.own, rows.other)):
         mine = [
             (i, m)

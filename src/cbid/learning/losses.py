@@ -41,7 +41,7 @@ class Logistic:
     """L(rho) = log(1 + exp(-rho))."""
 
     def value(self, rho: Array) -> Array:
-        return np.logaddexp(0, -rho)
+        return np.log1p(np.exp(-np.abs(rho))) + np.maximum(-rho, 0)  # as logaddexp(0, -rho), but vectorised
 
     def derivative(self, rho: Array) -> Array:
         return -expit(-rho)

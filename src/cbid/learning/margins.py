@@ -7,6 +7,7 @@ table describes them all and one solver serves them all.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -73,7 +74,10 @@ class Columns:
                 for w, part in zip(weights, group.parts):
                     distances = group.store.weighted(w, part.sides)
                     for term in part.terms:
-                        rho[term.rows] += term.sign * distances[term.place]
+                        if isinstance(term.rows, slice):
+                            rho += term.sign * distances[term.place]
+                        else:
+                            _add(rho, term.rows, weights.dtype.type(term.sign), distances, term.place)
         return rho
 
     def side_weights(self, u: NDArray[np.floating]) -> Iterator[list[NDArray[np.float64]]]:
@@ -98,7 +102,10 @@ class Columns:
         """u of the rows, added up over the sides of a part."""
         total = np.zeros(group.n_sides if part.sides is None else len(part.sides))
         for term in part.terms:
-            total += term.sign * np.bincount(term.place, weights=u[term.rows], minlength=len(total))
+            if isinstance(term.rows, slice):
+                total += term.sign * np.bincount(term.place, weights=u, minlength=len(total))
+            else:
+                _add_up(total, term.place, term.sign, u, term.rows)
         return total / len(self.rows)
 
     def correlations(self, u: NDArray[np.floating], *, precise: bool = False) -> NDArray[np.float64]:
@@ -120,6 +127,18 @@ class Columns:
             unit.flat[column] = 1
             C[:, column] = self.margins(unit, precise=True)
         return C
+
+
+@numba.njit(nogil=True, cache=True)
+def _add(rho, rows, sign, distances, place):  # type: ignore[no-untyped-def]
+    for q in range(len(rows)):
+        rho[rows[q]] += sign * distances[place[q]]
+
+
+@numba.njit(nogil=True, cache=True)
+def _add_up(total, place, sign, u, rows):  # type: ignore[no-untyped-def]
+    for q in range(len(rows)):
+        total[place[q]] += sign * u[rows[q]]
 
 
 def _by_class(numbers: NDArray[np.integer], n_classes: int) -> list[NDArray[np.intp]]:

@@ -7,8 +7,9 @@ pairs is ever stored.
 """
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
@@ -134,35 +135,67 @@ def single_sides(anchor: Indices, members: Indices, n: int) -> tuple[PairSides, 
 
 
 class _DenseStore:
-    """D itself, float32."""
+    """D' (S, capacity) itself, float32: what a side has under all bits lies together."""
 
     def __init__(self, sides: ListedSides, capacity: int) -> None:
         self.sides = sides
         self.n_bits = 0
-        self._D = np.empty((capacity, len(sides)), dtype=np.float32)
+        self._D = np.empty((len(sides), capacity), dtype=np.float32)
 
     def append(self, h: Bits) -> None:
-        self._D[self.n_bits] = self.sides.distances(h)
+        self._D[:, self.n_bits] = self.sides.distances(h)
         self.n_bits += 1
 
     def weighted(self, weights: Array, sides: NDArray[np.integer] | None = None) -> Array:
-        return np.concatenate([weights @ part for _, part in self._parts(weights.dtype, sides)])
+        if sides is not None:
+            out = np.empty(len(sides), dtype=weights.dtype)
+            _weighted_rows(self._D, sides, np.ascontiguousarray(weights), out)
+            return out
+        return np.concatenate([part @ weights for _, part in self._parts(weights.dtype)])
 
     def summed(self, per_side: Array, sides: NDArray[np.integer] | None = None) -> Array:
         total = np.zeros(self.n_bits)
-        for where, part in self._parts(per_side.dtype, sides):
-            total += part @ per_side[where]
+        if sides is not None:
+            _summed_rows(self._D, sides, np.ascontiguousarray(per_side), np.zeros(self.n_bits, per_side.dtype), total)
+            return total
+        for where, part in self._parts(per_side.dtype):
+            total += per_side[where] @ part
         return total
 
-    def _parts(self, dtype: np.dtype, sides: NDArray[np.integer] | None) -> Iterator[tuple[slice, Array]]:
-        """D whole in float32; else, and of some sides alone, by slices, so that no second copy is held."""
-        D = self._D[: self.n_bits]
-        if sides is None and dtype == np.float32:
+    def _parts(self, dtype: np.dtype[Any]) -> Iterator[tuple[slice, Array]]:
+        """D' as it is; in another type by slices, so that no second copy is held."""
+        D = self._D[:, : self.n_bits]
+        if dtype == np.float32:
             yield slice(None), D
             return
-        for start in range(0, len(self.sides) if sides is None else len(sides), 4096):
-            where = slice(start, start + 4096)
-            yield where, D[:, where if sides is None else sides[where]].astype(dtype, copy=False)
+        for start in range(0, len(D), _BLOCK):
+            where = slice(start, start + _BLOCK)
+            yield where, D[where].astype(dtype)
+
+
+_BLOCK = 4096  # sides that are summed in their own precision before they join a sum in float64
+
+
+@numba.njit(nogil=True, cache=True, fastmath=True)
+def _weighted_rows(D, sides, weights, out):  # type: ignore[no-untyped-def]
+    for p in range(len(sides)):
+        side = sides[p]
+        total = weights[0] * D[side, 0]
+        for s in range(1, len(weights)):
+            total += weights[s] * D[side, s]
+        out[p] = total
+
+
+@numba.njit(nogil=True, cache=True, fastmath=True)
+def _summed_rows(D, sides, per_side, block, total):  # type: ignore[no-untyped-def]
+    for start in range(0, len(sides), _BLOCK):
+        block[:] = 0
+        for p in range(start, min(start + _BLOCK, len(sides))):
+            side, value = sides[p], per_side[p]
+            for s in range(len(block)):
+                block[s] += value * D[side, s]
+        for s in range(len(block)):
+            total[s] += block[s]
 
 
 class WholeClassSides:
