@@ -5,11 +5,12 @@ from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
+from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from cbid.checks import check_choice, check_integer, check_real, check_share
+from cbid.checks import check_bool, check_choice, check_integer, check_real, check_share
 from cbid.coders.large_margin import MOST_BITS, LargeMarginCoder
 from cbid.coders.targets import check_classes, check_indices_of, check_pairs, read_labels
 from cbid.labels import check_labels
@@ -18,6 +19,7 @@ from cbid.learning.losses import Loss
 from cbid.learning.margins import MARGINS
 from cbid.learning.neighbourhoods import find_neighbourhoods, of_unit_size
 from cbid.learning.rows import Rows, rows_from_classes, rows_from_neighbourhoods, rows_from_triplets
+from cbid.learning.spreading import spread_labels
 
 __all__ = ["CBID"]
 
@@ -67,6 +69,9 @@ class CBID(LargeMarginCoder):
         One comparison per sample and other class, on mean distances; or one for every hit and miss.
     missing_label : object, default=None
         A label that marks samples without one, beside None, NaN and masked entries.
+    spread_labels : bool, default=True
+        Samples without a label get one that spreads from neighbour to neighbour, unless that finds hidden labels
+        worse than the nearest labelled sample does. False: they take part in likeness alone.
     max_rows : int, default=2000000
         Most comparisons of a sample with a class that are kept; above it a random part of them is used.
 
@@ -164,6 +169,7 @@ class CBID(LargeMarginCoder):
         triplets: str = "mean",
         likeness: float | None = None,
         missing_label: Any = None,
+        spread_labels: bool = True,
         kernel: str | None = "auto",
         n_anchors: int = 1000,
         gamma: float | None = None,
@@ -196,6 +202,7 @@ class CBID(LargeMarginCoder):
         self.triplets = triplets
         self.likeness = likeness
         self.missing_label = missing_label
+        self.spread_labels = spread_labels
         self.kernel = kernel
         self.n_anchors = n_anchors
         self.gamma = gamma
@@ -234,6 +241,7 @@ class CBID(LargeMarginCoder):
             "hits": "nearest",
             "triplets": "all",
             "likeness": 0.0,
+            "spread_labels": False,
             "kernel": "linear",
             "whitening": 1e-2,
             "ridge": 0.0,
@@ -268,6 +276,7 @@ class CBID(LargeMarginCoder):
             )
         if self.likeness is not None:
             check_share("likeness", self.likeness)
+        check_bool("spread_labels", self.spread_labels)
         check_choice("kernel", self.kernel, (None, "auto", "linear", "rbf"))
         check_integer("n_anchors", self.n_anchors, 1)
         if self.gamma is not None:
@@ -281,7 +290,7 @@ class CBID(LargeMarginCoder):
         X : array (n, d)
         y : sequence of n labels, matrix (n, labels) of 0 and 1, sequence of n lists or sets of labels, or None
             Numbers, strings or any hashables. None, NaN, masked entries and ``missing_label`` mark samples without a
-            label: they take part in likeness alone. Without y, likeness is all that is learned. A matrix, dense or
+            label: see ``spread_labels``. Without y, likeness is all that is learned. A matrix, dense or
             sparse, or lists or sets give several labels per sample: the more of them two samples share, the nearer
             they should be.
         tree : str, mapping or None, default=None
@@ -323,6 +332,11 @@ class CBID(LargeMarginCoder):
         self._check_params()
         samples: Any = validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2)
         labels = read_labels(y, len(samples), self.missing_label, tree)
+        seed = self._seed()
+        if self.spread_labels and labels.sets is None and self.likeness != 1:
+            rng = np.random.default_rng([seed, MOST_BITS + 2])
+            threads = effective_n_jobs(self.n_jobs)
+            labels = replace(labels, numbers=spread_labels(samples, labels.numbers, rng, n_threads=threads))
         labelled = np.flatnonzero(labels.numbers >= 0)
         numbers, sets = labels.numbers[labelled], labels.sets
         given = [labels.numbers]
@@ -347,7 +361,7 @@ class CBID(LargeMarginCoder):
             "make_rows": rows if len(labelled) else None,
             "classes": labels.classes,
             "given": np.concatenate(given),
-            "seed": self._seed(),
+            "seed": seed,
             "labels": labels.numbers,
             "tree": labels if labels.tree is not None else None,
         }
