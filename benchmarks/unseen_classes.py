@@ -113,9 +113,7 @@ def methods(data, lengths, kernel):
         yield n_bits, "raw", lambda a, b: 1 - (X[a] @ X[b].T).astype(np.float64)
         yield n_bits, "ITQ", by_code(itq[n_bits], np.ones(n_bits))
     for share in SHARES:
-        whole = CBID(n_bits=max(lengths), kernel=kernel, likeness=share).fit(
-            X[train], y[train]
-        )
+        whole = CBID(n_bits=max(lengths), kernel=kernel, likeness=share).fit(X[train], y[train])
         for n_bits in lengths:
             coder = whole.truncate(n_bits)
             bits = coder.transform(X).astype(np.float32)
