@@ -7,13 +7,17 @@ JOBS ?= 2
 PYTEST := $(BIN)/python -m pytest
 PARALLEL := -n $(JOBS) --dist worksteal
 
-.PHONY: help demo test test-long test-scale lint docs bench release-check hooks clean
+# Seconds of `make fuzz`.
+FUZZ_SECONDS ?= 600
+
+.PHONY: help demo test test-long test-scale fuzz lint docs bench release-check hooks clean
 
 help:
 	@echo "make demo           from a folder of images to a search and a report, in cbid-demo/ (one minute)"
 	@echo "make test           the everyday tests, in two processes (six minutes; COVERAGE=1 adds the coverage report)"
 	@echo "make test-long      the long statistical and exhaustive tests"
 	@echo "make test-scale     tests with a Dask cluster of two worker processes and a Milvus server"
+	@echo "make fuzz           mutants of every file of a project, for ten minutes (FUZZ_SECONDS=600)"
 	@echo "make lint           ruff, mypy and the allowed imports between packages"
 	@echo "make docs           the documentation, into build/docs; warnings are errors"
 	@echo "make bench          the measured claims next to their rivals (long); raw results in benchmarks/results"
@@ -48,6 +52,9 @@ test-long: .venv/.dev
 
 test-scale: .venv/.dev
 	$(PYTEST) -m scale
+
+fuzz: .venv/.dev
+	$(BIN)/python -m attacks.file_mutants $(FUZZ_SECONDS) benchmarks/results/file_mutants.json
 
 lint: .venv/.dev
 	$(BIN)/ruff check .

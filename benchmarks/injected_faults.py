@@ -330,7 +330,8 @@ def inject(every, names, out):
                     state = seen(path)
                     result["faults"][fault] += 1
                     says = next(iter(told))
-                    committed = any(words in told.get("error", "") for words in COMMITTED)
+                    error = told.get("error", "")
+                    committed = "was not saved" not in error and any(words in error for words in COMMITTED)
                     result["told"][says + (", committed" if committed else "")] += 1
                     wrong = state not in (old, new)
                     wrong = wrong or (says == "done" and state != new) or (committed and state != new)
