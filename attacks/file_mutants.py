@@ -3,8 +3,8 @@
     python -m attacks.file_mutants [SECONDS [FILE]]
 
 Mutates the files of a project, an index and a model in turn, for SECONDS (10), and reads each mutant with everything
-that reads it. An error of any other kind than ValueError and OSError is a failure. Mutants in which neither reading nor
-`cbid check` finds damage are counted as accepted. With FILE, the counts are stored there as JSON.
+that reads it. An error of any other kind than ValueError and OSError is a failure. Mutants in which neither reading
+nor `cbid check` finds damage are counted as accepted. With FILE, the counts are stored there as JSON.
 """
 
 import json
