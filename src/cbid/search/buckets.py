@@ -17,7 +17,16 @@ from cbid.search.queries import Queries
 from cbid.search.scan import even_edges, run_in_threads, thread_count, topk, within
 from cbid.search.segments import ANY, Segment
 
-__all__ = ["BUCKETS_UP_TO", "METHODS", "BucketTables", "SearchClock", "nearest", "tables_for", "within_radius"]
+__all__ = [
+    "BUCKETS_UP_TO",
+    "METHODS",
+    "BucketTables",
+    "SearchClock",
+    "nearest",
+    "sums_of_subsets",
+    "tables_for",
+    "within_radius",
+]
 
 METHODS = ("auto", "scan", "buckets", "cells")
 BUCKETS_UP_TO = 512  # bits; the nearest of longer codes are too far for buckets
@@ -222,7 +231,7 @@ class BucketTables:
         masks = np.empty((n_tables, min(2**size, n_visits)), np.uint32)
         costs = np.empty((n_tables, masks.shape[1] + 1))
         for table, bits in enumerate(self._keys):
-            sums, best = _sums_of_subsets(weights[bits]), np.arange(2**size)
+            sums, best = sums_of_subsets(weights[bits]), np.arange(2**size)
             if n_visits < len(sums):
                 best = np.argpartition(sums, n_visits)[:n_visits]
             masks[table] = best[np.argsort(sums[best], kind="stable")]
@@ -242,7 +251,7 @@ class BucketTables:
             masks.ravel()[order],
             bounds,
             np.ascontiguousarray(by_byte[:, ::-1]).ravel(),
-            _sums_of_subsets(sketched).astype(np.float32),
+            sums_of_subsets(sketched).astype(np.float32),
             np.pad(lightest, (0, 65 - len(lightest)), mode="edge") * _SLACK,
         )
 
@@ -274,8 +283,8 @@ def _as_words(codes: Codes) -> NDArray[np.uint64]:
     return np.ascontiguousarray(padded).view("<u8").reshape(n, -1).astype(np.uint64, copy=False)
 
 
-def _sums_of_subsets(weights: Floats) -> Floats:
-    """Weights (..., b) to the sums (..., 2^b) over the bits set in each value; bit 0 is the highest."""
+def sums_of_subsets(weights: Floats) -> Floats:
+    """Return the sums (..., 2^b) of weights (..., b) over the bits set in each value; bit 0 is the highest."""
     sums = np.zeros((*weights.shape[:-1], 1))
     for s in range(weights.shape[-1]):
         sums = np.stack([sums, sums + weights[..., s, None]], axis=-1).reshape(*weights.shape[:-1], -1)

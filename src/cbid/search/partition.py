@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cbid.codes import check_codes, check_n_bits, check_weights, n_bytes
 from cbid.search.blocks import BLOCK, read_only, to_blocks
+from cbid.search.buckets import sums_of_subsets
 from cbid.search.kernels.compile import simd_wanted
 from cbid.search.queries import Queries
 from cbid.search.scan import even_edges, run_in_threads, thread_count, topk
@@ -159,7 +160,7 @@ class _Buckets:
             self._starts[table] = np.searchsorted(keys[order], np.arange(2**size + 1))
         self._tables, self._masks, self._bounds = _by_cost([weights[end - size : end] for end in ends], len(words))
         by_byte = np.pad(weights, (0, BUCKETS_UP_TO - n_bits)).reshape(4, 8)[::-1]  # the lowest byte first
-        self._costs = _sums_of_subsets(by_byte)
+        self._costs = sums_of_subsets(by_byte)
 
     @property
     def nbytes(self) -> int:
@@ -188,7 +189,7 @@ def _as_words(codes: Codes) -> NDArray[np.uint32]:
 
 def _by_cost(weights: list[Floats], n: int) -> tuple[NDArray[np.uint8], NDArray[np.uint32], Floats]:
     """Tables and differences in the order of their cost, as many as a search uses, and the bound before each."""
-    costs = np.stack([_sums_of_subsets(w) for w in weights])  # (tables, keys)
+    costs = np.stack([sums_of_subsets(w) for w in weights])  # (tables, keys)
     masks = np.argsort(costs, axis=1, kind="stable")
     costs = np.take_along_axis(costs, masks, axis=1)
     order = np.argsort(costs, axis=None, kind="stable")[: n // _CODES_PER_BUCKET + len(costs)]
@@ -196,11 +197,3 @@ def _by_cost(weights: list[Floats], n: int) -> tuple[NDArray[np.uint8], NDArray[
     rises = np.diff(costs, axis=1, append=np.inf).ravel()[order]
     bounds = np.cumsum([0.0, *rises[:-1]])
     return (order // costs.shape[1]).astype(np.uint8), masks.ravel()[order].astype(np.uint32), bounds
-
-
-def _sums_of_subsets(weights: Floats) -> Floats:
-    """Weights (..., b) to the sums (..., 2^b) over the bits set in each value; bit 0 is the highest."""
-    sums = np.zeros((*weights.shape[:-1], 1))
-    for s in range(weights.shape[-1]):
-        sums = np.stack([sums, sums + weights[..., s, None]], axis=-1).reshape(*weights.shape[:-1], -1)
-    return sums

@@ -1,0 +1,101 @@
+"""Where exact search by buckets is faster than a scan, and whether method "auto" finds out.
+
+    python -m benchmarks.bucket_search [--quick]
+
+Codes around a thousand centres (an eighth of the bits flipped) and random codes; queries are drawn like the codes.
+One thread, processor time, the sides one after the other in random order; every result is compared with that of the
+scan. `results/bucket_search.json` keeps every time. "batch" is 200 queries at once, "single" is one by one.
+"""
+
+import argparse
+import time
+from functools import partial
+
+import numpy as np
+
+from benchmarks.results import store
+from benchmarks.search_speed import WEIGHTS, interleaved, near, random_codes
+from cbid.search import CodeIndex
+
+METHODS = ("scan", "buckets", "auto")
+
+
+def draw(rng, data, n, n_bits, centres):
+    return random_codes(rng, n, n_bits) if data == "random" else near(rng, centres[rng.integers(0, 1000, n)])
+
+
+def settle(index, search):
+    """Search until "auto" has built its tables and measured both methods, or a minute has passed."""
+    began = time.thread_time()
+    while time.thread_time() - began < 60:
+        for _ in range(3):
+            search(index)
+        if all(segment.tables is not None for segment in index._segments()):
+            for _ in range(6):
+                search(index)
+            return
+
+
+def compare(n, n_bits, data, weights, repeats, quick):
+    rng = np.random.default_rng(n_bits)
+    centres = random_codes(rng, 1000, n_bits)
+    codes, queries = draw(rng, data, n, n_bits, centres), draw(rng, data, 200, n_bits, centres)
+    w = WEIGHTS[weights](rng, n_bits)
+    indexes = {method: CodeIndex(n_bits, w, method=method, n_threads=1) for method in METHODS}
+    for index in indexes.values():
+        index.add(codes)
+    radii = [] if weights != "plain" else [0, n_bits // 16, n_bits // 8]
+    cells = [("batch", "k", k) for k in (1, 10, 100)] + [("single", "k", 10)]
+    cells += [("batch", "radius", radius) for radius in radii]
+    if quick:
+        cells = [("batch", "k", 10), ("single", "k", 10)]
+    rows = []
+    for mode, kind, value in cells:
+        asked = queries if mode == "batch" else queries[:20]
+
+        def search(index, mode=mode, kind=kind, value=value, asked=asked):
+            parts = [asked] if mode == "batch" else [query[None] for query in asked]
+            if kind == "k":
+                return [index.search(part, value) for part in parts]
+            return [index.range_search(part, value) for part in parts]
+
+        settle(indexes["auto"], search)
+        expected = search(indexes["scan"])
+        for method in ("buckets", "auto"):
+            for found, wanted in zip(search(indexes[method]), expected):
+                assert (found.ids == wanted.ids).all()
+                assert (found.distances == wanted.distances).all()
+        times = interleaved({name: partial(search, index) for name, index in indexes.items()}, repeats)
+        median = {name: float(np.median(values)) / len(asked) for name, values in times.items()}
+        row = {
+            "codes": n, "bits": n_bits, "data": data, "weights": weights, "mode": mode, kind: value,
+            "seconds per query": median, "seconds": times,
+            "bytes per code": {name: index.nbytes / n for name, index in indexes.items()},
+        }  # fmt: skip
+        rows.append(row)
+        faster = median["scan"] / median["buckets"]
+        slower = median["auto"] / min(median["scan"], median["buckets"])
+        print(
+            f"{n:>11,} x {n_bits:3} {data:9} {weights:11} {mode:6} {kind} {value:<4} scan "
+            f"{1e6 * median['scan']:8.1f} us, buckets {faster:6.2f} times as fast, auto {slower:.2f} of the better",
+            flush=True,
+        )
+    return rows
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true", help="64 bits and k = 10 only, for a busy machine")
+    quick = parser.parse_args().quick
+    if quick:
+        cells = [(n, 64, "clustered", "plain") for n in (10**7, 10**6)]
+        cells += [(10**6, 64, "random", "plain"), (10**7, 64, "clustered", "uniform")]
+    else:
+        cells = [
+            (n, bits, data, "plain") for n in (10**6, 10**7) for bits in (64, 128) for data in ("clustered", "random")
+        ]
+        cells += [(10**7, 64, "clustered", weights) for weights in ("uniform", "exponential")]
+    rows = []
+    for cell in cells:
+        rows += compare(*cell, repeats=3 if quick else 5, quick=quick)
+        store("bucket_search", rows)
