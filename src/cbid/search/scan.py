@@ -65,10 +65,7 @@ def topk(
 
     blocks, keep, simd = _check(blocks, n, queries, start, keep, simd)
     k = as_count(k, "k")
-    if bound is None:
-        thresholds = np.full(len(queries), np.inf, np.float32)
-    else:
-        thresholds = _just_above(bound, len(queries), "bound")
+    thresholds = _just_above(np.inf if bound is None else bound, len(queries), "bound")
     held = min(k, max(n - start, 1))  # a heap never holds more codes than there are
 
     def scan(begin: int, end: int, first: int, last: int) -> Answers:
@@ -220,10 +217,7 @@ def _check(
 
 def _just_above(distance: ArrayLike, n_queries: int, name: str) -> NDArray[np.float32]:
     """The smallest float32 above ``distance``, one per query: "at most" becomes "below"."""
-    given = np.asarray(distance)
-    if given.dtype == np.float32 and given.shape == (n_queries,) and not np.isnan(given).any():
-        return np.nextafter(given, np.float32(np.inf))  # as between segments: it must not slow single queries down
-    given = given.astype(np.float64)
+    given = np.asarray(distance, np.float64)
     if given.shape not in ((), (n_queries,)) or np.any(np.isnan(given)):
         raise ValueError(
             f"{name} has shape {given.shape}{' and NaN entries' if np.any(np.isnan(given)) else ''}; "

@@ -22,8 +22,8 @@ loads a cost instead of looking it up. With AVX2, for up to 256 bits.
 
 **Candidates** (`candidates`). The codes are visited in chunks that fit in the cache. The codes that pass the filter
 are the candidates of a query; each gets its exact distance (float64 sums, rounded once to float32). Those nearer
-than the threshold are the hits. Removed and filtered-out codes are skipped here, or left out of a copy of the chunk
-if there are many queries.
+than the threshold are the hits. `find_hits` is the one loop that all scans of the index share. Removed and filtered-
+out codes are skipped here, or left out of a copy of the chunk if there are many queries.
 
 **Plans** (`bounds`). One byte per sum is coarse for long codes: too many candidates pass. A code can be divided into
 2**level parts with a sum each, whose average is a sharper bound but takes longer. A plan chooses the level for a

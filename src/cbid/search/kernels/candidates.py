@@ -55,7 +55,7 @@ class Workspace(NamedTuple):
     """The memory of a scan, for chunks of a given number of codes."""
 
     candidates: Places  # (GROUP, codes) offsets of candidates, then of hits, for each query of a group
-    distances: Singles  # (hits, codes) of the hits
+    distances: Singles  # (GROUP, codes) of the hits
     counts: NDArray[np.int64]  # (GROUP,)
     limits: NDArray[np.int64]  # (GROUP,)
     scratch: Bytes
@@ -64,11 +64,11 @@ class Workspace(NamedTuple):
 
 
 @helper
-def make_workspace(width: int, largest: int, n_hits: int) -> Workspace:
-    """Make a workspace for chunks of up to ``largest`` blocks, with hits for ``n_hits`` queries of a group."""
+def make_workspace(width: int, largest: int) -> Workspace:
+    """Make a workspace for chunks of up to ``largest`` blocks."""
     return Workspace(
         np.empty((GROUP, 32 * largest), np.int32),
-        np.empty((n_hits, 32 * largest), np.float32),
+        np.empty((GROUP, 32 * largest), np.float32),
         np.zeros(GROUP, np.int64),
         np.zeros(GROUP, np.int64),
         make_scratch(),

@@ -1,6 +1,6 @@
 """The scans: chunks of codes that stay in the cache, filters by lower bounds, and exact distances of the rest.
 
-A scan visits the chunks in order of position and, within a chunk, the groups of queries, and finds the
+A scan visits the chunks in order of position and, within a chunk, the groups of queries. `find_hits` returns the
 codes nearer than the threshold of each query. As the k-th best distance falls, so does the threshold. To start with
 a low threshold, `scan_topk` first scans a sample of the codes and guesses a distance within which k codes will be
 found. Chunks grow from a few codes, in case there is no guess, or many codes are as near as the guess. If many
@@ -73,7 +73,7 @@ def scan_topk(
     plans = make_plans(n_queries)
     width = blocks.shape[1]
     first, end = start // 32, (stop + 31) // 32
-    work = make_workspace(width, chunk_blocks(width, end, k), 0)
+    work = make_workspace(width, chunk_blocks(width, end, k))
     given = thresholds.copy()
     if guess:
         _guess_thresholds(codes, tables, portable, work, k, thresholds)
@@ -110,33 +110,19 @@ def _scan_chunk(
     thresholds: Singles, distances: Singles, positions: Positions, sizes: NDArray[np.int64],
 ) -> None:  # fmt: skip
     """Push the hits of a chunk to the heaps of all queries, one group after the other."""
-    blocks, start, stop, keep = codes
     n_queries, k = distances.shape
     for q in range(0, n_queries, GROUP):
         size = min(GROUP, n_queries - q)
-        if plans.until[q] <= done:
-            plan_level(plans, q, tables, thresholds[q], done)
-        find_candidates(codes, chunk, tables, q, size, thresholds, plans.level[q], portable, work)
-        n_false = 0
+        find_hits(codes, chunk, done, tables, q, size, thresholds, plans, portable, work)
         for slot in range(size):
             i = q + slot
-            before = thresholds[i]
-            # Not `keep_hits`: a list of hits, which the heap does not need, takes a tenth of the time of one query.
             for c in range(work.counts[slot]):
-                position = position_of(
-                    work.candidates[slot, c], 32 * chunk.first, chunk.copied, work.places, start, stop, keep
-                )
-                if position < 0:
-                    continue
-                distance = exact_distance(tables.base[i], tables.costs[i], tables.nearest_code[i], blocks, position)
-                n_false += distance >= before
+                distance, position = work.distances[slot, c], 32 * chunk.first + work.candidates[slot, c]
                 # Positions rise, so a code as far as the worst of k comes after it.
                 if distance < thresholds[i]:
                     sizes[i] = _push(distances[i], positions[i], sizes[i], distance, position)
                     if sizes[i] == k:
                         thresholds[i] = min(thresholds[i], distances[i, 0])
-        if n_false > 0:
-            judge_level(plans, q, tables, n_false / size, done, done + chunk.last - chunk.first)
 
 
 @helper
@@ -282,7 +268,7 @@ def scan_within(
     plans = make_plans(n_queries)
     width = blocks.shape[1]
     first, end = start // 32, (stop + 31) // 32
-    work = make_workspace(width, chunk_blocks(width, end, 1), GROUP)
+    work = make_workspace(width, chunk_blocks(width, end, 1))
     found = 0
     queries = np.empty(1024, np.int64)
     positions = np.empty(1024, np.int64)
@@ -327,7 +313,7 @@ def scan_spans(
     n_queries, k = distances.shape
     tables = make_tables(if_zero, if_one)
     width = blocks.shape[1]
-    work, plans = make_workspace(width, chunk_blocks(width, len(blocks), k), 1), make_plans(n_queries)
+    work, plans = make_workspace(width, chunk_blocks(width, len(blocks), k)), make_plans(n_queries)
     distances[:] = np.inf
     positions[:] = -1
     for i in range(n_queries):
