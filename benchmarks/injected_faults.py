@@ -78,7 +78,7 @@ FAULTS = {
 }
 X = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
 Y = np.arange(40) % 2
-COMMITTED = ("took place", "was saved", "was written", "is committed")  # what errors after a commit say
+COMMITTED = ("took place", "was saved", "project.json was written", "was committed")  # what errors after a commit say
 
 
 # The changes: how the old state is made, the change, and what a reader sees

@@ -290,3 +290,19 @@ def test_the_lock_ends_with_its_owner_even_if_a_forked_child_lives_on(tmp_path):
     finally:
         os.kill(child, signal.SIGKILL)
         done.stdout.close()
+
+
+def test_an_error_after_the_commit_of_a_fit_says_so(vectors, tmp_path, monkeypatch):
+    path = shutil.copytree(vectors, tmp_path / "p.cbid")
+    np.savez(tmp_path / "w.npz", X=X[:30] + 3 * (np.arange(30) % 2)[:, None], y=np.arange(30) % 2)
+
+    def fail(*_, **__):
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ImageTable, "finish", fail)
+        with pytest.raises(OSError, match="Input") as raised:
+            Project.fit(path, tmp_path / "w.npz", n_bits=8)
+    assert any("the fit was committed" in note for note in raised.value.__notes__)
+    with Project.open(path) as project:
+        assert len(project) == 30

@@ -73,6 +73,7 @@ from cbid.storage.digests import digest_bytes
 from cbid.storage.lock import WriterLock
 
 OWN_PIXELS = 100_000_000  # of an image in a source that the user names: more than for images of strangers
+_COMMITTED = "the fit was committed before this error; fit again to complete the table of images"
 _MAX_FAILURES = 1000  # listed in the manifest
 _LONG_COMPILING = 1.0  # seconds; less is loading from the cache
 _MIN_TRAIN = 2  # images per class: one alone has no neighbour
@@ -402,16 +403,19 @@ class ProjectFit:
             # The manifest on disk decides which files stay: an error may follow its replacement.
             remove_unused(self.directory)
             if (self.directory / manifest.index).exists():
-                error.add_note("the fit was committed before this error; fit again to complete the table of images")
+                error.add_note(_COMMITTED)
             raise
-        # Committed. If the rest fails, the next fit makes up for it.
-        table.finish(taken.ids.tolist(), taken.labels, parts.tolist(), own=not self.from_stored)
-        table.finish([r.id for r in kept], [r.label for r in kept], [ADDED] * len(kept), own=False)
-        table.note_learned()
-        live = set(all_ids.tolist())
-        table.delete([row.id for row in table.rows() if row.id not in live])
-        (self.directory / CHECKPOINT).unlink(missing_ok=True)
-        remove_unused(self.directory)
+        try:  # committed: if the rest fails, the next fit makes up for it
+            table.finish(taken.ids.tolist(), taken.labels, parts.tolist(), own=not self.from_stored)
+            table.finish([r.id for r in kept], [r.label for r in kept], [ADDED] * len(kept), own=False)
+            table.note_learned()
+            live = set(all_ids.tolist())
+            table.delete([row.id for row in table.rows() if row.id not in live])
+            (self.directory / CHECKPOINT).unlink(missing_ok=True)
+            remove_unused(self.directory)
+        except BaseException as error:
+            error.add_note(_COMMITTED)
+            raise
 
 
 def _without_project(failures: Problems, where: str, directory: Path) -> Problems:
