@@ -189,6 +189,7 @@ def test_large_headers_are_rejected(locked, headers):
         (f"{SESSION_COOKIE}={session_cookie(KEY[:-1])}", 401),
         (f"{SESSION_COOKIE}=" + "9" * 5000, 401),
     ],
+    ids=["good", "quoted", "expired", "altered", "of another name", "of another key", "long"],
 )
 def test_cookies(locked, cookie, status):
     assert locked.get("/api/project", headers={"cookie": cookie}).status_code == status
