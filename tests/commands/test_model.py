@@ -51,7 +51,7 @@ def test_encode(here, capsys):
     assert run(["encode", "v.npz", *MODEL, "--n-bits", "8", "--json"]) == 0
     codes = json.loads(capsys.readouterr().out)["codes"]
     assert codes[0]["code"] == coder.encode(X)[0, :1].tobytes().hex()
-    assert run(["encode", "v.npz", *MODEL, "--out", "parts.npy", "--max-memory", "1GB", "-q"]) == 0
+    assert run(["encode", "v.npz", *MODEL, "--out", "parts.npy", "--max-memory", "8GB", "-q"]) == 0
     np.testing.assert_array_equal(np.load("parts.npy"), coder.encode(X))
 
 

@@ -5,6 +5,7 @@ The screenshots go to the folder CBID_SCREENSHOTS, or to a temporary folder of p
 
 import base64
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -350,7 +351,7 @@ def test_correct_a_label_and_learn_again(browser, copied, pictures):
         page.goto(f"{address}/#classes")
         expect(page.locator("#refit-lead")).to_contain_text("1 label changed")
         page.click("#refit-start")
-        expect(page.locator("#refit-status")).to_contain_text("bit")
+        expect(page.locator("#refit-status")).to_contain_text(re.compile("bit|Measuring|Learned"))  # it may be quick
         visit.keep("25-learning")
         visit.check_access()
         page.wait_for_selector("#refit-lead:not(:has-text('changed'))")
