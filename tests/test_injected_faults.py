@@ -24,9 +24,18 @@ def test_a_sample_of_faults():
     check(results, least=5)
 
 
+FITS = tuple(name for name in CHANGES if name.startswith("Project.fit"))
+
+
 @pytest.mark.long
-def test_every_fault_of_every_change():
-    results = run()
-    assert {result["change"] for result in results} == set(CHANGES)
+def test_every_fault_of_every_short_change():
+    results = run(names=tuple(name for name in CHANGES if name not in FITS))
     assert all(set(result["faults"]) == set(FAULTS) for result in results)
-    check(results, least=1000)
+    check(results, least=600)
+
+
+@pytest.mark.long
+def test_faults_of_fits():
+    """A fit takes seconds, so only some of its calls fail here; the benchmark runs them all."""
+    results = run(every=41, names=FITS)
+    check(results, least=5)
