@@ -404,6 +404,10 @@ class ProjectFit:
             remove_unused(self.directory)
             if (self.directory / manifest.index).exists():
                 error.add_note(_COMMITTED)
+            elif isinstance(error, OSError) and error.errno is not None:
+                # The files of a fit may have been saved one by one; what counts is the project.
+                reason = f"{self.directory}: the fit was not committed: {os.strerror(error.errno)}"
+                raise OSError(error.errno, reason) from error
             raise
         try:  # committed: if the rest fails, the next fit makes up for it
             table.finish(taken.ids.tolist(), taken.labels, parts.tolist(), own=not self.from_stored)
