@@ -80,7 +80,8 @@ def form_and_speed():
     text = f"""## The form that is chosen, and its cost
 
 `python -m benchmarks.form_and_speed`, class bits (`likeness=0`), one seed. "Chosen" is `kernel="auto"`, the default;
-it also chooses the width of the kernel.
+it also chooses the width of the kernel. The kernel's whitening was chosen on random splits that overlap these test
+samples, so its figures are slightly optimistic.
 
 {table(head, rows)}
 On Caltech-101 the argmax of a linear SVM, stored as a class number, has {argmax[0]:.3f} / {argmax[1]:.3f}: with 102

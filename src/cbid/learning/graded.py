@@ -24,7 +24,7 @@ TREE_UNIT = 2.0  # the same for classes in a tree
 _OWN_LABELS, _OTHER_LABELS, _MEMBERS = 4, 8, 32
 # Most anchors: pairs, and with them memory, are bounded by their product with the numbers above.
 _ANCHORS = 10_000
-# Similarities are told apart at these edges; level 0 shares no label, the last one has the same labels.
+# Edges between the levels of similarity; level 0 shares no label, the last one has the same labels.
 _EDGES = np.array([1e-9, 0.25, 0.5, 0.75, 0.999])
 # Grades of pairs: most levels, and dissimilar samples to a side.
 _GRADES, _CHUNK = 8, 2
@@ -105,7 +105,7 @@ def rows_from_pairs(
 ) -> Rows:
     """Rows from pairs of samples and their similarity in [0, 1]; each sample of a pair is an anchor.
 
-    Up to eight different grades are told apart, more are put into eight levels of about the same number of pairs.
+    Up to eight different grades are kept; more are put into eight levels of about the same number of pairs.
     """
     grades = np.unique(similarity)
     if len(grades) > _GRADES:
