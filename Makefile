@@ -7,17 +7,18 @@ JOBS ?= 2
 PYTEST := $(BIN)/python -m pytest
 PARALLEL := -n $(JOBS) --dist worksteal
 
-# Seconds of `make fuzz`.
+# Seconds of `make fuzz` for each reader.
 FUZZ_SECONDS ?= 600
 
-.PHONY: help demo test test-long test-scale fuzz lint docs bench release-check hooks clean
+.PHONY: help demo test test-long test-scale fuzz mutants lint docs bench release-check hooks clean
 
 help:
 	@echo "make demo           from a folder of images to a search and a report, in cbid-demo/ (one minute)"
-	@echo "make test           the everyday tests, in two processes (ten minutes; COVERAGE=1 adds the coverage report)"
+	@echo "make test           the everyday tests, in two processes (under ten minutes; COVERAGE=1 adds the coverage report)"
 	@echo "make test-long      the long statistical and exhaustive tests"
 	@echo "make test-scale     tests with a Dask cluster of two worker processes and a Milvus server"
-	@echo "make fuzz           mutants of every file of a project, for ten minutes (FUZZ_SECONDS=600)"
+	@echo "make fuzz           coverage-guided inputs for every reader, ten minutes each (FUZZ_SECONDS=600; READERS='index table')"
+	@echo "make mutants        20,000 damaged files of all formats; raw result in benchmarks/results"
 	@echo "make lint           ruff, mypy and the allowed imports between packages"
 	@echo "make docs           the documentation, into build/docs; warnings are errors"
 	@echo "make bench          the measured claims next to their rivals (long); raw results in benchmarks/results"
@@ -54,7 +55,11 @@ test-scale: .venv/.dev
 	$(PYTEST) -m scale
 
 fuzz: .venv/.dev
-	$(BIN)/python -m attacks.file_mutants $(FUZZ_SECONDS) benchmarks/results/file_mutants.json
+	-$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[fuzz]'
+	$(BIN)/python -m attacks.reader_fuzz $(FUZZ_SECONDS) $(READERS)
+
+mutants: .venv/.dev
+	$(BIN)/python -m attacks.file_mutants 20000 benchmarks/results/file_mutants.json
 
 lint: .venv/.dev
 	$(BIN)/ruff check .

@@ -25,9 +25,9 @@ def main(picture: str = "kernel.png") -> None:
     plane = np.c_[across.ravel(), up.ravel()]
 
     coders = {
-        "8 bits, linear": CBID(n_bits=8, kernel="linear"),
-        "32 bits, linear": CBID(n_bits=32, kernel="linear"),
-        '8 bits, kernel="rbf"': CBID(n_bits=8, kernel="rbf", n_anchors=300),
+        "8 bits, linear": CBID(n_bits=8, kernel="linear", likeness=0),
+        "32 bits, linear": CBID(n_bits=32, kernel="linear", likeness=0),
+        '8 bits, kernel="rbf"': CBID(n_bits=8, kernel="rbf", n_anchors=300, likeness=0),
     }
     figure, panels = plt.subplots(1, 3, figsize=(11, 3), layout="constrained")
     for axes, (name, coder) in zip(panels, coders.items()):

@@ -4,18 +4,34 @@ import os
 import signal
 from pathlib import Path
 
-# Two test processes share two cores, so each computes with one thread. Each has its own cache of compiled kernels:
-# numba does not lock its cache, and two processes that add variants of one function can mix them up.
-WORKER = os.environ.get("PYTEST_XDIST_WORKER")
-if WORKER is not None:
+# Two test processes share two cores, so each computes with one thread.
+if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).parents[1] / ".numba_cache" / WORKER))
+
+# They also share the compiled functions, and those of earlier runs.
+os.environ.setdefault("NUMBA_CACHE_DIR", str(Path(__file__).parents[1] / ".numba_cache"))
 
 # Tests leave the cache of the user alone.
 os.environ.setdefault("CBID_CACHE", str(Path(__file__).parents[1] / ".numba_cache" / "models"))
 
-from hypothesis import settings  # noqa: E402
+from hypothesis import settings
+from numba.core.dispatcher import Dispatcher
+
+from cbid.search.kernels.compile import lock_cache
+
+
+def with_lock(enable):
+    """Let one process at a time use the cached code of a function, as for the search kernels."""
+
+    def enable_caching(dispatcher):
+        enable(dispatcher)
+        lock_cache(dispatcher)
+
+    return enable_caching
+
+
+Dispatcher.enable_caching = with_lock(Dispatcher.enable_caching)
 
 # A shell starts background jobs with Ctrl-C ignored, and the programs that tests start would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cbid.bags import Bags, are_bags, check_bags, positions
+from cbid.bags import Bags, are_bags, check_bags, position_scale, positions, with_positions
 
 
 def made(sizes, d=4):
@@ -188,3 +188,15 @@ def test_positions_need_frames_and_shapes():
     frames[0][2, 1] = np.nan
     with pytest.raises(ValueError, match="image 0 has a frame with NaN"):
         positions(Bags.from_list(BAGS, frames, [(3, 3)] * 3))
+
+
+def test_descriptors_end_in_scaled_positions():
+    """Lengths 5 and 0: the root mean square is sqrt(12.5). Positions are (0.5, 0.5) and (0, 1)."""
+    bags = Bags.from_list([[[3.0, 4.0], [0.0, 0.0]]], [[[20, 5, 8], [0, 10, 8]]], [(10, 40)])
+    scale = position_scale(bags, 2.0)
+    assert scale == pytest.approx(2 * np.sqrt(12.5))
+    joined = with_positions(bags, scale)
+    np.testing.assert_allclose(joined.values, [[3, 4, scale / 2, scale / 2], [0, 0, 0, scale]], rtol=1e-6)
+    assert joined.values.dtype == np.float32
+    assert position_scale(bags, None) == position_scale(bags, 0) == 0
+    assert with_positions(bags, 0.0) is bags

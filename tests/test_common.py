@@ -9,7 +9,7 @@ from tests.coders.every import EVERY, make
 
 # One of each kind: C-BID, hyperplanes with and without a kernel, trees, graphs, a base class of its own.
 SHORT = [
-    CBID(n_bits=8),
+    CBID(n_bits=8, kernel="linear"),
     make(KSH),
     make(FastHash),
     make(AnchorGraphHashing, n_layers=1),
@@ -17,6 +17,7 @@ SHORT = [
     make(SignEmbedding),
 ]
 LONG = [
+    CBID(n_bits=8),
     *(make(cls) for cls in EVERY if cls.__name__ not in {"KSH", "FastHash", "SignEmbedding"}),
     CBID(n_bits=4, hits="nearest", penalty="l1", nu=1e-4),
     CBID(n_bits=4, kernel="rbf", n_anchors=20, margin="class"),

@@ -104,6 +104,16 @@ def test_label_sets_of_an_indicator_matrix(dtype):
         assert matrix.toarray().tolist() == [[1, 1], [0, 1], [0, 0]]
 
 
+def test_a_sparse_matrix_of_the_caller_is_left_alone():
+    """Y stores a zero, which the copy drops."""
+    Y = csr_matrix((np.array([1.0, 0.0, 1.0]), np.array([0, 1, 1]), np.array([0, 2, 3])), shape=(2, 2))
+    _, matrix = encode_label_sets(Y)
+    assert matrix.nnz == 2
+    assert Y.data.tolist() == [1, 0, 1]
+    assert Y.indices.tolist() == [0, 1, 1]
+    assert Y.indptr.tolist() == [0, 2, 3]
+
+
 def test_columns_of_a_table_name_the_labels():
     pandas = pytest.importorskip("pandas")
     classes, matrix = encode_label_sets(pandas.DataFrame({"a": [1, 0], "b": [1, 1]}))

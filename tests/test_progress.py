@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 from cbid.progress import note, notes
-from cbid.search import prepare_search
+from cbid.search import prepare_search, scan
 from cbid.search.kernels import compile as kernels
 
 
@@ -45,3 +45,21 @@ def test_the_kernels_can_be_prepared():
     with notes(heard.append):
         prepare_search()
     assert heard == []
+
+
+def test_the_kernels_are_compiled_in_another_process(monkeypatch):
+    """The process fills the cache; afterwards the kernels are loaded from there."""
+    prepare_search()
+    assert scan._in_cache()
+    heard = []
+    with notes(heard.append):
+        with scan.prepare_meanwhile() as prepare:
+            prepare()
+        assert heard == []
+        monkeypatch.setattr(scan, "_in_cache", lambda: False)
+        with scan.prepare_meanwhile() as prepare:
+            prepare()
+    assert heard == [
+        "compiling the search kernels in the background, once for this installation",
+        "waiting for the search kernels",
+    ]

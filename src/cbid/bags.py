@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Bags", "are_bags", "check_bags", "positions"]
+__all__ = ["Bags", "are_bags", "check_bags", "position_scale", "positions", "with_positions"]
 
 # Largest squared length of a descriptor: the squared distance of two is then finite in float32.
 _MOST_SQUARES = float(np.finfo(np.float32).max) / 4
@@ -204,3 +204,19 @@ def positions(bags: Bags) -> NDArray[np.float32]:
     if not finite.all():
         raise ValueError(f"image {bags.owners[finite.argmin()]} has a frame with NaN or infinity")
     return where.astype(np.float32)
+
+
+def position_scale(bags: Bags, location: float | None) -> float:
+    """Return the factor of positions: ``location`` times the root mean square length of the descriptors."""
+    if not location:
+        return 0.0
+    squares = np.einsum("ij,ij->i", bags.values, bags.values, dtype=np.float64)
+    return float(location * np.sqrt(squares.mean()))
+
+
+def with_positions(bags: Bags, scale: float) -> Bags:
+    """Return bags whose descriptors end in ``scale`` times x / width and y / height; the same bags if it is zero."""
+    if not scale:
+        return bags
+    values = np.hstack([bags.values, np.float32(scale) * positions(bags)], dtype=np.float32, casting="same_kind")
+    return Bags(values, bags.offsets, bags.frames, bags.shapes)

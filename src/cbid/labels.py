@@ -230,7 +230,7 @@ def _from_indicator(Y: Any, name: str) -> tuple[NDArray[Any], csr_matrix]:
                 raise ValueError(f"{name} holds objects: expected a matrix of 0 and 1") from None
     if Y.dtype.kind not in "biuf":
         raise ValueError(f"{name} has dtype {Y.dtype}: expected a matrix of 0 and 1")
-    matrix = csr_matrix(Y)
+    matrix = csr_matrix(Y, copy=True)  # the next two steps work in place, and Y is the caller's
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
     wrong = np.flatnonzero(matrix.data != 1)

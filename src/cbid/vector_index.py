@@ -143,13 +143,41 @@ class VectorIndex:
         """Encode vectors (n, n_features), add them and return their ids; see `CodeIndex.add`."""
         vectors = self._vectors(X)
         compressed = None if self._kept is None else self._kept.compressed(vectors)
-        codes: ArrayLike = self.coder.encode(vectors) if len(vectors) else []
         with self._mutex:
+            codes: ArrayLike = self.coder.encode(vectors) if len(vectors) else []
             new_ids = self.codes.add(codes, ids, labels, label_names=label_names)
             if self._kept is not None and compressed is not None:
                 self._kept.add(new_ids, *compressed)
             self._void(len(new_ids))
         return new_ids
+
+    def lengthen(self, coder: FittedCoder) -> None:
+        """Begin to use an extended coder (`CBID.extend`), whose codes start with the bits that are stored.
+
+        Give the stored vectors to `recode`; until all are recoded, searches compare the common prefix. See
+        `CodeIndex.lengthen`; ``codes.recoded`` is the share that is done and ``codes.short_ids`` are the others.
+        """
+        d = int(self.coder.n_features_in_)
+        if getattr(coder, "n_features_in_", None) != d:
+            raise ValueError(f"coder={coder!r}: expected a fitted coder of {d} features, that of the index extended")
+        with self._mutex:
+            if coder.n_bits_ <= self.codes.n_bits:
+                raise ValueError(
+                    f"coder has {coder.n_bits_} bits; expected more than the {self.codes.n_bits} of the stored codes"
+                )
+            self.codes.lengthen(coder.n_bits_, getattr(coder, "weights_", None))
+            self.coder, self._coder_name = coder, None
+
+    def recode(self, X: ArrayLike, ids: ArrayLike) -> None:
+        """Encode stored vectors again, at the full length: X (n, n_features) and their ids; see `CodeIndex.recode`.
+
+        X are the vectors as they were added; kept vectors are rounded, and their codes may differ.
+        """
+        vectors = self._vectors(X)
+        with self._mutex:
+            before = self.codes.n_bits
+            self.codes.recode(self.coder.encode(vectors) if len(vectors) else [], ids)
+            self._void(self.codes.n_bits - before)
 
     def remove(self, ids: ArrayLike) -> None:
         """Remove ids, all of which must be stored."""
@@ -507,19 +535,30 @@ class VectorIndex:
         try:
             keep, metric, asymmetric = values["keep"], values["metric"], bool(values["asymmetric"])
             promises = [RecallPromise(**promise) for promise in values["promises"]]
-            sizes = list(values["chunks"])
-        except (KeyError, TypeError) as error:
+            sizes = [
+                {name: as_count(chunk[name], name, at_least=0) for name in ("n", "n_live")}
+                for chunk in values["chunks"]
+            ]
+            if not all(_is_number(value) for promise in promises for value in vars(promise).values()):
+                raise TypeError("a promise of recall holds something else than numbers")
+        except (KeyError, TypeError, ValueError) as error:
             raise IndexCorruptError(f"{directory} has missing or unknown fields ({error})") from error
         if (keep is not None and keep not in KEEP) or metric not in METRICS:
             raise IndexCorruptError(f"{directory} has keep={keep!r} and metric={metric!r}, unknown to this release")
         coder: Any = load(directory / name) if coder_too else self.coder
-        if coder.n_bits_ != self.codes.n_bits:
-            raise IndexCorruptError(f"{directory} has codes of {self.codes.n_bits} bits, its coder {coder.n_bits_}")
+        if coder.n_bits_ != self.codes.full_n_bits:
+            raise IndexCorruptError(
+                f"{directory} has codes of {self.codes.full_n_bits} bits, its coder {coder.n_bits_}"
+            )
         kept = None if keep is None else KeptVectors(keep, metric, int(coder.n_features_in_))
         if kept is not None:
             kept.load(directory, sizes, files, len(self.codes))
         self.coder, self.keep, self.metric, self.asymmetric = coder, keep, metric, asymmetric
         self.promises, self._kept, self._coder_name = promises, kept, name
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def p_value_of_mean(losses: NDArray[np.floating], limit: float, delta: float = 0.05) -> float:

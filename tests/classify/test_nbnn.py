@@ -4,6 +4,7 @@ import copy
 
 import numpy as np
 import pytest
+from scipy.optimize import minimize
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
@@ -18,9 +19,11 @@ from sklearn.utils.estimator_checks import (
 )
 
 from cbid import CBID, NBNNClassifier, PatchCBID
-from cbid.bags import Bags
+from cbid.bags import Bags, position_scale, with_positions
 from cbid.classify import nbnn as nbnn_module
+from cbid.classify.class_distances import Correction, distances_without_own
 from cbid.classify.patches import UnknownImageError
+from cbid.coders import ITQ, LSH
 from tests.classify.bags import CLASSES, local_nbnn, make_bags, nbnn
 
 TRAIN, Y = make_bags(1)
@@ -108,6 +111,32 @@ def test_location_joins_the_descriptor():
     np.testing.assert_allclose(model.image_to_class_distances(test), nbnn(joined(train), Y, joined(test)), rtol=1e-5)
     with pytest.raises(ValueError, match="no frames and shapes"):
         model.predict(TEST)
+
+
+@pytest.mark.parametrize("make", [PatchCBID, ITQ, LSH])
+def test_location_is_joined_before_coding_by_every_coder(make):
+    """Codes with location are the codes of descriptors that end in the scaled positions."""
+    train, test = with_frames(TRAIN), with_frames(TEST, 1)
+    scale = position_scale(train, 0.5)
+    placed = NBNNClassifier(coder=make(n_bits=8), location=0.5).fit(train, Y)
+    joined = NBNNClassifier(coder=make(n_bits=8)).fit(with_positions(train, scale), Y)
+    np.testing.assert_array_equal(
+        placed.image_to_class_distances(test), joined.image_to_class_distances(with_positions(test, scale))
+    )
+    assert placed.coder_.n_features_in_ == 10
+    assert placed.n_features_in_ == 8
+
+
+def test_location_of_the_coder_is_the_same():
+    train, test = with_frames(TRAIN), with_frames(TEST, 1)
+    one = NBNNClassifier(coder=PatchCBID(n_bits=8), location=0.5).fit(train, Y)
+    two = NBNNClassifier(coder=PatchCBID(n_bits=8, location=0.5)).fit(train, Y)
+    np.testing.assert_array_equal(one.image_to_class_distances(test), two.image_to_class_distances(test))
+
+
+def test_a_fitted_coder_must_know_the_location():
+    with pytest.raises(ValueError, match="10 columns: expected 8"):
+        NBNNClassifier(coder=CODER, location=0.5).fit(with_frames(TRAIN), Y)
 
 
 def test_where_hashing_finds_nothing_the_largest_distance_of_the_image_counts():
@@ -433,7 +462,7 @@ def test_ids_that_do_not_fit():
         ({"location": -1}, "location=-1"),
         ({"coder": "itq"}, "coder='itq'"),
         ({"coder": CODER, "search": "lsh"}, "search='lsh'"),
-        ({"coder": CODER, "location": 1}, "location=1"),
+        ({"coder": PatchCBID(location=0.5), "location": 1}, r"location=1: .* coder has location=0\.5"),
         ({"search": "pca", "n_components": 9}, "n_components=9"),
     ],
 )
@@ -560,3 +589,118 @@ def test_wrong_descriptors_and_ids_are_rejected():
         NBNNClassifier(descriptor="sift").fit(bags, y)
     with pytest.raises(TypeError, match=r"image=\['a'\]"):
         NBNNClassifier().fit(bags, y).remove_image(["a"])
+
+
+# Decisions: a correction for each class, and the NBNN kernel
+
+DECISIONS = ("corrected", "kernel")
+COMPARED = {"descriptors": {}, "codes": {"coder": CODER}, "local": {"local": True}, "pca": WAYS["pca"].get_params()}
+
+
+def without_own(train, y, j):
+    """Distances of image j of each class to all images but image j of each class."""
+    rank = np.array([np.sum(y[:i] == y[i]) for i in range(len(y))])
+    kept = rank != j
+    asking = [bag for bag, r in zip(train, rank) if r == j]
+    found = nbnn([bag for bag, k in zip(train, kept) if k], y[kept], asking)
+    return found / np.array([len(bag) for bag in asking])[:, None]
+
+
+def test_training_images_are_compared_with_other_images():
+    model = NBNNClassifier(decision="corrected").fit(TRAIN, Y)
+    args = (model._store, model.classes_, model.get_params(deep=False), None, 0, 1)
+    D, numbers = distances_without_own(*args)
+    np.testing.assert_array_equal(numbers, [0, 1, 2] * 4)
+    np.testing.assert_allclose(D, np.concatenate([without_own(TRAIN, Y, j) for j in range(4)]), rtol=1e-4)
+
+
+def test_correction_is_the_optimum_of_its_linear_program():
+    """The mean hinge loss of the margins, against a general solver from several starts."""
+    rng = np.random.default_rng(0)
+    y = np.arange(30) % 3
+    D = rng.uniform(2, 4, (30, 3)) - 0.8 * (np.arange(3) == y[:, None])
+
+    def loss(x):
+        S = np.maximum(x[:3], 0) * D + x[3:]
+        margins = S - S[np.arange(30), y][:, None]
+        return np.maximum(0, 1 - margins)[np.arange(3) != y[:, None]].mean()
+
+    found = Correction.fit(D, y)
+    assert (found.factor >= 0).all()
+    ours = loss(np.concatenate([found.factor, found.shift]))
+    theirs = min(minimize(loss, rng.normal(size=6), method="Powell", options={"maxiter": 5000}).fun for _ in range(5))
+    assert ours <= theirs + 1e-6
+    np.testing.assert_allclose(found(D), found.factor * D + found.shift)
+
+
+def unbalanced(seed, sizes, n):
+    """Two classes that differ a little, with ``sizes`` patches an image."""
+    rng = np.random.default_rng(seed)
+    y = np.repeat([0, 1], n)
+    return [rng.normal(0.6 * label, size=(sizes[label], 6)) for label in y], y
+
+
+@pytest.mark.parametrize("decision", DECISIONS)
+@pytest.mark.parametrize("settings", [{}, {"coder": LSH(n_bits=64)}], ids=["descriptors", "codes"])
+def test_decisions_correct_for_unbalanced_classes(decision, settings):
+    """Images of the first class have ten times as many patches, so that every image is nearer to it."""
+    (train, y), (test, truth) = unbalanced(0, (400, 40), 10), unbalanced(1, (60, 60), 15)
+    plain = NBNNClassifier(**settings).fit(train, y).score(test, truth)
+    better = NBNNClassifier(decision=decision, **settings).fit(train, y).score(test, truth)
+    assert plain < 0.7
+    assert better >= 0.85
+
+
+@pytest.mark.parametrize("decision", DECISIONS)
+@pytest.mark.parametrize("way", COMPARED)
+def test_decisions_serve_every_search(decision, way, tmp_path):
+    model = NBNNClassifier(**{**COMPARED[way], "decision": decision}).fit(TRAIN, Y)
+    assert model.score(TEST, Y_TEST) > 0.9
+    scores = model.decision_function(TEST)
+    np.testing.assert_array_equal(model.predict(TEST), model.classes_[scores.argmax(axis=1)])
+    plain = NBNNClassifier(**COMPARED[way]).fit(TRAIN, Y)
+    np.testing.assert_array_equal(model.image_to_class_distances(TEST), plain.image_to_class_distances(TEST))
+    if way != "local":
+        model.save(tmp_path / "m")
+        np.testing.assert_array_equal(NBNNClassifier.load(tmp_path / "m").decision_function(TEST), scores)
+
+
+def test_decisions_follow_added_and_removed_images():
+    more, labels = make_bags(3, n_per_class=2)
+    model = NBNNClassifier(decision="corrected").fit(TRAIN, Y).add_images(more, labels, ids=list("uvwxyz"))
+    whole = NBNNClassifier(decision="corrected").fit([*TRAIN, *more], [*Y, *labels])
+    np.testing.assert_allclose(model.decision_function(TEST), whole.decision_function(TEST))
+    for name in "uvwxyz":
+        model.remove_image(name)
+    once = NBNNClassifier(decision="corrected").fit(TRAIN, Y)
+    np.testing.assert_allclose(model.decision_function(TEST), once.decision_function(TEST))
+
+
+def test_classes_of_different_numbers_of_images():
+    kept = [0, 1, 2, 3, 4, 5, 8, 9, 10]  # four, two and three images
+    model = NBNNClassifier(decision="corrected").fit([TRAIN[i] for i in kept], Y[kept])
+    assert model.score(TEST, Y_TEST) > 0.9
+
+
+def test_decisions_need_two_images_of_each_class():
+    with pytest.raises(ValueError, match=r"decision='kernel': .* two images of each class.*'boat' has 1"):
+        NBNNClassifier(decision="kernel").fit(TRAIN[3:], Y[3:])
+    with pytest.raises(ValueError, match="decision='best'"):
+        NBNNClassifier(decision="best").fit(TRAIN, Y)
+
+
+def test_class_factors_of_the_coder_multiply_the_distances():
+    coder = PatchCBID(n_bits=16).fit(TRAIN, Y)
+    coder.factor_path_ = np.tile([1.5, 0.5, 1.0], (5, 1))
+    model = NBNNClassifier(coder=coder).fit(TRAIN, Y)
+    distances = model.image_to_class_distances(TEST)
+    sizes = np.array([len(bag) for bag in TEST])[:, None]
+    np.testing.assert_allclose(model.decision_function(TEST), -distances / sizes * [1.5, 0.5, 1.0])
+    assert model.predict(TEST).tolist() == [CLASSES[c] for c in (distances * [1.5, 0.5, 1.0]).argmin(axis=1)]
+    for other in ({"weighted": False}, {"local": True}):
+        plain = NBNNClassifier(coder=coder, **other).fit(TRAIN, Y)
+        np.testing.assert_array_equal(plain.decision_function(TEST), -plain.image_to_class_distances(TEST))
+    more = NBNNClassifier(coder=coder).fit(TRAIN, np.where(Y == "boat", "ant", Y))  # unknown to the coder
+    np.testing.assert_allclose(
+        more.decision_function(TEST), -more.image_to_class_distances(TEST) / sizes * [1.0, 0.5, 1.0]
+    )

@@ -80,6 +80,32 @@ def test_empty_one_class_and_lengths():
         CBID(likeness=0).fit(X, None)
 
 
+@pytest.mark.parametrize("labels", [[None] * 60, np.full(60, np.nan), np.ma.array(Y, mask=True), np.full(60, -1)])
+@pytest.mark.parametrize(
+    ("settings", "name"), [({"likeness": 0}, "likeness=0"), ({"margin": "class"}, "margin='class'")]
+)
+def test_no_label_at_all_with_settings_for_classes_only(labels, settings, name):
+    with pytest.raises(ValueError, match=f"{name}: expected labels to learn from"):
+        CBID(n_bits=4, missing_label=-1, **settings).fit(X, labels)
+
+
+@pytest.mark.parametrize("likeness", [-0.1, 1.1, np.nan, np.inf, "half", [0.5]])
+def test_likeness_is_a_number_from_0_to_1(likeness):
+    with pytest.raises(ValueError, match=r"likeness=.*: expected a number from 0 to 1"):
+        CBID(n_bits=2, likeness=likeness).fit(X, Y)
+
+
+@pytest.mark.parametrize("margin", ["class", "paper", "database"])
+def test_weights_of_classes_are_not_extended_to_new_ones(margin):
+    two = Y < 2
+    coder = CBID(n_bits=2, margin=margin, kernel="linear").fit(X[two], Y[two])
+    before = coder.encode(X)
+    with pytest.raises(ValueError, match=r"y has the classes \[0, 1, 2\].*expected \[0, 1\]"):
+        coder.extend(X, Y, n_bits=4)
+    np.testing.assert_array_equal(coder.encode(X), before)
+    assert coder.n_bits == 2
+
+
 def test_a_class_with_one_member_is_named():
     y = np.array(["cat", "dog"] * 30, dtype=object)
     y[5] = "unicorn"
@@ -113,7 +139,7 @@ def test_one_to_a_thousand(hits):
     X = rng.standard_normal((2002, 3))
     X[2000:] += 6
     y = np.repeat([0, 1], [2000, 2])
-    bits = CBID(n_bits=4, hits=hits).fit(X, y).transform(X).astype(int)
+    bits = CBID(n_bits=4, kernel="linear", hits=hits).fit(X, y).transform(X).astype(int)
     far, near = bits[2000] @ bits[:2000].T, bits[2000] @ bits[2001]
     assert near > far.mean()
 
@@ -159,7 +185,9 @@ def test_more_columns_than_samples():
 
 @pytest.mark.parametrize("scale", [1e12, 1e-12])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("settings", [{}, {"kernel": "rbf"}, {"hits": "nearest"}])
+@pytest.mark.parametrize(
+    "settings", [{"kernel": "linear"}, {"kernel": "rbf"}, {"kernel": "linear", "hits": "nearest"}]
+)
 def test_scale_makes_no_difference(scale, dtype, settings):
     plain = CBID(n_bits=6, **settings).fit(X, Y)
     scaled = CBID(n_bits=6, **settings).fit((X * scale).astype(dtype), Y)

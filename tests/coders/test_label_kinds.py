@@ -95,7 +95,10 @@ def test_a_label_that_everybody_has_and_one_that_nobody_has():
     ("Y", "message"),
     [
         (several()[:50], "Y has 50 rows: expected 120"),
+        (csr_matrix(several()[:50]), "Y has 50 rows: expected 120"),
+        ([["a"], ["a", "b"]], "Y has 2 rows: expected 120"),
         (2 * several(), r"Y\[0, 0\]=2: expected 0 or 1"),
+        (0.5 * several(), r"Y\[0, 0\]=0.5: expected 0 or 1"),
         (np.ones((120, 3)), "Y has the same labels for all samples"),
         ([[i, -i - 1] for i in range(120)], "Y has no label that two samples share"),
     ],
@@ -197,6 +200,8 @@ def test_trees_survive_files_and_another_fit(tmp_path):
     [
         (y, {0: "a"}, "tree lacks 5 of 6 labels"),
         (y, {0: 1, 1: 0}, "tree has a cycle"),
+        (y, {**GROUPS, "low": "all", "high": "none", "all": None}, "unknown parent 'none'"),
+        (y, {"a": [0, 1, 2, 3], "b": [3, 4, 5]}, "3 twice"),
         (None, "/", "tree='/': expected labels y"),
         ([None] * 120, "/", "tree='/': expected labels y"),
         (several(), "/", "tree='/': expected None with several labels"),

@@ -18,7 +18,7 @@ onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
-ROWS = 10_000
+ROWS = 3_000
 TIE = 1e-5  # projections nearer to zero than this share of their root mean square may go either way
 
 
@@ -55,8 +55,8 @@ def check_codes(coder, found, X):
     [
         CBID(n_bits=16),
         CBID(n_bits=21, likeness=0.0),
-        CBID(n_bits=21, kernel="rbf", n_anchors=200, likeness=0.0),
-        CBID(n_bits=21, kernel="rbf", n_anchors=200, likeness=0.5),
+        CBID(n_bits=21, kernel="rbf", n_anchors=100, likeness=0.0),
+        CBID(n_bits=21, kernel="rbf", n_anchors=100, likeness=0.5),
         ITQ(n_bits=32),
         KSH(n_bits=12, n_anchors=50),
         LSH(n_bits=100),

@@ -12,7 +12,12 @@ from cbid import PatchCBID, load
 from cbid.bags import Bags
 from cbid.coders import ModelFileError
 from cbid.learning.losses import LOSSES
-from cbid.learning.patches import cut_into_bags, find_patch_neighbourhoods
+from cbid.learning.patches import (
+    cut_into_bags,
+    distances_to_other_images,
+    find_patch_neighbourhoods,
+    fit_class_factors,
+)
 
 ROWS = ["patch", "image", 5]
 D = 12
@@ -222,6 +227,87 @@ def test_warm_start_goes_on_where_it_stopped(images):
         grown.fit(bags, (y + 1) % 3)
 
 
+# Bits of rotations
+
+
+def test_default_bits_are_directions_of_rotations_of_whitened_axes(images):
+    """12 bits over 12 columns: the first rotation. In whitened coordinates the directions are orthogonal."""
+    bags, y = images
+    coder = PatchCBID(n_bits=24).fit(bags, y)
+    X = bags.values.astype(np.float64)
+    variance, axes = np.linalg.eigh(np.cov(X.T, bias=True))
+    scale = np.sqrt(variance + 0.5 * variance @ variance / variance.sum())
+    B = coder.coef_ @ axes * scale  # hyperplanes over (x - mean) @ axes / scale
+    B /= np.linalg.norm(B, axis=1)[:, None]
+    for start in (0, 12):
+        np.testing.assert_allclose(B[start : start + 12] @ B[start : start + 12].T, np.eye(12), atol=0.02)
+    np.testing.assert_allclose(coder.intercept_, -coder.coef_ @ X.mean(axis=0), atol=1e-5)
+
+
+def test_n_components_is_the_number_of_rotated_axes(images):
+    bags, y = images
+    coder = PatchCBID(n_bits=8, n_components=3).fit(bags, y)
+    assert np.linalg.matrix_rank(coder.coef_, tol=1e-6) == 3
+
+
+def test_fitted_hyperplanes_are_possible(images):
+    bags, y = images
+    fitted = PatchCBID(n_bits=8, starts="pencil").fit(bags, y)
+    rotated = PatchCBID(n_bits=8).fit(bags, y)
+    assert fitted.objective_[-1] < rotated.objective_[-1]  # they follow the rows
+    with pytest.raises(ValueError, match=r"starts='rotated'.*'rotation', 'pencil'"):
+        PatchCBID(starts="rotated").fit(bags, y)
+
+
+def test_class_factors(images, tmp_path):
+    bags, y = images
+    coder = PatchCBID(n_bits=12).fit(bags, y)
+    assert coder.class_factors_.shape == (3,)
+    assert coder.class_factors_.mean() == pytest.approx(1)
+    D, numbers = distances_to_other_images(coder.transform(bags), coder.weights_, y[bags.owners], bags.owners, 3)
+    np.testing.assert_allclose(coder.class_factors_, fit_class_factors(D, numbers), rtol=1e-4)
+    assert len(coder.factor_path_) == 5  # 1, 2, 4, 8 and 12 bits
+    short = coder.truncate(9)
+    np.testing.assert_array_equal(short.class_factors_, coder.factor_path_[3])
+    coder.save(tmp_path / "m")
+    np.testing.assert_array_equal(load(tmp_path / "m").truncate(9).factor_path_, short.factor_path_)
+    bad = copy.copy(coder)
+    bad.factor_path_ = -coder.factor_path_
+    bad.save(tmp_path / "m")
+    with pytest.raises(ModelFileError, match="complete PatchCBID"):
+        load(tmp_path / "m")
+    coder.set_params(class_factors=False).fit(bags, y)
+    assert not hasattr(coder, "class_factors_")
+    assert not hasattr(coder.truncate(4), "class_factors_")
+
+
+# The paper's settings
+
+
+def test_paper_settings_fit_equation_2(images):
+    """The objective is the mean logistic loss of the summed margins plus nu ||w||_1, by loops over the bits."""
+    bags, y = images
+    coder = PatchCBID.paper(n_bits=4, nu=1e-2, n_starts=20).fit(bags, y)
+    assert (coder.rows, coder.penalty, coder.starts, PatchCBID.paper(8).n_bits) == ("paper", "l1", "paper", 8)
+    of_patch = y[bags.owners]
+    near = find_patch_neighbourhoods(
+        bags.values, of_patch, bags.owners, n_classes=3, n_hits=1, n_misses=1, max_rows=10**6,
+        rng=np.random.default_rng(0), together=True,
+    )  # fmt: skip
+    B = coder.transform(bags).astype(float)
+    a = np.abs(B - B[near.misses[:, 0]]) - np.abs(B - B[near.hits[:, 0]])
+    rho = np.array([a[bags.owners == i].sum(axis=0) for i in range(len(bags))]) @ coder.weights_
+    expected = np.mean(np.logaddexp(0, -rho)) + 1e-2 * coder.weights_.sum()
+    assert coder.objective_[-1] == pytest.approx(expected, rel=1e-4)
+    assert (coder.gap_ <= coder.tol * coder.objective_).all()
+
+
+def test_paper_settings_are_saved(images, tmp_path):
+    coder = PatchCBID.paper(n_bits=2, n_starts=10).fit(*images)
+    coder.save(tmp_path / "m")
+    assert load(tmp_path / "m").get_params() == coder.get_params()
+
+
 # Location
 
 
@@ -324,7 +410,7 @@ def test_a_second_fit_forgets_the_first(images):
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"rows": "images"}, "rows='images'.* 'patch', 'image'"),
+        ({"rows": "images"}, "rows='images'.* 'patch', 'image', 'paper'"),
         ({"rows": 0}, "rows=0.* at least 1"),
         ({"rows": 2.0}, "rows=2.0"),
         ({"rows": None}, "rows=None"),
@@ -448,7 +534,7 @@ def test_nothing_warns_on_ordinary_data(images):
 def test_neighbours_are_those_of_the_joined_descriptors(images):
     """With a location far heavier than the descriptors, neighbours are neighbours in place."""
     bags, y = images
-    coder = PatchCBID(n_bits=1, location=1e4, nu=1e-4).fit(bags, y)
+    coder = PatchCBID(n_bits=1, location=1e4, nu=1e-4, starts="pencil").fit(bags, y)
     place = bags.frames[:, :2] / [40, 30]
     near = find_patch_neighbourhoods(
         place.astype(np.float32),

@@ -39,6 +39,7 @@ def call(capsys, *arguments):
     return status, captured.out, captured.err
 
 
+@pytest.mark.long  # the same with `python -m cbid` below
 def test_the_installed_program(tmp_path):
     """From a folder of images to a search result, with the script that pip installs."""
     script = Path(sysconfig.get_path("scripts")) / "cbid"

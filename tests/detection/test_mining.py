@@ -4,8 +4,7 @@ import pytest
 from cbid.data.image_sets import as_image_set
 from cbid.detection.drawing import write_picture
 from cbid.detection.layout import WindowLayout
-from cbid.detection.mining import NegativeWindows, random_windows
-from cbid.detection.scan import Scanner
+from cbid.detection.scan import NegativeWindows, Scanner, random_windows
 from tests.descriptors.photographs import gray
 
 SCANNER = Scanner(WindowLayout((32, 32)), step=8, scales_per_octave=2, border=0)

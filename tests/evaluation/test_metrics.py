@@ -26,6 +26,7 @@ RESULT = {
     "relevant": np.array([[1, 1, 0, 1, *[0] * 7], [0] * 11], dtype=bool),
     "gains": np.tile([0, 2, 1, 0, 3, *[0] * 6], (2, 1)),
     "similarity": np.tile(np.linspace(0, 1, 11), (2, 1)),
+    "original": np.tile(np.linspace(0, 1, 11), (2, 1)),
     "false_positives": [0.01],
     "detection_rates": [0.5],
 }

@@ -17,6 +17,7 @@ from cbid.evaluation import (
     hierarchical_precision_at,
     mean_average_precision,
     ndcg_at,
+    neighbour_recall,
     precision_at,
     recall_at,
     weighted_average_precision,
@@ -237,3 +238,14 @@ def test_what_is_no_code_is_named(changes, told):
     assert mean_average_precision(**given) == 1
     with pytest.raises(ValueError, match=told):
         mean_average_precision(**given | changes)
+
+
+def test_neighbour_recall_counts_ties_by_their_expectation():
+    """The two nearest are items 0 and 1. By code item 0 is first, and items 1 and 2 share the second place."""
+    assert neighbour_recall([[0, 1, 1, 2]], [[0.1, 0.2, 0.3, 0.4]], 2).tolist() == [0.75]
+    assert neighbour_recall([[0, 1, 2, 3]], [[0.1, 0.2, 0.3, 0.4]], 2).tolist() == [1.0]
+    assert neighbour_recall([[0, 0, 0, 0]], [[5, 1, 1, 1]], 4).tolist() == [1.0]
+    with pytest.raises(ValueError, match=r"original \(1, 2\)"):
+        neighbour_recall([[0, 1, 1]], [[1, 2]], 1)
+    with pytest.raises(ValueError, match="k=4"):
+        neighbour_recall([[0, 1, 1]], [[1, 2, 3]], 4)

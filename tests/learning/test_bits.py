@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import textbook
-from cbid.learning.bits import SIGMOIDS, STARTS, BitSearch, TakenBits, relaxed_objective
+from cbid.learning.bits import SIGMOIDS, STARTS, BitSearch, TakenBits, descend, relaxed_objective
 from cbid.learning.features import fit_whitening
 from cbid.learning.graph import PairGraph, worth
 from cbid.learning.ridge import RidgeMap
@@ -61,6 +61,22 @@ def test_relaxed_objective_equals_the_triplet_by_triplet_one():
     expected, slope = textbook.relaxed_objective(params, X.astype(np.float64), triplets, u)
     assert value * graph.size == pytest.approx(expected, rel=1e-4)
     np.testing.assert_allclose(gradient * graph.size, slope, rtol=1e-3, atol=1e-5)
+
+
+def test_descent_finds_the_minimum_of_a_badly_scaled_bowl():
+    scales = np.geomspace(0.01, 10, 12).astype(np.float32)
+    centre = np.arange(12, dtype=np.float32)
+    values = []
+
+    def bowl(x):
+        values.append(float(scales @ (x - centre) ** 2) + 1)
+        return values[-1], 2 * scales * (x - centre)
+
+    found = descend(bowl, np.zeros(12, dtype=np.float32), max_iter=200, tol=1e-7)
+    np.testing.assert_allclose(found, centre, atol=0.05)
+    assert bowl(found)[0] == pytest.approx(1, abs=1e-4)
+    # no step up, and no further evaluation where nothing is gained
+    assert bowl(descend(bowl, found, max_iter=200, tol=1e-3))[0] <= bowl(found)[0]
 
 
 def all_separable_bits(X):

@@ -33,11 +33,18 @@ def test_more_likeness_never_means_fewer_bits_of_it(n_classes):
     assert (np.diff(shares[:, -1]) > 0).all()
 
 
-@pytest.mark.parametrize(("n_classes", "first"), [(2, 24), (10, 24), (100, 110)])
-def test_the_default_spends_the_first_bits_on_classes_then_more_for_more_classes(n_classes, first):
+@pytest.mark.parametrize("n_classes", [2, 10, 100])
+def test_class_bits_come_first_and_grow_with_the_logarithm_of_the_classes(n_classes):
     found = kinds(0.5, n_classes)
-    assert not found[:first].any()
-    assert found[first:].mean() == pytest.approx(40 / (40 + n_classes), abs=0.01)
+    assert not found[:16].any()
+    wanted = 0.7 * np.log2(n_classes) * 512**0.62
+    assert (~found).sum() == int(max(16, wanted))
+    # Ever fewer: the second half of the code has fewer of them than the first.
+    assert (~found[256:]).sum() < (~found[:256]).sum()
+
+
+def test_many_classes_leave_some_bits_for_likeness():
+    assert kinds(0.5, 10_000, length=64).sum() == (64 - 16) / 8
 
 
 def test_rows_compare_near_with_farther_and_know_by_how_much():

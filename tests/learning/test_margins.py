@@ -8,6 +8,7 @@ from cbid.learning.graph import ClassGraph, PairGraph, worth
 from cbid.learning.margins import MARGINS
 from cbid.learning.neighbourhoods import find_neighbourhoods
 from cbid.learning.rows import rows_from_triplets
+from cbid.learning.sides import PairSides
 
 from .problems import blobs, columns_with_bits, make_rows, random_bits, textbook_margins
 
@@ -139,6 +140,22 @@ def test_threads_change_nothing():
     assert len(two._cuts) == 3
     np.testing.assert_array_equal(one.laplacian_times(h), two.laplacian_times(h))
     np.testing.assert_array_equal(one.best_thresholds(X), two.best_thresholds(X))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_packed_distances_of_pairs_equal_listed_ones(dtype):
+    """Nineteen bits fill two bytes and a part of the third."""
+    rng = np.random.default_rng(8)
+    i, j = rng.integers(0, 30, (2, 50)).astype(np.int32)
+    store, H, w = PairSides(i, j[:, None], 30).store(24), random_bits(30, 19), rng.random(19).astype(dtype)
+    for h in H:
+        store.append(h)
+    D = np.abs(H[:, i] - H[:, j])  # (19, 50)
+    some, u = np.array([3, 7, 7, 49]), rng.standard_normal(50).astype(dtype)
+    np.testing.assert_allclose(store.weighted(w), w @ D, rtol=1e-6)
+    np.testing.assert_allclose(store.weighted(w, some), w @ D[:, some], rtol=1e-6)
+    np.testing.assert_allclose(store.summed(u), D @ u, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(store.summed(u[:4], some), D[:, some] @ u[:4], rtol=1e-5, atol=1e-5)
 
 
 def test_ready_made_triplets_share_pairs():

@@ -32,6 +32,17 @@ def test_nearest_equals_brute_force():
         assert found.tolist() == brute_nearest(X, np.flatnonzero(y == r), i, 2)
 
 
+def test_overall_misses_are_the_nearest_of_all_other_classes_for_every_class():
+    rng = np.random.default_rng(3)
+    X, y = rng.standard_normal((60, 4)).astype(np.float32), rng.integers(0, 3, 60)
+    near = find(X, y, misses="overall")
+    assert sorted(zip(near.anchors.tolist(), near.others.tolist())) == [
+        (i, r) for i in range(60) for r in range(3) if r != y[i]
+    ]
+    for i, found in zip(near.anchors, near.misses):
+        assert found.tolist() == brute_nearest(X, np.flatnonzero(y != y[i]), i, 2)
+
+
 def test_tight_classes_far_apart_keep_their_nearest():
     """Distances a thousandth of the offset: the fast formula alone would lose them in float32."""
     rng = np.random.default_rng(1)

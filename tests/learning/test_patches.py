@@ -2,11 +2,24 @@
 
 import numpy as np
 import pytest
+from scipy.optimize import LinearConstraint, approx_fprime, linprog, minimize
 
+from cbid.learning.bits import SIGMOIDS, TakenBits, relaxed_objective
 from cbid.learning.graph import PairGraph, worth
+from cbid.learning.losses import make_loss
 from cbid.learning.margins import MARGINS
-from cbid.learning.patches import cut_into_bags, find_patch_neighbourhoods, rows_from_bags
+from cbid.learning.patches import (
+    RotatedBits,
+    cut_into_bags,
+    distances_to_other_images,
+    factor_loss,
+    find_patch_neighbourhoods,
+    fit_class_factors,
+    rows_from_bags,
+)
+from cbid.learning.penalties import make_penalty
 from cbid.learning.rows import rows_from_neighbourhoods, rows_from_triplets
+from cbid.learning.weights import Part, Problem, fit_weights
 
 from .problems import columns_with_bits, random_bits, textbook_distance, textbook_margins
 
@@ -217,3 +230,243 @@ def test_laplacian_of_patches_equals_the_sum_over_triplets():
 
 def rows_of(near):
     return zip(near.anchors, near.misses[:, 0])
+
+
+# Eq. 2 as printed: one row for an image, the sum over its patches, the nearest patch of all other classes together
+
+
+def equation_2(X, y, image, H):
+    """A (images, t): sum over the patches of |h - h(miss)| - |h - h(hit)|, by loops over images and patches."""
+    everyone = np.arange(len(y))
+    A = np.zeros((len(SIZES), len(H)))
+    for i in everyone:
+        (hit,) = nearest(X, i, everyone[(y == y[i]) & (image != image[i])], 1)
+        (miss,) = nearest(X, i, everyone[y != y[i]], 1)
+        A[image[i]] += [abs(h[i] - h[miss]) - abs(h[i] - h[hit]) for h in H]
+    return A
+
+
+def rows_of_equation_2(X, y, image):
+    near = find_patch_neighbourhoods(
+        X, y, image, n_classes=3, n_hits=1, n_misses=1, max_rows=10**6, rng=np.random.default_rng(0), together=True
+    )
+    return rows_from_bags(near, y, image, n_classes=3, total=True)
+
+
+def bits_of(X, t, seed=0):
+    planes = np.random.default_rng(seed).standard_normal((X.shape[1], t))
+    return np.where((X - X.mean(axis=0)) @ planes >= 0, 1, -1).astype(np.float32).T
+
+
+def problem_of_equation_2(loss, penalty, nu, t=5):
+    X, y, image = patches(seed=7)
+    H = bits_of(X, t)
+    columns = columns_with_bits(rows_of_equation_2(X, y, image), "shared", H)
+    A = equation_2(X, y, image, H)
+    return Problem([Part(columns)], make_loss(loss), make_penalty(penalty), nu), A
+
+
+def test_margins_of_equation_2_are_sums_over_the_patches():
+    X, y, image = patches(seed=7)
+    H, w = bits_of(X, 5), np.random.default_rng(1).random((5, 1))
+    rows = rows_of_equation_2(X, y, image)
+    assert len(rows) == len(SIZES)
+    found_margins = columns_with_bits(rows, "shared", H).margins(w, precise=True)
+    np.testing.assert_allclose(found_margins, equation_2(X, y, image, H) @ w[:, 0], rtol=1e-6, atol=1e-6)
+
+
+def test_fewer_comparisons_with_all_other_classes_are_a_part_of_all():
+    X, y, image = patches()
+    settings = {"n_classes": 3, "n_hits": 1, "n_misses": 1, "together": True}
+    every, some = (
+        find_patch_neighbourhoods(X, y, image, max_rows=most, rng=np.random.default_rng(0), **settings)
+        for most in (10**6, 20)
+    )
+    assert (len(every.anchors), len(some.anchors)) == (len(y), 20)
+    np.testing.assert_array_equal(some.misses, every.misses[some.anchors])
+    assert (y[every.misses[:, 0]] != y).all()
+
+
+@pytest.mark.parametrize("nu", [1e-3, 0.05])
+@pytest.mark.parametrize("penalty", ["l1", "linf"])
+def test_weights_of_equation_2_equal_a_general_solver(penalty, nu):
+    """SLSQP in float64 on the matrix of the loops above; the duality gap bounds its distance from the optimum."""
+    problem, A = problem_of_equation_2("logistic", penalty, nu)
+    fit = fit_weights(problem, np.zeros(problem.shape), tol=1e-6)
+    t = A.shape[1]
+    norm = {"l1": np.append(-np.ones(t), 1.0), "linf": np.hstack([-np.eye(t), np.ones((t, 1))])}[penalty]
+
+    def objective(x):
+        return np.mean(np.logaddexp(0, -A @ x[:t])) + nu * x[t]
+
+    result = minimize(
+        objective,
+        np.append(np.full(t, 0.1), 1.0),
+        method="SLSQP",
+        bounds=[(0, None)] * (t + 1),
+        constraints=[LinearConstraint(norm, 0)],
+        options={"maxiter": 1000, "ftol": 1e-13},
+    )
+    assert fit.objective == pytest.approx(result.fun, rel=1e-4)
+    assert fit.objective - fit.gap <= result.fun * (1 + 1e-9)
+    assert fit.gap <= 1e-6 * fit.objective
+
+
+def test_certificate_of_equation_2_by_hand():
+    """u in [0, 1] with A' u / m <= nu gives the bound -mean(u log u + (1 - u) log(1 - u)), for any weights."""
+    problem, A = problem_of_equation_2("logistic", "l1", 0.01)
+    fit = fit_weights(problem, np.zeros(problem.shape), tol=1e-4)
+    rho = A @ fit.W[:, 0]
+    u = 1 / (1 + np.exp(rho))
+    u *= min(1, 0.01 / (A.T @ u / len(A)).max())
+    bound = -np.mean(u * np.log(u) + (1 - u) * np.log(1 - u))
+    primal = np.mean(np.log1p(np.exp(-rho))) + 0.01 * fit.W.sum()
+    assert fit.objective == pytest.approx(primal, rel=1e-6)
+    assert bound <= primal
+    assert primal - bound <= 1e-2 * primal
+    worse = fit.W[:, 0] + 0.5
+    assert bound < np.mean(np.log1p(np.exp(-A @ worse))) + 0.01 * worse.sum()
+
+
+def test_hinge_weights_of_equation_2_equal_a_linear_program():
+    problem, A = problem_of_equation_2("hinge", "l1", 0.05)
+    fit = fit_weights(problem, np.zeros(problem.shape), tol=1e-6)
+    m, t = A.shape
+    result = linprog(
+        np.append(np.full(t, 0.05), np.full(m, 1 / m)), A_ub=np.hstack([-A, -np.eye(m)]), b_ub=-np.ones(m)
+    )
+    assert fit.objective == pytest.approx(result.fun, rel=1e-6)
+
+
+def test_gradient_of_a_bit_of_equation_2_by_finite_differences():
+    """The relaxed worth sum_i v_i sum_j [(h - h(miss))^2 - (h - h(hit))^2] / 2, and its gradient."""
+    X, y, image = patches(seed=8)
+    rows = rows_of_equation_2(X, y, image)
+    v = np.random.default_rng(3).random(len(SIZES))
+    (weights,) = columns_with_bits(rows, "shared", bits_of(X, 1)).side_weights(v)
+    graph = PairGraph([rows.misses, rows.hits], len(y)).weighted(*weights)
+    h = bits_of(X, 1, seed=4)[0]
+    assert worth(graph, h) == pytest.approx(v @ equation_2(X, y, image, [h])[:, 0] / len(SIZES), rel=1e-5)
+    params = np.random.default_rng(1).standard_normal(5)
+    args = (X, graph, SIGMOIDS["arctan"], 1e-3)
+    step = 2e-2
+    slope = [
+        (8 * (f(step) - f(-step)) - (f(2 * step) - f(-2 * step))) / (12 * step)
+        for f in (lambda s, e=e: relaxed_objective(params + s * e, *args)[0] for e in np.eye(5))
+    ]
+    np.testing.assert_allclose(relaxed_objective(params, *args)[1], slope, rtol=1e-3, atol=1e-4)
+
+
+def test_equal_duals_choose_the_same_first_bit():
+    """Algorithm 1 starts at 1 / m, weights of zero give 1 / 2 to every image: the worths are in proportion."""
+    X, y, image = patches(seed=9)
+    H = bits_of(X, 40)
+    problem, _ = problem_of_equation_2("logistic", "l1", 0.01)
+    (u,) = problem.duals(problem.excess(np.zeros(problem.shape)))
+    assert np.ptp(u) == 0
+    rows = rows_of_equation_2(X, y, image)
+    columns = columns_with_bits(rows, "shared", H)
+    ours, theirs = (columns.correlations(d)[:, 0] for d in (u, np.full(len(u), 1 / len(u))))
+    assert ours.argmax() == theirs.argmax()
+    np.testing.assert_allclose(ours / theirs, len(u) / 2, rtol=1e-4)
+
+
+# Bits of rotations
+
+
+def rotated(n_bits, n_axes=4, n=400, seed=0):
+    """Bits of rotations under random duals, one after the other, and the features."""
+    rng = np.random.default_rng(seed)
+    Z = (rng.standard_normal((n, 6)) * [3, 2.5, 2, 1.5, 1, 0.5]).astype(np.float32)
+    i, j = rng.integers(n, size=(2, 500)).astype(np.int32)
+    rows = rows_from_triplets(n, i, j, (j + 1) % n)
+    search, taken, bits = RotatedBits(Z, n_axes=n_axes, seed=1), TakenBits(n, n_bits, 0.0), []
+    graph = PairGraph([rows.misses, rows.hits], n).weighted(rng.random(len(rows.misses)), -rng.random(len(rows.hits)))
+    for _ in range(n_bits):
+        bits.append(search.best(iter([graph]), taken, rng))
+        taken.add(bits[-1].h)
+    return Z, graph, bits
+
+
+def test_a_rotation_gives_one_orthonormal_direction_for_each_axis():
+    Z, graph, bits = rotated(12)
+    for start in (0, 4, 8):
+        B = np.array([bit.beta for bit in bits[start : start + 4]])
+        np.testing.assert_allclose(B @ B.T, np.eye(4), atol=1e-10)
+        assert not B[:, 4:].any()  # the axes beyond
+    for bit in bits:
+        np.testing.assert_array_equal(bit.h, np.where(Z @ bit.beta >= 0, 1, -1))
+        assert bit.value == pytest.approx(worth(graph, bit.h), rel=1e-5)
+    values = [bit.value for bit in bits[:4]]
+    assert values == sorted(values, reverse=True)
+    agreement = np.abs(np.array([bit.h for bit in bits]) @ np.array([bit.h for bit in bits]).T) / len(Z)
+    assert (agreement - np.eye(12)).max() < 0.98
+
+
+def test_the_first_rotation_quantises_better_than_its_random_start():
+    """||B - V R||^2 = n t + ||V||^2 - 2 ||V R||_1 falls as the absolute projections grow."""
+    Z, _, bits = rotated(4)
+    start = np.linalg.qr(np.random.default_rng(0).standard_normal((4, 4)))[0]
+    ours = np.abs(Z @ np.array([bit.beta for bit in bits]).T).sum()
+    assert ours > np.abs(Z[:, :4] @ start).sum()
+
+
+def test_no_direction_is_left_where_one_axis_was_used():
+    """One axis has one bit, and its complement is the same bit."""
+    rng = np.random.default_rng(0)
+    Z = rng.standard_normal((50, 1)).astype(np.float32)
+    rows = rows_from_triplets(50, *rng.integers(50, size=(3, 30)).astype(np.int32))
+    graph = PairGraph([rows.misses, rows.hits], 50).weighted(np.ones(len(rows.misses)), -np.ones(len(rows.hits)))
+    search, taken = RotatedBits(Z, n_axes=32, seed=0), TakenBits(50, 2, 0.0)
+    taken.add(search.best(iter([graph]), taken, rng).h)
+    assert search.best(iter([graph]), taken, rng) is None
+
+
+# Factors of classes
+
+
+def test_distances_to_other_images_equal_a_loop():
+    """Image 3 is the second of class 0, so the second images of the other classes are left out too, and so on."""
+    X, y, image = patches(seed=11)
+    H, w = bits_of(X, 6).T.astype(np.int8), np.random.default_rng(0).random(6)
+    D, numbers = distances_to_other_images(H, w, y, image, 3)
+    members = [[0, 3, 6], [1, 4, 7], [2, 5]]
+    expected = []
+    for images in members:
+        for place, i in enumerate(images):
+            out = [part[place % len(part)] for part in members]
+            row = []
+            for part in members:
+                there = np.isin(image, [j for j in part if j not in out])
+                row.append(np.mean([min((H[p] != H[q]) @ w for q in np.flatnonzero(there))
+                                    for p in np.flatnonzero(image == i)]))  # fmt: skip
+            expected.append(row)
+    np.testing.assert_allclose(D, expected, rtol=1e-5)
+    assert numbers.tolist() == [0, 0, 0, 1, 1, 1, 2, 2]
+
+
+def test_gradient_of_the_factors_by_finite_differences():
+    rng = np.random.default_rng(0)
+    L, y, x = rng.uniform(0.8, 1.2, (20, 4)), rng.integers(4, size=20), rng.normal(size=5)
+    slope = approx_fprime(x, lambda x: factor_loss(x, L, y, 0.1)[0], 1e-6)
+    np.testing.assert_allclose(factor_loss(x, L, y, 0.1)[1], slope, rtol=1e-4, atol=1e-6)
+
+
+def test_a_class_that_attracts_all_images_gets_a_larger_factor():
+    """Distances are equal but for the own class, 0.1 nearer, and class 0, 0.2 nearer to everything."""
+    y = np.arange(30) % 3
+    D = 1 + 0.01 * np.random.default_rng(0).normal(size=(30, 3)) - 0.1 * (np.arange(3) == y[:, None]) - [0.2, 0, 0]
+    factors = fit_class_factors(D, y)
+    assert (D.argmin(axis=1) == y).mean() < 0.5
+    assert ((D * factors).argmin(axis=1) == y).all()
+    assert factors[0] > factors[1:].max()
+    assert factors.mean() == pytest.approx(1)
+    np.testing.assert_allclose(fit_class_factors(100 * D, y), factors, rtol=1e-5)
+
+
+def test_factors_of_classes_without_patches_are_one():
+    y = np.arange(10) % 2
+    D = np.column_stack([1 - 0.2 * (y == 0), 1 - 0.1 * (y == 1), np.full(10, np.inf)])
+    factors = fit_class_factors(D, y)
+    assert factors[2] == 1
+    np.testing.assert_array_equal(fit_class_factors(np.ones((10, 2)), y), [1, 1])

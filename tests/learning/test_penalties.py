@@ -62,3 +62,47 @@ def test_no_over_or_underflow(p):
 def test_unknown_penalty_is_named(penalty):
     with pytest.raises(ValueError, match="penalty="):
         make_penalty(penalty)
+
+
+class Weighted:
+    """sqrt(sum of c_s w_s^2) with c_s = 1 + s: bits that come later cost more."""
+
+    def _c(self, W):
+        return 1.0 + np.arange(len(W))[:, None]
+
+    def value(self, W):
+        return np.sqrt(np.sum(self._c(W) * W**2))
+
+    def gradient(self, W):
+        size = self.value(W)
+        return np.zeros_like(W) if size == 0 else self._c(W) * W / size
+
+    def dual(self, G):
+        return np.sqrt(np.sum(np.maximum(G, 0) ** 2 / self._c(G)))
+
+    def steepest(self, G):
+        W = np.maximum(G, 0) / self._c(G)
+        size = self.value(W)
+        return W / size if size > 0 else W
+
+
+def test_a_penalty_of_your_own():
+    """The weights reach the certificate; without the growing cost they would be those of l_2."""
+    from cbid import CBID
+
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], 30)
+    X = rng.standard_normal((90, 6)) + 1.5 * np.eye(6)[y]
+    fixed = {"n_bits": 6, "likeness": 0, "kernel": "linear", "nu": 0.05}
+    own = CBID(penalty=Weighted(), **fixed).fit(X, y)
+    assert (own.gap_ <= own.tol * own.objective_).all()
+    even = CBID(penalty=2, **fixed).fit(X, y)
+    np.testing.assert_allclose(own.truncate(1).weights_, even.truncate(1).weights_, rtol=0.05)  # c = 1 there
+    own_last, even_last = (coder.weights_[-1] / coder.weights_.sum() for coder in (own, even))
+    assert own_last < even_last
+
+
+@pytest.mark.parametrize("penalty", [object(), Weighted, "l2", 1, True])
+def test_what_is_no_penalty_is_named(penalty):
+    with pytest.raises(ValueError, match="penalty="):
+        make_penalty(penalty)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from cbid.evaluation import accuracy
-from cbid.paper.base import Context
+from cbid.paper.base import Context, by_test
 from cbid.paper.coding import nearest_neighbours
-from cbid.paper.over_bits import ORIGINAL, Draw, cells_of, compare, run_cells, show_over_bits
+from cbid.paper.over_bits import ORIGINAL, Draw, cells_of, run_cells, show_over_bits
 from cbid.paper.report import Page, plot_style
 from tests.paper.made import accuracies, row, together
 
@@ -73,11 +73,12 @@ def test_it_shows_a_plot_and_a_table(tmp_path):
 
 
 def test_a_comparison_in_words():
-    told = compare(np.array([0.8, 0.9, 1.0]), np.array([0.7, 0.8, 0.9]))
-    assert told.startswith("90.0 against 80.0 % (difference +10.0 to +10.0, p = ")
-    assert compare(np.array([0.8]), np.array([0.7])) == "80.0 against 70.0 %"
-    incomplete = compare(np.array([0.8, 0.9]), np.array([0.7]))
-    assert incomplete == "85.0 against 70.0 % (means of 2 and of 1 repeats)"
+    def told(ours, theirs):
+        return by_test(np.array(ours), np.array(theirs)).figures
+
+    assert told([0.8, 0.9, 1.0], [0.7, 0.8, 0.9]).startswith("90.0 against 80.0 % (difference +10.0 to +10.0, p = ")
+    assert told([0.8], [0.7]) == "80.0 against 70.0 % (one repeat, no test)."
+    assert told([0.8, 0.9], [0.7]) == "85.0 against 70.0 % (means of 2 and of 1 repeats)."
 
 
 @pytest.mark.parametrize("repeats", [1, 2])

@@ -3,12 +3,14 @@
 import json
 import os
 import re
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 
-from cbid.paper.raw import RawResults
+from cbid.paper.raw import RawResults, defaults_fingerprint
 
 
 @pytest.fixture
@@ -55,6 +57,31 @@ def test_another_revision_does_not_count(raw):
     assert newer.missing([{"i": 0}])
     newer.add({"i": 0}, {"value": "new"}, 0)
     assert [RawResults(raw.path, r).results([{"i": 0}]).rows[0]["value"] for r in (1, 2)] == ["old", "new"]
+
+
+def test_packed_lines_are_read_and_later_ones_replace_them(raw):
+    for i in range(3):
+        raw.add({"i": i}, {"value": "old"}, 1)
+    first = raw.pack().read_bytes()
+    assert not raw.path.exists()
+    assert raw.missing([{"i": i} for i in range(4)]) == [{"i": 3}]
+    assert raw.pack().read_bytes() == first  # the same lines, the same bytes
+    raw.add({"i": 1}, {"value": "new"}, 1)
+    assert [row["value"] for row in raw.results([{"i": i} for i in range(3)])] == ["old", "new", "old"]
+
+
+def test_lines_of_earlier_defaults_are_read_but_count_as_missing(raw):
+    raw.add({"i": 0}, {}, 1)
+    line = json.loads(raw.path.read_text())
+    raw.path.write_text(json.dumps(line | {"defaults": "0123456789ab"}) + "\n")
+    assert len(raw.results([{"i": 0}])) == 1
+    assert raw.missing([{"i": 0}]) == [{"i": 0}]
+
+
+def test_the_fingerprint_of_the_defaults_is_the_same_in_every_process():
+    code = "from cbid.paper.raw import defaults_fingerprint as f; print(f())"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert found.stdout.strip() == defaults_fingerprint()
 
 
 def test_lines_of_several_writers_do_not_mix(raw):

@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 import pytest
 
 from cbid.paper import EXPERIMENTS, reproduce
+from cbid.paper.raw import RawResults
 from cbid.paper.report import new_figure
 from tests.paper import toy
 
@@ -114,12 +115,51 @@ def test_the_summary_holds_claims_and_tables(tmp_path):
     reproduce(out=tmp_path)
     summary = json.loads((tmp_path / "summary.json").read_text())
     found = summary["experiments"]["toy"]
-    assert [c["verdict"] for c in found["claims"]] == ["holds", "does not hold", "not testable here"]
+    assert [c["verdict"] for c in found["claims"]] == ["holds", "fails", "not testable here"]
     assert found["cells"] == found["expected"] == 8
     assert [row[0] for row in found["tables"][0]["rows"]] == ["fair", "loaded"]
     assert "numpy" in summary["machine"]["versions"]
     claims = (tmp_path / "claims.md").read_text()
     assert "| The loaded coin wins (nowhere) | **holds** |" in claims
+    assert "**3 claims: 1 holds, 1 fails, 1 not testable here.**" in claims
+
+
+def test_results_of_earlier_defaults_are_told_and_run_again(tmp_path, monkeypatch):
+    reproduce(out=tmp_path)
+    raw = tmp_path / "raw" / "toy.jsonl"
+    current = json.loads(raw.read_text().splitlines()[0])["defaults"]
+    raw.write_text(raw.read_text().replace(current, "0123456789ab"))
+    reproduce(out=tmp_path, run=False)
+    text = (tmp_path / "claims.md").read_text()
+    assert "Two coins: 8 of 8 cells were measured with other defaults of CBID than today’s" in text
+    assert reproduce(out=tmp_path).ran == 8
+    assert "other defaults" not in (tmp_path / "claims.md").read_text()
+
+
+def test_a_report_from_packed_raw_results(tmp_path):
+    reproduce(out=tmp_path)
+    before = (tmp_path / "claims.md").read_text().split("\n\n", 2)[2]
+    RawResults(tmp_path / "raw" / "toy.jsonl").pack()
+    assert not (tmp_path / "raw" / "toy.jsonl").exists()
+    outcome = reproduce(out=tmp_path, run=False)
+    assert outcome.kept == 8
+    assert (tmp_path / "claims.md").read_text().split("\n\n", 2)[2] == before
+    assert 'href="raw/toy.jsonl.gz"' in (tmp_path / "report.html").read_text()
+
+
+def test_chapters_from_the_raw_results_of_the_benchmarks(tmp_path):
+    results = tmp_path / "results"
+    results.mkdir()
+    few = [{"set": "digits", "seed": s, "labels": 5, "raw": 0.7, "labelled": 0.8, "spread": 0.9} for s in range(2)]
+    (results / "few_labels.jsonl").write_text("".join(json.dumps(line) + "\n" for line in few))
+    kinds = [{"part": "tree", "seed": s, "method": m, "bits": 16, "fine": 0.5 + s / 10} for s in (0, 1) for m in "ab"]
+    (results / "label_kinds.jsonl").write_text("".join(json.dumps(line) + "\n" for line in kinds))
+    reproduce(out=tmp_path / "out", benchmarks=results)
+    text = (tmp_path / "out" / "report.html").read_text()
+    assert "80.0 ± 0.0" in text
+    assert "55.0 ± 7.1" in text
+    assert "unseen_classes.jsonl is missing" in text
+    assert 'href="../results/few_labels.jsonl"' in text
 
 
 def test_plots_of_the_same_results_are_the_same(tmp_path):
@@ -279,7 +319,7 @@ def test_killed_it_goes_on_where_it_stopped(tmp_path):
     assert (tmp_path / "report.html").exists()
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize("jobs", [pytest.param("1", marks=pytest.mark.long), "2"])
 def test_interrupted_it_says_so(tmp_path, jobs):
     with program(tmp_path, "--jobs", jobs, TOY_SECONDS="0.5") as process:
         wait_for_lines(tmp_path, 1)
@@ -290,7 +330,7 @@ def test_interrupted_it_says_so(tmp_path, jobs):
     assert len(lines(tmp_path)) < 8
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize("jobs", ["1", pytest.param("2", marks=pytest.mark.long)])
 def test_what_goes_on_after_an_interrupt_is_no_result(tmp_path, jobs):
     """As learning does, which keeps the bits that it has."""
     with program(tmp_path, "--jobs", jobs, TOY_SECONDS="2", TOY_GOES_ON="1") as process:

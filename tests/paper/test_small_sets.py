@@ -12,6 +12,7 @@ from cbid import CBID
 from cbid.evaluation import accuracy
 from cbid.paper import classifiers, descriptors, detection, galleries, learning_curves, patches, similarity
 from cbid.paper.base import Context, Results, Row
+from cbid.paper.coding import PAPER
 from cbid.paper.report import Page, new_figure, plot_style
 from tests.paper.made import context, striped, write_classes
 
@@ -79,6 +80,7 @@ def test_descriptors_by_samples_and_forms(photographs, tmp_path):
             "features": f,
             "repeat": 0,
             "test": 8,
+            "validation": 2,
             "words": 8,
             "step": 24,
             "samples": n,
@@ -86,17 +88,18 @@ def test_descriptors_by_samples_and_forms(photographs, tmp_path):
             "bits": b,
         }
         for f in ("GIST", descriptors.KDES)
-        for n, m, b in ((4, descriptors.ORIGINAL, None), (4, "C-BID", 8), (4, "exponential, l1", 8))
+        for n, m, b in ((4, descriptors.ORIGINAL, None), (4, "C-BID", 8), (4, "exponential, l1", 8), (4, PAPER, 3))
+        if (f, m) != (descriptors.KDES, PAPER)
     ]
     results, page = shown(descriptors.EXPERIMENT, cells, context(photographs), tmp_path)
-    for row in results:
-        assert row["precision_at_10"] == pytest.approx(0.8)  # eight of ten can be right, and stripes are easy
+    for row in (row for row in results if row["method"] != PAPER):
+        assert 0.6 < row["precision_at_10"] <= 0.8  # eight of ten can be right; chance has 0.5
         assert len(row["predicted"]) == 16
     assert page.tables[1]["title"] == "Losses and penalties"
 
 
 def test_test_images_do_not_depend_on_the_number_of_samples(photographs):
-    base = {"set": "sports8", "features": "GIST", "repeat": 0, "test": 6, "words": 8, "step": 24}
+    base = {"set": "sports8", "features": "GIST", "repeat": 0, "test": 6, "validation": 2, "words": 8, "step": 24}
     truths = []
     for n in (2, 6):
         cell = base | {"samples": n, "method": descriptors.ORIGINAL, "bits": None}
@@ -107,7 +110,7 @@ def test_test_images_do_not_depend_on_the_number_of_samples(photographs):
 
 @pytest.mark.parametrize("method", classifiers.POOLED)
 def test_pooled_descriptors(photographs, method):
-    cell = {"set": "graz02", "features": "GIST", "protocol": [6, 4], "repeat": 0, "bits": None, "method": method}
+    cell = {"set": "graz02", "features": "GIST", "protocol": [6, 0, 4], "repeat": 0, "bits": None, "method": method}
     ((_, result),) = classifiers.run_svm([cell | {"words": 8, "axes": "pca"}], context(photographs))
     assert accuracy(result["truth"], result["predicted"]) > 0.8
     assert result["bytes"] == 4 * 21 * 8
@@ -154,27 +157,42 @@ def test_detection_and_going_on_with_it(tmp_path, monkeypatch):
     monkeypatch.setattr(detection, "QUICK_LENGTH", 8)
     cells = detection.cells(["inria_person"], True)
     results, _ = shown(detection.EXPERIMENT, cells, context(tmp_path), tmp_path)
-    assert [row["method"] for row in results] == ["HOG + SVM", "C-BID", "C-BID, 5 nearest", "LSH", "SDH"]
+    assert [row["method"] for row in results] == [
+        "HOG + SVM",
+        "HOG itself",
+        "C-BID",
+        "C-BID, 5 nearest",
+        "LSH",
+        "SDH",
+    ]
     rates = results.measured(detection.METRIC)
     assert rates[0] == 1  # nothing else looks like it, so that 8 bits of a dozen windows can only lose
     assert (rates <= 1).all()
-    assert [(row["n_images"], row["n_objects"]) for row in results] == [(2, 3)] * 5
+    assert [(row["n_images"], row["n_objects"]) for row in results] == [(2, 3)] * 6
     told = detection.verification_helps(results)
     assert not told.holds
-    assert f"8 bits: {100 * (rates[1] - 1):+.1f} points" in told.figures
+    assert "8 bits: " in told.figures
+    assert "the control, a second SVM on HOG" in told.figures
     # What was learned and found is there: photographs are not read again.
     monkeypatch.setattr(detection.AnnotatedImages, "read", lambda *_: pytest.fail("read again"))
     again = [_plain(result) for _, result in detection.run(cells[:2], context(tmp_path))]
     assert again == [row.result for row in results.rows[:2]]
     # The bits that were learned are gone on with, and the first ones stay.
-    longer = [cells[1], cells[1] | {"bits": 12}]
-    assert _plain(next(detection.run(longer, context(tmp_path)))[1]) == results.rows[1].result
+    longer = [cells[2], cells[2] | {"bits": 12}]
+    assert _plain(next(detection.run(longer, context(tmp_path)))[1]) == results.rows[2].result
     # Codes that ended early are no codes of the length that was asked for; the detector itself is there all the same.
     monkeypatch.setattr(detection, "_learned_bits", lambda *_: CBID(n_bits=1).fit(np.eye(4), [0, 0, 1, 1]))
-    run = detection.run(cells[:2], context(tmp_path))
+    run = detection.run([cells[0], cells[2]], context(tmp_path))
     assert _plain(next(run)[1]) == results.rows[0].result
     with pytest.raises(RuntimeError, match="learning ended at 1 of 8 bits"):
         next(run)
+
+
+def test_tud_brussels_is_tested_with_the_detectors_of_inria():
+    assert detection.cells(["tud_brussels"], True) == []
+    both = detection.cells(["inria_person", "tud_brussels"], True)
+    assert {c["set"] for c in both} == {"inria_person", "tud_brussels"}
+    assert (detection.TRAINED_ON, detection.UPSAMPLED["tud_brussels"]) == ("inria_person", 2.0)
 
 
 def test_work_of_detection_is_kept_apart_by_set_place_and_revision(tmp_path, monkeypatch):
@@ -208,6 +226,36 @@ def test_photographs_may_be_left_out(tmp_path):
     assert "A crowd. Photographs" in note
     assert plot.startswith("<figure>")
     assert sorted(path.name for path in tmp_path.glob("*")) == ["x_curves.png", "x_curves.svg"]
+
+
+class Same:
+    """A coder that gives all images one code: every neighbour is a tie."""
+
+    n_bits_ = 8
+
+    def encode(self, X):
+        return np.zeros((len(X), 1), np.uint8)
+
+
+def test_ties_in_galleries_do_not_follow_the_order_of_the_classes(tmp_path, monkeypatch):
+    monkeypatch.setattr(galleries, "code_lengths", lambda *args: iter([(32, Same())]))
+    cells = galleries.EXPERIMENT.cells(["digits"], True)[:1]
+    ((_, result),) = galleries.run(cells, context(tmp_path))
+    labels = context(tmp_path).open("digits").labels[np.array(result["ids"])[0]]
+    assert len(set(labels.tolist())) > 3  # in the order of the set all ten would be of the first class
+
+
+def test_the_protocol_of_the_literature(tmp_path):
+    """Database: all 30 images but 10 queries; the training images are among them."""
+    from tests.paper.sets.test_layouts import write_cifar
+
+    write_cifar(tmp_path / "cifar10")
+    fixed = {"train": 10, "queries": 10, "most": None}
+    cells = [c | fixed for c in galleries.RETRIEVAL.cells(["cifar10"], True) if c["method"] == "ITQ"]
+    results, page = shown(galleries.RETRIEVAL, [c | {"bits": 8} for c in cells], context(tmp_path), tmp_path)
+    assert [row["database"] for row in results] == [20]
+    assert 0 < results.rows[0]["map"] <= 1
+    assert page.tables[0]["rows"][0][0] == "ITQ"
 
 
 def test_galleries_of_digits(tmp_path):

@@ -16,6 +16,12 @@ def test_points_lie_on_their_arms(monkeypatch):
     assert np.bincount(y).tolist() == [50, 50]
 
 
+def test_points_are_not_in_the_order_of_the_classes():
+    _, y = spiral.spiral(200, np.random.default_rng(0))
+    changes = np.count_nonzero(np.diff(y))
+    assert 150 < changes < 250  # 199.5 expected; 1 if ordered
+
+
 def region(rule):
     points = spiral.grid().reshape(spiral.GRID, spiral.GRID, 2)
     return np.array([[int(rule(*p)) for p in row] for row in points])

@@ -48,9 +48,12 @@ def test_principal_axes_hold_99_percent_of_the_training_variance(place):
 
 def test_drawn_by_numbers_from_class_folders(tmp_path):
     write_classes(tmp_path / "graz02", ("bikes", "cars"), 6, size=16)
-    settings = {"set": "graz02", "features": "raw pixels", "axes": None, "repeat": 0, "protocol": [2, 3]}
+    settings = {"set": "graz02", "features": "raw pixels", "axes": None, "repeat": 0, "protocol": [2, 1, 3]}
     found = load_vectors(settings, context(tmp_path))
     assert (found.X.shape, found.Xt.shape) == ((4, 256), (6, 256))
+    held_out = found.for_validation()
+    assert held_out.Xt.shape == (2, 256)
+    assert held_out.yt.tolist() == [0, 1]
     assert np.bincount(found.yt).tolist() == [3, 3]
 
 

@@ -9,7 +9,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from cbid.coders import ModelFileError
 from cbid.pooling import HIKClassifier, load
-from cbid.pooling.hik import histogram_intersection
+from cbid.pooling.additive_kernels import histogram_intersection
 from cbid.storage.models import read_model, write_model
 
 

@@ -9,7 +9,7 @@ from sklearn.kernel_approximation import AdditiveChi2Sampler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from cbid.pooling import AdditiveKernelMap
-from cbid.pooling.hik import histogram_intersection
+from cbid.pooling.additive_kernels import histogram_intersection
 
 WORST = {"chi2": (0.11, 0.032, 0.013, 0.006, 0.003), "intersection": (0.18, 0.11, 0.08, 0.065, 0.055)}
 

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from cbid.cli import run
-from cbid.commands.output import accuracy_table
+from cbid.commands.options import accuracy_table
 from cbid.project.files import is_project_file
 from tests.project.made import picture, write_images
 

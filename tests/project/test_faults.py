@@ -18,9 +18,10 @@ import pytest
 
 from cbid.cli import run
 from cbid.project import Project, ProjectError, ProjectWarning
+from cbid.project.files import _sealed_text
 from cbid.project.table import ADDED, ImageRow, ImageTable
 from cbid.search import CodeIndex
-from cbid.storage.lock import WriterLock
+from cbid.storage.atomic import WriterLock
 
 CALLS = ("fsync", "replace", "pwrite", "unlink", "write")
 X = np.random.default_rng(0).normal(size=(40, 6)).astype(np.float32)
@@ -199,7 +200,9 @@ def test_a_good_project_has_no_problems(vectors):
     assert Project.check(vectors) == ([], [])
 
 
-@pytest.mark.parametrize("name", ["vectors.f32", "index-*/segment-*.codes.npy", "coder-*", "project.json"])
+@pytest.mark.parametrize(
+    "name", ["vectors.f32", "index-*/segment-*.codes.npy", "coder-*", "project.json", "evaluation-*"]
+)
 @pytest.mark.parametrize("place", [-2, -9])
 def test_a_changed_byte_is_found(vectors, tmp_path, name, place):
     path = shutil.copytree(vectors, tmp_path / "p.cbid")
@@ -216,14 +219,51 @@ def test_a_changed_row_is_found(vectors, tmp_path, column):
     assert "id=5" in problem
 
 
-def test_repair_adds_checksums_to_older_projects(vectors, tmp_path):
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DROP TABLE checksums", "DELETE FROM checksums WHERE id = 5", "UPDATE checksums SET row = x'00' WHERE id = 5",
+        "DROP TABLE seal", "DELETE FROM seal", "UPDATE seal SET content = '[]'", "INSERT INTO seal VALUES ('', x'')",
+        "UPDATE sqlite_sequence SET seq = 7", "UPDATE vectors SET n_features = 7", "DELETE FROM images WHERE id = 5",
+        "INSERT INTO given_labels VALUES (5, 'a', 'b', 'given')", "CREATE TABLE more (x)", "PRAGMA user_version = 1",
+        "UPDATE images SET id = 99 WHERE id = 5", "UPDATE images SET path = 3 WHERE id = 5",
+        "INSERT INTO thumbnails VALUES (5, x'00')", "DROP INDEX by_path",
+        "INSERT INTO images SELECT id + 90, name, path, label, part, origin, stamp FROM images WHERE id = 5",
+    ],
+)  # fmt: skip
+def test_a_changed_table_is_found(vectors, tmp_path, change):
     path = shutil.copytree(vectors, tmp_path / "p.cbid")
     with contextlib.closing(sqlite3.connect(path / "images.sqlite")) as table, table:
-        table.execute("DROP TABLE checksums")
-    problems, (note,) = Project.check(path)
-    assert not problems
-    assert "40 images have no checksums" in note
-    assert Project.check(path, repair=True)[0] == []
+        table.execute(change)
+    assert Project.check(path)[0]
+
+
+def test_a_damaged_row_is_not_returned(vectors, tmp_path):
+    path = shutil.copytree(vectors, tmp_path / "p.cbid")
+    with contextlib.closing(sqlite3.connect(path / "images.sqlite")) as table, table:
+        table.execute("UPDATE images SET name = 'x' WHERE id = 5")
+    damaged(path, "vectors.f32", 4 * 6 * 7)
+    with Project.open(path) as project:
+        assert project.record(4).id == 4
+        assert project.vector(6).shape == (6,)
+        with pytest.raises(ProjectError, match="id=5: its row differs"):
+            project.record(5)
+        with pytest.raises(ProjectError, match="id=7: its vector differs"):
+            project.vector(7)
+
+
+def test_the_seal_follows_every_change(vectors, tmp_path):
+    path = shutil.copytree(vectors, tmp_path / "p.cbid")
+    with Project.open(path, write=True) as project:
+        ids = project.add(X[:3] + 1, labels=["0", None, "1"])
+        project.relabel(ids[:2], "0")
+        project.remove([ids[0], 3])
+        project.relabel([4], ["0", "1"])
+        assert Project.check(path) == ([], [])
+        project.relabel([4], "1")
+    assert Project.check(path) == ([], [])
+    np.savez(tmp_path / "w.npz", X=X[:30] + 3 * (np.arange(30) % 2)[:, None], y=np.arange(30) % 2)
+    Project.fit(path, tmp_path / "w.npz", n_bits=8).close()
     assert Project.check(path) == ([], [])
 
 
@@ -254,14 +294,25 @@ def test_the_program_checks(vectors, tmp_path, capsys):
     [
         {"n_features": True}, {"n_features": 10**30}, {"n_features": None}, {"source": 3}, {"descriptor": {}},
         {"descriptor": {"kind": 1}}, {"settings": []}, {"fit": None}, {"coder": "../coder-0123456789ab.safetensors"},
-        {"index": ""}, {"evaluation": "coder"}, {"version": True},
+        {"index": ""}, {"evaluation": "coder"}, {"version": True}, {"checksums": []}, {"checksums": {}},
+        {"checksums": {"coder": ""}},
     ],
 )  # fmt: skip
-def test_an_altered_manifest_is_a_damaged_project(vectors, tmp_path, change):
+@pytest.mark.parametrize("sealed", [False, True])
+def test_an_altered_manifest_is_a_damaged_project(vectors, tmp_path, change, sealed):
+    """Also with the right checksum: the content itself is checked."""
     path = shutil.copytree(vectors, tmp_path / "p.cbid")
-    content = json.loads((path / "project.json").read_bytes())
-    (path / "project.json").write_text(json.dumps({**content, **change}))
+    content = {**json.loads((path / "project.json").read_bytes()), **change}
+    text = _sealed_text(content) if sealed else json.dumps(content).encode()
+    (path / "project.json").write_bytes(text)
     with pytest.raises(ProjectError):
+        Project.open(path)
+
+
+def test_a_manifest_in_another_form_is_damaged(vectors, tmp_path):
+    path = shutil.copytree(vectors, tmp_path / "p.cbid")
+    (path / "project.json").write_text((path / "project.json").read_text() + " ")
+    with pytest.raises(ProjectError, match="checksum"):
         Project.open(path)
 
 
@@ -278,7 +329,7 @@ def test_masked_values_are_rejected(vectors):
 
 def test_the_lock_ends_with_its_owner_even_if_a_forked_child_lives_on(tmp_path):
     owner = (
-        "import os, sys, time\nfrom pathlib import Path\nfrom cbid.storage.lock import WriterLock\n"
+        "import os, sys, time\nfrom pathlib import Path\nfrom cbid.storage.atomic import WriterLock\n"
         "lock = WriterLock(Path(sys.argv[1]))\nchild = os.fork()\n"
         "if child == 0:\n    print(os.getpid(), flush=True)\n    time.sleep(60)\nos._exit(0)\n"
     )

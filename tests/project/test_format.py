@@ -1,4 +1,4 @@
-"""Projects written by cbid 0.1.0 open unchanged."""
+"""Projects written by cbid 0.1.0 open unchanged, with a note that they have no checksums."""
 
 import json
 import shutil
@@ -8,8 +8,13 @@ import numpy as np
 import pytest
 
 from cbid.project import Project
+from cbid.project.files import ProjectWarning
+from cbid.project.refitting import refit
 
 SAMPLES = Path(__file__).parents[1] / "storage" / "samples_0_1_0"
+
+
+no_checksums = pytest.mark.filterwarnings("ignore:.*no checksums:UserWarning")
 
 
 @pytest.fixture
@@ -19,6 +24,7 @@ def sample(tmp_path):
     return tmp_path / "photos.cbid"
 
 
+@no_checksums
 def test_a_search_gives_the_same_answer(sample):
     (expected,) = json.loads((SAMPLES / "search.json").read_text())
     matches = expected["matches"]
@@ -34,6 +40,29 @@ def test_a_search_gives_the_same_answer(sample):
             assert project.thumbnail(match["id"]).startswith(b"\xff\xd8")
 
 
+def test_opening_says_that_there_are_no_checksums_and_repair_adds_them(sample):
+    with pytest.warns(ProjectWarning, match="no checksums"):
+        Project.open(sample).close()
+    problems, (note,) = Project.check(sample)
+    assert not problems
+    assert "21 images have no checksums" in note
+    problems, (note,) = Project.check(sample, repair=True)
+    assert not problems
+    assert "21 images got" in note
+    assert Project.check(sample) == ([], [])
+    Project.open(sample).close()
+
+
+@no_checksums
+def test_a_fit_adds_checksums(sample):
+    with Project.open(sample, write=True) as project:
+        project.add([str(SAMPLES / "query.png")], labels=["stripes"])
+        assert not project.is_sealed
+    refit(sample)
+    assert Project.check(sample) == ([], [])
+
+
+@no_checksums
 def test_images_can_be_added_and_removed(sample):
     with Project.open(sample, write=True) as project:
         n = len(project)

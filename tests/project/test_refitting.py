@@ -26,16 +26,37 @@ def test_refit_learns_from_added_and_relabelled_images(tmp_path):
         assert {record.part for record in project.records_of(added)} == {"train", "held-out"}
         assert "blue" in project.confusion["classes"]
         assert (project.record(int(moved[0])).label, project.n_unlearned) == ("green", 0)
-        assert project.last_fit["from_stored"]
         assert (
             project.index.reconstruct(added) == project.encode(np.stack([project.vector(i) for i in added]))
         ).all()
     assert Project.check(tmp_path / "p.cbid") == ([], [])
-    # A fit of the folder keeps the added images, and no longer learns from them.
+    # A fit of the folder has nothing more to learn: it keeps the added images and the changed labels.
+    with fitted(tmp_path / "p.cbid", images, n_bits=8) as project:
+        assert {record.part for record in project.records_of(added)} == {"train", "held-out"}
+        assert project.record(int(moved[0])).label == "green"
+
+
+def test_a_fit_learns_from_added_images_with_a_label(tmp_path):
+    images = write_images(tmp_path / "images", n=6, colours=("red", "green"))
+    fitted(tmp_path / "p.cbid", images, n_bits=8).close()
+    with Project.open(tmp_path / "p.cbid", write=True) as project:
+        added = project.add([picture("blue", i) for i in range(7)], ["blue"] * 6 + [None])
+        assert {record.part for record in project.records_of(added)} == {"added"}
     with fitted(tmp_path / "p.cbid", images, n_bits=8) as project:
         assert not project.was_up_to_date
-        assert {record.part for record in project.records_of(added)} == {"added"}
-        assert project.record(int(moved[0])).label == "green"
+        assert [record.part for record in project.records_of(added)].count("train") == 5
+        assert project.record(int(added[-1])).part == "added"  # it has no label
+        assert project.last_fit["images"] == {"train": 15, "held-out": 3, "added": 1}
+        assert "blue" in project.confusion["classes"]
+    with fitted(tmp_path / "p.cbid", images, n_bits=8) as project:
+        assert project.was_up_to_date
+    # They are not in the source, and stay; one that is removed is no longer learned from.
+    with Project.open(tmp_path / "p.cbid", write=True) as project:
+        project.remove(added[:1])
+    with fitted(tmp_path / "p.cbid", images, n_bits=8) as project:
+        assert not project.was_up_to_date
+        assert len(project) == 18
+    assert Project.check(tmp_path / "p.cbid") == ([], [])
 
 
 def test_as_a_process(tmp_path, capsys):

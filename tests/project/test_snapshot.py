@@ -10,7 +10,9 @@ from PIL import Image
 from cbid.coders import CBID
 from cbid.data import ImageItems, VectorTable, read_image
 from cbid.project import ImageRecord, Project, ProjectError
+from cbid.project.files import _sealed_text
 from cbid.search import UnknownIdError
+from cbid.storage.digests import digest_file
 from tests.project.made import N_BITS, TINY, fitted, picture
 
 
@@ -99,7 +101,7 @@ def test_own_descriptors_are_given_again(tmp_path, made):
     [
         (lambda p: (p / "project.json").write_text("{"), "project.json is damaged"),
         (lambda p: (p / "project.json").write_text("[]"), "project.json is not"),
-        (lambda p: _change(p, version=2), "project.json has format version 2"),
+        (lambda p: _change(p, version=3), "project.json has format version 3"),
         (lambda p: _change(p, index="../elsewhere"), "project.json is damaged: index"),
         (lambda p: _change(p, n_features="75"), "project.json is damaged: n_features"),
         (lambda p: _change(p, n_features=74), "n_features differ"),
@@ -126,13 +128,16 @@ def test_damage_is_reported(copied, damage, message):
 
 
 def _change(path, **entries):
+    """Change the manifest, with the right checksum."""
     content = json.loads((path / "project.json").read_text())
-    (path / "project.json").write_text(json.dumps({**content, **entries}))
+    (path / "project.json").write_bytes(_sealed_text({**content, **entries}))
 
 
 def _change_measured(path, **entries):
     file = next(path.glob("evaluation-*"))
     file.write_text(json.dumps({**json.loads(file.read_text()), **entries}))
+    checksums = json.loads((path / "project.json").read_text())["checksums"]
+    _change(path, checksums={**checksums, file.name: digest_file(file)})
 
 
 def test_a_file_of_vectors_that_was_cut(copied, made):

@@ -86,6 +86,8 @@ def test_the_headline():
         "16 bytes an image: 90% ± 7 on held-out images, 70% with 5,120-byte vectors; "
         "best class dog (100%), worst cat (80%)."
     )
+    even = {"classes": ["cat", "dog"], "matrix": [[45, 5], [5, 45]]}
+    assert headline(measured, even).endswith("5,120-byte vectors; each class 90%.")
     measured["codes"][0]["weighted"] = {**how, "accuracy": None}
     assert headline(measured, {"classes": [], "matrix": []}) == (
         "16 bytes an image keep 50% of the ten nearest neighbours of 5,120-byte vectors."
@@ -117,7 +119,8 @@ def test_wrong_matches_are_marked(made, page):
             assert len(entry.matches) == 10
             assert entry.query.id not in [match.id for match in entry.matches]
             found = project.search(project.code(entry.query.id), 10, exclude=entry.query.id)
-            np.testing.assert_allclose(entry.distances, found.distances[0])
+            assert sorted(entry.agree) == sorted(found.agree[0].tolist())
+            assert f"{entry.agree[0]} of {project.n_bits} bits agree" in page
             wrong += sum(match.label != entry.query.label for match in entry.matches)
     reader = Reader()
     reader.feed(page)

@@ -9,7 +9,7 @@ from cbid.data.image_sets import ImageItems
 from cbid.descriptors import HOG, DenseSIFT, describe
 from cbid.descriptors.describing import NothingDescribed
 from cbid.scale import describe_to
-from cbid.scale.describing import Describe
+from cbid.scale.encoding import Describe
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator
 from cbid.coders import ITQ, LDASign
 from cbid.scale import fit_from
 from cbid.scale.fitting import MIN_PER_CLASS, Reservoir, _allowed, iter_chunks, quotas, stratified
-from cbid.scale.memory import used_budget
+from cbid.scale.running import used_budget
 
 
 def test_all_rows_where_they_fit(vectors):

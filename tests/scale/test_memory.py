@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from cbid.scale.memory import as_bytes, peak_allocation, process_bytes, used_budget
+from cbid.scale.running import as_bytes, peak_allocation, process_bytes, used_budget
 
 
 @pytest.mark.parametrize(

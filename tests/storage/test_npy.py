@@ -5,7 +5,7 @@ import io
 import numpy as np
 import pytest
 
-from cbid.storage.npy import DAMAGED_NPY, GrowingArray, header_bytes, map_npy, read_header
+from cbid.storage.tensors import DAMAGED_NPY, GrowingArray, header_bytes, map_npy, read_header
 
 
 @pytest.mark.parametrize("shape", [(3, 2), (7,), (0, 4), ()])

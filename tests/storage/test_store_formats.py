@@ -190,6 +190,23 @@ def test_a_missing_or_old_store(tmp_path, monkeypatch, to, module, extra):
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.parametrize("n", [0, 1, 500])
+def test_an_index_that_usearch_wrote(tmp_path, n):
+    """Codes that were removed from the index are not read."""
+    usearch = pytest.importorskip("usearch.index")
+    rows, keys = stored(20, n), np.arange(n, dtype=np.uint64)[::-1] * 3
+    index = usearch.Index(ndim=20, metric="hamming", dtype="b1", connectivity=6)
+    if n:
+        index.add(keys, rows)
+    if n > 1:
+        index.remove(6)
+    index.save(str(tmp_path / "codes"))
+    read, ids = code_files.load_export(tmp_path / "codes", 20, "usearch")
+    kept = keys[::-1] != 6
+    np.testing.assert_array_equal(ids, keys[::-1][kept])
+    np.testing.assert_array_equal(read, rows[::-1][kept])
+
+
 def test_negative_ids(tmp_path):
     rows = stored(16, 2)
     for to in ("sqlite-vec", "elasticsearch"):

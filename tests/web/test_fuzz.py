@@ -18,7 +18,7 @@ from cbid.web.routes import all_routes
 from tests.web.conftest import running
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
-EXAMPLES = 12
+EXAMPLES = 8
 
 
 def operations():

@@ -1,6 +1,6 @@
 """Counters and times in the text format of Prometheus."""
 
-from cbid.web.metrics import Metrics
+from cbid.web.middleware import Metrics
 
 
 def test_every_kind_of_line():

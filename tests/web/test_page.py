@@ -86,7 +86,8 @@ class Visit:
     def keep(self, name):
         """Save a screenshot once all visible images are loaded."""
         # Not wait_for_function, which evaluates text in the page: its security policy forbids that.
-        while not self.page.evaluate("[...document.images].every((i) => i.complete || i.loading === 'lazy')"):
+        below = "i.getBoundingClientRect().top > innerHeight || !i.offsetParent"
+        while not self.page.evaluate(f"[...document.images].every((i) => i.complete || {below})"):
             self.page.wait_for_timeout(50)
         self.page.screenshot(path=self.pictures / f"{name}.png")
 
@@ -423,6 +424,17 @@ def test_errors(browser, address, pictures):
         assert "liar.png" in page.inner_text("#search-error")
         assert "JPEG" in page.inner_text("#search-error")
         assert [error for error in visit.errors if "415" not in error] == []
+
+        # An unknown image: the results of the search before stay, but dim. The browser logs the 404.
+        page.goto(f"{address}/#search/0")
+        shown(page)
+        page.goto(f"{address}/#search/99999")
+        page.wait_for_selector("#results.stale .card")
+        assert "99999" in page.inner_text("#search-error")
+        assert "search before" in page.inner_text("#search-status")
+        visit.keep("28-old-results")
+        visit.check_access()
+        assert [error for error in visit.errors if "415" not in error and "404" not in error] == []
         visit.errors.clear()
 
 

@@ -1,14 +1,20 @@
-"""The distance from patches to classes, built from the settings of an NBNN classifier, and sums over images.
+"""The distance from patches to classes, built from the settings of an NBNN classifier; images, and their classes.
 
 A ``ClassDistances`` is called with rows (q, width) and returns distances (q, n_classes) float32, inf where nothing
-was found.
+was found. A ``Decision`` is called with image-to-class distances (n, n_classes), mean over the patches, and returns
+scores (n, n_classes), the least for the predicted class.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import linprog
+from scipy.sparse import csr_array, eye_array, hstack
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
 
 from cbid.classify.lower_bounds import bound_axes
 from cbid.classify.patch_search import (
@@ -20,9 +26,22 @@ from cbid.classify.patch_search import (
     PatchSearch,
     far_centre,
 )
+from cbid.classify.patches import PatchStore
 from cbid.search.partition import Partition
 
-__all__ = ["ByClass", "ByPartition", "ClassDistances", "Local", "class_distances", "sum_by_image"]
+__all__ = [
+    "ByClass",
+    "ByPartition",
+    "ClassDistances",
+    "Correction",
+    "Decision",
+    "Local",
+    "ResponseSVM",
+    "class_distances",
+    "distances_without_own",
+    "fit_decision",
+    "sum_by_image",
+]
 
 Rows = NDArray[Any]
 Weights = NDArray[np.floating] | None
@@ -141,3 +160,124 @@ def sum_by_image(distances: Floats, offsets: NDArray[np.int64]) -> NDArray[np.fl
         largest = np.repeat(beyond, np.diff(offsets))
         distances = np.where(missing, largest[:, None], distances)
     return np.add.reduceat(distances, starts, axis=0, dtype=np.float64)
+
+
+Decision = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+
+_OWN_PATCHES = 200  # patches of a training image that are searched for among the other images
+
+
+def distances_without_own(
+    store: PatchStore, classes: NDArray[Any], params: dict[str, Any], coder: Any, seed: int, n_threads: int
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Return mean distances (n, n_classes) of the training images to the classes, and their class numbers (n,).
+
+    An image is not compared with itself. To keep the classes comparable, each of them leaves one image out: round j
+    leaves image j of every class out, or image j modulo its number of images, and compares these with the rest.
+    """
+    alone = [label for label, ids in zip(classes.tolist(), store.ids) if len(ids) < 2]
+    if alone:
+        raise ValueError(
+            f"decision={params['decision']!r}: expected at least two images of each class, to compare one with the "
+            f"other; class {alone[0]!r} has 1"
+        )
+    rng = np.random.default_rng([seed, 1])
+    edges = [np.cumsum([0, *sizes]) for sizes in store.sizes]
+    found, numbers = [], []
+    for j in range(max(map(len, store.sizes))):
+        kept, queries, asking = [], [], []
+        for c, (part, at) in enumerate(zip(store.parts, edges)):
+            i = j % (len(at) - 1)
+            own = part[at[i] : at[i + 1]]
+            kept.append(np.concatenate([part[: at[i]], part[at[i + 1] :]]))
+            if i == j:
+                chosen = np.sort(rng.permutation(len(own))[:_OWN_PATCHES])
+                queries.append(own[chosen])
+                asking.append(c)
+        offsets = np.cumsum([0, *map(len, queries)])
+        distances = class_distances(kept, classes, params, coder, seed)(np.concatenate(queries), n_threads)
+        found.append(sum_by_image(distances, offsets) / np.diff(offsets)[:, None])
+        numbers += asking
+    return np.concatenate(found), np.array(numbers, np.int64)
+
+
+@dataclass(frozen=True)
+class Correction:
+    """The distance to class c is factor_c d_c + shift_c (Behmo et al., 2010): classes differ in density."""
+
+    factor: NDArray[np.float64]
+    shift: NDArray[np.float64]
+
+    @classmethod
+    def fit(cls, D: NDArray[np.float64], y: NDArray[np.int64]) -> "Correction":
+        """Minimise the mean hinge loss of the margins between the own class and each other one: a linear program.
+
+        D (n, n_classes) are the distances of images of classes y. Factors are not negative.
+        """
+        k = D.shape[1]
+        unit = float(np.abs(D).mean()) or 1.0
+        image, other = np.nonzero(np.arange(k) != y[:, None])
+        row, own = np.arange(len(image)), y[image]
+        # The margin (factor_r d_r + shift_r) - (factor_y d_y + shift_y) plus a slack is at least one.
+        C = csr_array(
+            (
+                np.concatenate(
+                    [D[image, other] / unit, -D[image, own] / unit, np.ones(len(row)), -np.ones(len(row))]
+                ),
+                (np.tile(row, 4), np.concatenate([other, own, k + other, k + own])),
+            ),
+            shape=(len(row), 2 * k),
+        )
+        result = linprog(
+            np.concatenate([np.zeros(2 * k), np.full(len(row), 1 / len(row))]),
+            A_ub=hstack([-C, -eye_array(len(row))], format="csr"),
+            b_ub=-np.ones(len(row)),
+            bounds=[(0, None)] * k + [(None, None)] * k + [(0, None)] * len(row),
+            method="highs",
+        )
+        if result.x is None:
+            raise RuntimeError(f"the linear program of the correction failed: {result.message}")
+        return cls(result.x[:k] / unit, result.x[k : 2 * k])
+
+    def __call__(self, D: NDArray[np.float64]) -> NDArray[np.float64]:
+        return self.factor * D + self.shift
+
+
+@dataclass(frozen=True)
+class ResponseSVM:
+    """The NBNN kernel (Tuytelaars et al., 2011): the distances to all classes are the features of a linear SVM."""
+
+    scaler: StandardScaler
+    svm: LinearSVC
+    n_classes: int
+
+    @classmethod
+    def fit(cls, D: NDArray[np.float64], y: NDArray[np.int64], seed: int) -> "ResponseSVM":
+        """Fit on the distances D (n, n_classes) of images of classes y."""
+        scaler = StandardScaler().fit(_relative(D))
+        svm = LinearSVC(C=0.1, random_state=seed, max_iter=10_000).fit(scaler.transform(_relative(D)), y)
+        return cls(scaler, svm, D.shape[1])
+
+    def __call__(self, D: NDArray[np.float64]) -> NDArray[np.float64]:
+        decision = self.svm.decision_function(self.scaler.transform(_relative(D)))
+        return -decision if self.n_classes > 2 else np.stack([decision, -decision], axis=1)
+
+
+def _relative(D: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Distances less their mean over the classes: how far an image is from everything says nothing of its class."""
+    return D - D.mean(axis=1, keepdims=True)
+
+
+def fit_decision(
+    store: PatchStore, classes: NDArray[Any], params: dict[str, Any], coder: Any, seed: int, n_threads: int
+) -> Decision | None:
+    """Return the decision of a classifier with these settings over the stored rows; None: the nearest class."""
+    if params["decision"] == "nearest" or len(classes) == 1:
+        usable = params["weighted"] is not False and not params["local"]
+        factors = getattr(coder, "class_factors_", None) if usable else None
+        if factors is None:
+            return None
+        known = dict(zip(coder.classes_.tolist(), factors.tolist()))
+        return Correction(np.array([known.get(label, 1.0) for label in classes.tolist()]), np.zeros(len(classes)))
+    D, y = distances_without_own(store, classes, params, coder, seed, n_threads)
+    return Correction.fit(D, y) if params["decision"] == "corrected" else ResponseSVM.fit(D, y, seed)

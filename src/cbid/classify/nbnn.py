@@ -15,8 +15,8 @@ from threadpoolctl import threadpool_limits
 
 from cbid.bags import Bags
 from cbid.checks import as_random_state, unchanged_on_error
-from cbid.classify.class_distances import class_distances, sum_by_image
-from cbid.classify.patches import Images, PatchRows, PatchStore, drop_empty, named_bags, takes_bags
+from cbid.classify.class_distances import class_distances, fit_decision, sum_by_image
+from cbid.classify.patches import Images, PatchRows, PatchStore, drop_empty, named_bags
 from cbid.labels import check_labels, encode_labels, image_labels
 from cbid.params import check_params, choice, estimator, flag, integer, jobs, param, positive, real
 
@@ -59,11 +59,19 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
     local : bool, default=False
         Local NBNN (McCann and Lowe, 2012): one structure for all classes. Only the classes among the ``n_neighbors``
         nearest patches count, with their distance minus that of the next patch.
+    decision : {"nearest", "corrected", "kernel"}, default="nearest"
+        How distances decide. "nearest": the class at the least distance, which is first multiplied by the
+        ``class_factors_`` of the coder if it has them (one for a class that it does not know; not in local NBNN, and
+        not with ``weighted=False``). "corrected": distances are first multiplied
+        by a factor and shifted by a number for each class (Behmo et al., 2010), for classes of different size or
+        density. "kernel": the distances to all classes are the features of a linear SVM (Tuytelaars et al., 2011).
+        The latter two are fitted on the distances of training images to all others, for which each class needs two.
     weighted : bool or None, default=None
         Whether codes are compared by the ``weights_`` of the coder. None: if it has them.
     location : float >= 0 or None, default=None
         Weight of the position of a patch: x / width and y / height, times this, times the root mean square length of
-        the training descriptors, are appended to the descriptor. ``PatchCBID`` has a location of its own.
+        the training descriptors, are appended to the descriptor, before it is coded. It is the same for every coder;
+        ``PatchCBID(location=...)`` does it inside the coder.
     max_patches : int, default=100_000
         Most patches for fitting the principal axes, or a coder that does not take bags; an equal number from each
         image.
@@ -103,6 +111,7 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
     search: str = param("exact", choice("exact", "kd-tree", "lsh", "pca"))
     local: bool = param(False, flag)
     n_neighbors: int = param(10, integer(1))
+    decision: str = param("nearest", choice("nearest", "corrected", "kernel"))
     weighted: bool | None = param(None, choice(None, False, True))
     location: float | None = param(None, real(0))
     n_components: int = param(16, integer(1))
@@ -128,9 +137,9 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"coder={self.coder!r}: expected an estimator with encode, or None")
         if self.search != "exact":
             raise ValueError(f"search={self.search!r}: expected 'exact' with a coder; the others are for descriptors")
-        if self.location and takes_bags(self.coder):
+        if self.location and getattr(self.coder, "location", None):
             raise ValueError(
-                f"location={self.location!r}: expected None with a {type(self.coder).__name__}, which has its own"
+                f"location={self.location!r}: expected None if the coder has location={self.coder.location!r}"
             )
 
     # ---- Training images ----
@@ -223,15 +232,17 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
     def decision_function(self, X: Images) -> NDArray[np.float64]:
         """Return minus the image-to-class distances (n, n_classes); the predicted class has the largest value.
 
-        With two classes, as in scikit-learn, (n,): how much nearer the second class is than the first.
+        With two classes, as in scikit-learn, (n,): how much nearer the second class is than the first. Where class
+        factors or another ``decision`` than "nearest" apply, their scores of the mean over the patches.
         """
-        distances = self.image_to_class_distances(X)
-        return distances[:, 0] - distances[:, 1] if len(self.classes_) == 2 else -distances
+        check_is_fitted(self)
+        scores = self._scores(*self._bags(X))
+        return scores[:, 0] - scores[:, 1] if len(self.classes_) == 2 else -scores
 
     def predict(self, X: Images) -> NDArray[Any]:
         """Return the nearest class (n,) of each image; ties go to the first in ``classes_``."""
-        nearest = self.image_to_class_distances(X).argmin(axis=1)
-        return self.classes_[nearest]
+        check_is_fitted(self)
+        return self.classes_[self._scores(*self._bags(X)).argmin(axis=1)]
 
     def predict_paths(self, source: str | os.PathLike[str] | Sequence[Any]) -> list[tuple[str, Any]]:
         """Return name and class of each image of a folder, an image file, or a sequence of paths.
@@ -246,7 +257,7 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
 
             source = ImageFolder(source, labelled=False) if os.path.isdir(source) else [source]
         bags, names = self._bags(source)
-        return list(zip(names, self.classes_[self._distances(bags, names)[0].argmin(axis=1)].tolist()))
+        return list(zip(names, self.classes_[self._scores(bags, names).argmin(axis=1)].tolist()))
 
     def evaluation_time(self, X: Images) -> EvaluationTime:
         """Return the seconds per image and class to classify these images, as thread time if ``n_jobs`` is one.
@@ -310,10 +321,18 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
         self._build()
 
     def _build(self) -> None:
-        """Build the search structures over the stored rows."""
-        self._class_distances = class_distances(
-            self._store.parts, self.classes_, self.get_params(deep=False), self._rows.coder, self._seed
-        )
+        """Build the search structures over the stored rows, and fit the decision."""
+        params, coder = self.get_params(deep=False), self._rows.coder
+        with self._limited_threads():
+            self._decision = fit_decision(
+                self._store, self.classes_, params, coder, self._seed, effective_n_jobs(self.n_jobs)
+            )
+        self._class_distances = class_distances(self._store.parts, self.classes_, params, coder, self._seed)
+
+    def _scores(self, bags: Bags, names: list[str]) -> NDArray[np.float64]:
+        """Return scores (n, n_classes), the least for the predicted class."""
+        distances = self._distances(bags, names)[0]
+        return distances if self._decision is None else self._decision(distances / bags.sizes[:, None])
 
     def _distances(self, bags: Bags, names: list[str]) -> tuple[NDArray[np.float64], float, float]:
         """Return image-to-class distances (n, n_classes), and the seconds of encoding and searching."""

@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils import get_tags
 from sklearn.utils.validation import check_is_fitted
 
-from cbid.bags import Bags, check_bags, positions
+from cbid.bags import Bags, check_bags, position_scale, with_positions
 from cbid.learning.neighbourhoods import of_unit_size
 
 __all__ = [
@@ -91,19 +91,16 @@ class PatchRows:
         fitted coder is used unchanged.
         """
         sample = bags.sample(max(1, max_patches // len(bags)), rng)
-        scale = 0.0
-        if location:
-            squares = np.einsum("ij,ij->i", sample.values, sample.values, dtype=np.float64)
-            scale = float(location * np.sqrt(squares.mean()))
+        scale = position_scale(sample, location)
         if coder is not None and not is_fitted(coder):
             coder = clone(coder)
             if takes_bags(coder):
-                coder.fit(bags, labels)
+                coder.fit(with_positions(bags, scale), labels)
             else:
-                coder.fit(_with_location(sample, scale), labels[sample.owners])
+                coder.fit(with_positions(sample, scale).values, labels[sample.owners])
         if n_components is None:
             return cls(scale, coder=coder)
-        X = _with_location(sample, scale)
+        X = with_positions(sample, scale).values
         if n_components > min(X.shape):
             raise ValueError(
                 f"n_components={n_components}: expected at most {min(X.shape)} for {len(X)} patches of {X.shape[1]} "
@@ -116,10 +113,12 @@ class PatchRows:
 
     def __call__(self, bags: Bags) -> NDArray[Any]:
         """Return the rows of all images, concatenated."""
+        joined = with_positions(bags, self.location)
+        if self.coder is not None and takes_bags(self.coder):
+            return np.asarray(self.coder.encode(joined))
+        X = np.ascontiguousarray(joined.values, dtype=np.float32)
         if self.coder is not None:
-            codes = self.coder.encode(bags if takes_bags(self.coder) else _with_location(bags, self.location))
-            return np.asarray(codes)
-        X = _with_location(bags, self.location)
+            return np.asarray(self.coder.encode(X))
         if self.mean is None or self.components is None:
             return X
         return (X - self.mean) @ self.components.T
@@ -137,11 +136,6 @@ def is_fitted(estimator: Any) -> bool:
     except NotFittedError:
         return False
     return True
-
-
-def _with_location(bags: Bags, scale: float) -> NDArray[np.float32]:
-    values = np.ascontiguousarray(bags.values, dtype=np.float32)
-    return np.hstack([values, np.float32(scale) * positions(bags)]) if scale else values
 
 
 Rows = NDArray[Any]

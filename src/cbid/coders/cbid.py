@@ -54,15 +54,17 @@ class CBID(LargeMarginCoder):
         two classes' weights); the class of the stored item.
     loss : {"logistic", "exponential", "squared_hinge", "hinge"} or object, default="logistic"
         Convex loss of the margin; an object with ``value``, ``derivative`` and ``conjugate`` is a loss of your own.
-    penalty : {"linf", "l1"} or float > 1, default="linf"
-        Norm of the weights; a number p is the l_p norm. "linf" has one level for each kind of bits.
+    penalty : {"linf", "l1"}, float > 1 or object, default="linf"
+        Norm of the weights; a number p is the l_p norm. "linf" has one level for each kind of bits. An object with
+        ``value``, ``gradient``, ``dual`` and ``steepest`` is a norm of your own (see ``cbid.learning.penalties``).
     nu : float > 0 or None, default=None
         Weight of the penalty against the mean loss. None: 0.1, divided by n_bits^(1/p) under an l_p norm.
     hits : {"whole", "class", "nearest"}, default="whole"
-    misses : {None, "class", "nearest"}, default=None
+    misses : {None, "class", "nearest", "overall"}, default=None
         What a sample is compared with: the whole of its own and of each other class; ``n_hits`` and ``n_misses``
         members drawn at random; or the nearest ones. Whole classes are the fastest by far and pull a class together;
-        "nearest" keeps several modes of a class apart. ``misses=None`` follows ``hits``.
+        "nearest" keeps several modes of a class apart. ``misses=None`` follows ``hits``. "overall": the ``n_misses``
+        nearest of all other classes together, compared on behalf of each of these classes.
     n_hits, n_misses : int, default=5
         How many members, if they are drawn or nearest.
     triplets : {"mean", "all"}, default="mean"
@@ -160,7 +162,7 @@ class CBID(LargeMarginCoder):
         n_bits: int = 64,
         margin: str = "shared",
         loss: str | Loss = "logistic",
-        penalty: str | float = "linf",
+        penalty: Any = "linf",
         nu: float | None = None,
         n_hits: int = 5,
         n_misses: int = 5,
@@ -267,7 +269,7 @@ class CBID(LargeMarginCoder):
         super()._check_params()
         check_choice("margin", self.margin, MARGINS)
         check_choice("hits", self.hits, ("whole", "class", "nearest"))
-        check_choice("misses", self.misses, (None, "class", "nearest"))
+        check_choice("misses", self.misses, (None, "class", "nearest", "overall"))
         check_choice("triplets", self.triplets, ("mean", "all"))
         if self.hits == "whole" and (self.misses is not None or self.triplets == "all"):
             raise ValueError(
@@ -325,7 +327,13 @@ class CBID(LargeMarginCoder):
         if np.ndim(X) == 2 and np.shape(X)[1] != self.n_features_in_:
             raise ValueError(f"X has {np.shape(X)[1]} features: expected {self.n_features_in_}, as in the last fit")
         self.n_bits = n_bits
-        return self._learn(**self._prepared(X, y), extend=True)
+        prepared = self._prepared(X, y)
+        if self.margin != "shared" and not np.array_equal(prepared["classes"], self.classes_):
+            raise ValueError(
+                f"y has the classes {prepared['classes'].tolist()}: with margin={self.margin!r}, where weights "
+                f"belong to classes, expected {self.classes_.tolist()}, those of the last fit"
+            )
+        return self._learn(**prepared, extend=True)
 
     def _prepared(self, X: ArrayLike, y: Any, tree: Any = None) -> dict[str, Any]:
         """Return the arguments of ``_learn`` for samples and their labels."""

@@ -39,8 +39,9 @@ from cbid.learning.bits import SIGMOIDS, STARTS, BitSearch
 from cbid.learning.column_generation import ClassRows, LikenessRows, Setting, generate_bits
 from cbid.learning.features import Anchors, Whitening, fit_anchors, fit_whitening
 from cbid.learning.form import Form, choose_form
-from cbid.learning.likeness import LikenessSearch, fit_likeness_axes, is_likeness_bit, likeness_rows
+from cbid.learning.likeness import SHRINKAGE, LikenessSearch, fit_likeness_axes, is_likeness_bit, likeness_rows
 from cbid.learning.losses import make_loss
+from cbid.learning.patches import RotatedBits
 from cbid.learning.penalties import make_penalty
 from cbid.learning.ridge import RidgeMap
 from cbid.learning.rows import Rows
@@ -90,6 +91,8 @@ class LargeMarginCoder(HyperplaneCoder):
     # The parameters that bits and weights depend on, apart from their number and how they are searched for.
     _OF_THE_PROBLEM = frozenset({"loss", "penalty", "nu", "n_hits", "n_misses", "n_components", "max_rows"})
 
+    _STARTS: tuple[str, ...] = STARTS
+
     likeness: float | None = 0.0
     kernel_: str
 
@@ -108,7 +111,7 @@ class LargeMarginCoder(HyperplaneCoder):
                 check_real(name, getattr(self, name), 0)
         check_real("smoothing", self.smoothing, 0)
         check_choice("sigmoid", self.sigmoid, SIGMOIDS)
-        check_choice("starts", self.starts, STARTS)
+        check_choice("starts", self.starts, self._STARTS)
         check_integer("n_starts", self.n_starts, 1)
         check_integer("n_climbs", self.n_climbs, 0)
         check_real("distinct", self.distinct, 0, 0.5)
@@ -189,17 +192,9 @@ class LargeMarginCoder(HyperplaneCoder):
             by_class = None
             if class_rows is not None:
                 Z = whitening(F if labelled is None else F[labelled])
-                search = BitSearch(
-                    Z,
-                    scale=whitening.scale,
-                    sigmoid=SIGMOIDS[self.sigmoid],
-                    ridge=self._effective_ridge(Z.shape, form.kernel),
-                    starts=self.starts,
-                    n_starts=self.n_starts,
-                    n_climbs=self.n_climbs,
-                    smoothing=self._smoothing(F if labelled is None else F[labelled], form.kernel),
-                )
-                by_class = ClassRows(class_rows, search, _shares(share)[0], labelled, coarser, ends)
+                search = self._bit_search(Z, F if labelled is None else F[labelled], whitening, form.kernel, seed)
+                patient = isinstance(search, RotatedBits)
+                by_class = ClassRows(class_rows, search, _shares(share)[0], labelled, coarser, ends, patient)
             setting = Setting(
                 margin=self.margin,
                 loss=make_loss(self.loss),
@@ -256,13 +251,15 @@ class LargeMarginCoder(HyperplaneCoder):
 
     def _effective_likeness(self, has_rows: bool, has_labels: bool) -> float:
         """Return the share of likeness."""
+        if self.margin != "shared" and self.likeness:
+            raise ValueError(f"likeness={self.likeness!r}: expected 0 or None with margin={self.margin!r}")
         if not has_rows:
             if self.likeness == 0:
                 raise ValueError("likeness=0: expected labels to learn from, or likeness above 0; y has none")
+            if self.margin != "shared":
+                raise ValueError(f"margin={self.margin!r}: expected labels to learn from, or 'shared'; y has none")
             return 1.0
         if self.margin != "shared":
-            if self.likeness:
-                raise ValueError(f"likeness={self.likeness!r}: expected 0 or None with margin={self.margin!r}")
             return 0.0
         if self.likeness and self.loss == "hinge":
             raise ValueError(f"likeness={self.likeness!r}: expected 0 or None with loss='hinge'")
@@ -287,8 +284,11 @@ class LargeMarginCoder(HyperplaneCoder):
         rows, far = likeness_rows(X, rng)
         if F is not X or whitening.basis.shape[1] < min(_LINEAR_COMPONENTS, *X.shape):
             whitening = fit_whitening(X, n_components=_LINEAR_COMPONENTS, ridge=0.0, random_state=seed)
-        axes = fit_likeness_axes(X, whitening, labels if share < 1 else None)
-        search = LikenessSearch(axes(X), axes.basis, rows, seed)
+        # The more likeness is asked for, the less the labels shape its axes.
+        shrinkage = SHRINKAGE * max(1.0, share / max(1 - share, 1e-9))
+        axes = fit_likeness_axes(X, whitening, labels if share < 1 else None, shrinkage=shrinkage)
+        n_classes = int(labels.max()) + 1 if labels is not None and share < 1 else 0
+        search = LikenessSearch(axes(X), axes.basis, rows, seed, n_classes)
         required = _LIKENESS_SCALE * _LIKENESS_UNIT * far
         return LikenessRows(rows, search, _shares(share)[1], _LIKENESS_SCALE, required), axes.mean
 
@@ -412,6 +412,22 @@ class LargeMarginCoder(HyperplaneCoder):
         n_components = self.n_components or (_LINEAR_COMPONENTS if anchors is None else len(anchors.points))
         whitening = fit_whitening(F, n_components=n_components, ridge=ridge, random_state=seed)
         return anchors, whitening, F
+
+    def _bit_search(
+        self, Z: NDArray[np.float32], F: Array, whitening: Whitening, kernel: str, seed: int
+    ) -> BitSearch | RotatedBits:
+        """Return the search for class bits over the features F, whitened Z."""
+        return BitSearch(
+            Z,
+            scale=whitening.scale,
+            sigmoid=SIGMOIDS[self.sigmoid],
+            ridge=self._effective_ridge(Z.shape, kernel),
+            starts=self.starts,
+            n_starts=self.n_starts,
+            n_climbs=self.n_climbs,
+            smoothing=self._smoothing(F, kernel),
+            n_threads=effective_n_jobs(self.n_jobs),
+        )
 
     def _smoothing(self, F: Array, kernel: str) -> RidgeMap | None:
         """The regression that smooths bits: on similarities, or on X with samples of unit mean squared length."""

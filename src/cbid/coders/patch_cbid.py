@@ -8,17 +8,31 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Tags
 
-from cbid.bags import Bags, are_bags, check_bags, positions
-from cbid.checks import check_choice, check_integer, check_real
+from cbid.bags import Bags, are_bags, check_bags, position_scale, with_positions
+from cbid.checks import check_bool, check_choice, check_integer, check_real
 from cbid.coders.large_margin import LargeMarginCoder
+from cbid.coders.learned import at_length
+from cbid.coders.mixins import check_arrays
 from cbid.coders.onnx_file import OnnxGraph
 from cbid.labels import check_labels
+from cbid.learning.bits import STARTS, BitSearch
+from cbid.learning.features import Whitening
 from cbid.learning.losses import Loss
 from cbid.learning.neighbourhoods import of_unit_size
-from cbid.learning.patches import cut_into_bags, find_patch_neighbourhoods, rows_from_bags
+from cbid.learning.patches import (
+    RotatedBits,
+    cut_into_bags,
+    distances_to_other_images,
+    find_patch_neighbourhoods,
+    fit_class_factors,
+    rows_from_bags,
+)
 from cbid.learning.rows import Rows, rows_from_neighbourhoods
 
 __all__ = ["PatchCBID"]
+
+# Leading principal axes that a rotation turns; chosen on validation images, as in benchmarks/patch_study.py.
+_AXES = 32
 
 
 class PatchCBID(LargeMarginCoder):
@@ -31,13 +45,18 @@ class PatchCBID(LargeMarginCoder):
     ----------
     n_bits : int, 1 to 65536
         Length of the code. Fewer come out when no further bit improves the objective.
-    rows : {"patch", "image"} or int
+    rows : {"patch", "image", "paper"} or int
         What one comparison (a row) is about: a patch; a whole image, as in the paper; or a bag of so many patches of
         one image, drawn at random. A row's margin is the mean over its patches of the distance to the nearest patch
-        of another class less the distance to the nearest of its own; there is one for every other class.
+        of another class less the distance to the nearest of its own; there is one for every other class. "paper" is
+        Eq. 2 as printed: one row for an image, the *sum* over its patches, with the nearest patch of all other
+        classes together.
     location : float >= 0 or None
         Weight of a patch's place in the image. x over the width and y over the height, times this, times the root
         mean square length of the training descriptors, join the descriptor. Bags must then have frames and shapes.
+    class_factors : bool
+        Whether a factor for each class is learned, by which an NBNN classifier multiplies the distances to the class:
+        classes whose patches lie close together would attract the images of all others.
     n_hits, n_misses : int
         Nearest patches of the own class, in other images, and of each other class, over which distances are averaged.
     max_patches : int
@@ -45,8 +64,15 @@ class PatchCBID(LargeMarginCoder):
         among them.
     max_rows : int
         Most comparisons of a patch with another class; above it a random part of them is used.
-    loss, penalty, nu, n_components, ridge, sigmoid, starts, n_starts, n_climbs, distinct, tol
-        As in ``CBID``, without its kernel form.
+    starts : {"rotation", "pencil", "spectral", "random", "paper"}
+        Where bits come from. "rotation": they are directions of rotations of the leading ``n_components`` principal
+        axes (ITQ), which are partly whitened; the rows choose their order and their weights. Labels of patches are
+        noisy, and hyperplanes that are fitted to them follow the noise. The others are those of ``CBID``: hyperplanes
+        are fitted to the rows from such starts.
+    n_components : int or None
+        Principal axes; None is 32 for "rotation", else 256.
+    loss, penalty, nu, ridge, sigmoid, n_starts, n_climbs, distinct, tol
+        As in ``CBID``, without its kernel form. ridge, sigmoid, n_starts and n_climbs are for fitted hyperplanes.
     warm_start, callback, verbose, n_jobs, random_state
         As in ``CBID``.
 
@@ -58,6 +84,7 @@ class PatchCBID(LargeMarginCoder):
     location_ : float
         What x and y, from 0 to 1, are multiplied by; 0 without location.
     weights_ : (n_bits_,)
+    class_factors_ : (n_classes,), with mean one; only with ``class_factors``
     objective_, gap_ : (n_bits_,)
         Primal value and duality gap after each bit.
     classes_ : (n_classes,)
@@ -84,9 +111,14 @@ class PatchCBID(LargeMarginCoder):
     kernel = None
     smoothing = 0.0
 
-    # Nearest patches are found by plain distances, which codes must come near to: axes of little variance stay small.
-    whitening = 1.0
+    # Leading axes count for less than their variance, the others stay small: the nearest patches that decide differ
+    # in all directions, descriptors mostly in the leading ones.
+    whitening = 0.5
 
+    factor_path_: NDArray[np.float64]
+
+    _STARTS = ("rotation", *STARTS)
+    _ARRAYS = LargeMarginCoder._ARRAYS | {"factor_path_"}
     _VALUES = LargeMarginCoder._VALUES | {"location_"}
     _OF_THE_PROBLEM = LargeMarginCoder._OF_THE_PROBLEM | {"rows", "location", "max_patches"}
 
@@ -96,6 +128,7 @@ class PatchCBID(LargeMarginCoder):
         n_bits: int = 128,
         rows: str | int = "patch",
         location: float | None = None,
+        class_factors: bool = True,
         loss: str | Loss = "logistic",
         penalty: str | float = "linf",
         nu: float | None = None,
@@ -106,7 +139,7 @@ class PatchCBID(LargeMarginCoder):
         n_components: int | None = None,
         ridge: float = 1e-3,
         sigmoid: str = "arctan",
-        starts: str = "pencil",
+        starts: str = "rotation",
         n_starts: int = 12,
         n_climbs: int = 2,
         distinct: float = 0.0,
@@ -120,6 +153,7 @@ class PatchCBID(LargeMarginCoder):
         self.n_bits = n_bits
         self.rows = rows
         self.location = location
+        self.class_factors = class_factors
         self.loss = loss
         self.penalty = penalty
         self.nu = nu
@@ -141,14 +175,38 @@ class PatchCBID(LargeMarginCoder):
         self.n_jobs = n_jobs
         self.random_state = random_state
 
+    @classmethod
+    def paper(cls, n_bits: int = 128, **changes: Any) -> Self:
+        """The paper's own settings: Eq. 2 as printed, l_1, random starts.
+
+        The paper adds the losses of images up where we average them, so its nu divided by the number of images is
+        ours; see ``CBID.paper``. Algorithm 1 starts from equal duals, 1 / m. So do we, since zero weights have equal
+        duals: the first bit is the same. Hits come from other images, which the paper leaves open.
+        """
+        settings: dict[str, Any] = {
+            "rows": "paper",
+            "class_factors": False,
+            "loss": "logistic",
+            "penalty": "l1",
+            "nu": 1e-5,
+            "n_hits": 1,
+            "n_misses": 1,
+            "ridge": 0.0,
+            "starts": "paper",
+            "n_starts": 200,
+            "n_climbs": 1,
+        }
+        return cls(n_bits=n_bits, **{**settings, **changes})
+
     def _check_params(self) -> None:
         super()._check_params()
         if isinstance(self.rows, str):
-            check_choice("rows", self.rows, ("patch", "image"))
+            check_choice("rows", self.rows, ("patch", "image", "paper"))
         else:
             check_integer("rows", self.rows, 1)
         if self.location is not None:
             check_real("location", self.location, 0)
+        check_bool("class_factors", self.class_factors)
         check_integer("max_patches", self.max_patches, 2)
 
     def fit(self, bags: Bags | Sequence[ArrayLike], y: ArrayLike) -> Self:
@@ -161,11 +219,8 @@ class PatchCBID(LargeMarginCoder):
         # Streams of their own: the learner draws from the seed itself.
         draw, cut = np.random.default_rng([seed, 1]), np.random.default_rng([seed, 2])
         sample = bags.sample(max(1, self.max_patches // len(bags)), draw)
-        location = 0.0
-        if self.location:
-            squares = np.einsum("ij,ij->i", sample.values, sample.values, dtype=np.float64)
-            location = float(self.location * np.sqrt(squares.mean()))
-        X, image = _joined(sample, location), sample.owners
+        location = position_scale(sample, self.location)
+        X, image = with_positions(sample, location).values, sample.owners
         of_patch = numbers[image]
 
         def rows(rng: np.random.Generator, n_threads: int) -> Rows:
@@ -179,13 +234,14 @@ class PatchCBID(LargeMarginCoder):
                 max_rows=self.max_rows,
                 rng=rng,
                 n_threads=n_threads,
+                together=self.rows == "paper",
             )
             if self.rows in ("patch", 1):
                 return rows_from_neighbourhoods(near, of_patch, triplets="mean", n_classes=len(classes))
             bag = image if isinstance(self.rows, str) else cut_into_bags(image, self.rows, cut)
-            return rows_from_bags(near, of_patch, bag, n_classes=len(classes))
+            return rows_from_bags(near, of_patch, bag, n_classes=len(classes), total=self.rows == "paper")
 
-        return self._learn(
+        self._learn(
             X,
             rows,
             classes,
@@ -194,11 +250,58 @@ class PatchCBID(LargeMarginCoder):
             n_features_in_=bags.values.shape[1],
             location_=location,
         )
+        if hasattr(self, "factor_path_"):
+            del self.factor_path_
+        if self.class_factors:
+            self.factor_path_ = self._fit_factors(X, of_patch, image)
+        return self
+
+    def _fit_factors(
+        self, X: NDArray[np.floating], y: NDArray[np.integer], image: NDArray[np.integer]
+    ) -> NDArray[np.float64]:
+        """Return the factors of the classes at each of the lengths that keep them, (lengths, n_classes)."""
+        H = np.where(self._project(X) >= 0, np.int8(1), np.int8(-1))
+        path = []
+        for length in factor_lengths(self.n_bits_):
+            weights = at_length(self.path_, self.n_bits_, length)[:, 0]
+            D, numbers = distances_to_other_images(H[:, :length], weights, y, image, len(self.classes_))
+            path.append(fit_class_factors(D, numbers))
+        return np.array(path)
+
+    @property
+    def class_factors_(self) -> NDArray[np.float64]:
+        """The factors (n_classes,) of the distances to the classes, of mean one."""
+        if not hasattr(self, "factor_path_"):
+            raise AttributeError("class_factors_ needs class_factors=True")
+        return self.factor_path_[-1]
+
+    def truncate(self, n_bits: int) -> Self:
+        """Return a coder of the first ``n_bits`` bits with the weights fitted at that length.
+
+        Factors of the classes are those of the longest length up to ``n_bits`` that keeps them, a power of two.
+        """
+        short = super().truncate(n_bits)
+        if hasattr(self, "factor_path_"):
+            kept = factor_lengths(self.n_bits_)
+            short.factor_path_ = np.stack(
+                [
+                    self.factor_path_[np.searchsorted(kept, length, side="right") - 1]
+                    for length in factor_lengths(n_bits)
+                ]
+            )
+        return short
+
+    def _bit_search(
+        self, Z: NDArray[np.float32], F: NDArray[np.floating], whitening: Whitening, kernel: str, seed: int
+    ) -> BitSearch | RotatedBits:
+        if self.starts != "rotation":
+            return super()._bit_search(Z, F, whitening, kernel, seed)
+        return RotatedBits(Z, n_axes=self.n_components or _AXES, seed=seed)
 
     def _samples(self, X: Any) -> NDArray[np.floating]:
         """Descriptors (m, d), or those of all bags one after the other, joined with their places."""
         if are_bags(X):
-            return _joined(check_bags(X, n_features=self.n_features_in_), self.location_)
+            return with_positions(check_bags(X, n_features=self.n_features_in_), self.location_).values
         if self.location_:
             raise ValueError(
                 f"location={self.location!r} needs to know where in its image each patch was taken; give Bags with "
@@ -217,6 +320,10 @@ class PatchCBID(LargeMarginCoder):
     def _check_state(self) -> None:
         check_real("location_", self.location_, 0)
         super()._check_state()
+        if hasattr(self, "factor_path_"):
+            check_arrays(self, {"factor_path_": (len(factor_lengths(self.n_bits_)), len(self.classes_))})
+            if (self.factor_path_ <= 0).any():
+                raise ValueError("class_factors_ are positive")
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -225,11 +332,9 @@ class PatchCBID(LargeMarginCoder):
         return tags
 
 
-def _joined(bags: Bags, location: float) -> NDArray[np.float32]:
-    """The descriptors of all bags, with ``location`` times their places appended unless it is zero."""
-    if not location:
-        return bags.values
-    return np.hstack([bags.values, np.float32(location) * positions(bags)])
+def factor_lengths(n_bits: int) -> list[int]:
+    """Return the lengths whose factors of classes are kept, ascending: powers of two, and the last."""
+    return [*(2**j for j in range(n_bits.bit_length()) if 2**j < n_bits), n_bits]
 
 
 def _check_images(bags: Bags, classes: NDArray[Any], numbers: NDArray[np.integer]) -> None:

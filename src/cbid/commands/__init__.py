@@ -19,8 +19,7 @@ from cbid.commands.evaluate import evaluate, report
 from cbid.commands.export import export
 from cbid.commands.fit import fit
 from cbid.commands.index import check, index
-from cbid.commands.options import Command
-from cbid.commands.output import Interrupted
+from cbid.commands.options import Command, Interrupted
 from cbid.commands.paper import reproduce, show_data
 from cbid.commands.search import classify, search
 from cbid.commands.serve import serve

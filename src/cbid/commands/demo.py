@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cbid.commands.fit import echo_fit
-from cbid.commands.options import QuietOption
-from cbid.commands.output import command_line, echo, resumable
+from cbid.commands.options import QuietOption, command_line, echo, resumable
 from cbid.commands.search import matches_table
 from cbid.extras import how_to_install
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from cbid.commands.options import JobsOption, JsonOption, QuietOption
-from cbid.commands.output import echo_result, echo_skipped
+from cbid.commands.options import JobsOption, JsonOption, QuietOption, echo_result, echo_skipped
 
 if TYPE_CHECKING:
     from cbid.data import ImageSet

@@ -14,11 +14,14 @@ from cbid.commands.options import (
     PrefixOption,
     ProjectOption,
     QuietOption,
+    echo,
+    echo_result,
+    echo_skipped,
     open_project_or_model,
     open_source_for,
     read_queries,
+    resumable,
 )
-from cbid.commands.output import echo, echo_result, echo_skipped, resumable
 
 if TYPE_CHECKING:
     from cbid.project import Project

@@ -14,11 +14,12 @@ from cbid.commands.options import (
     ProjectOption,
     Query,
     QuietOption,
+    accuracy_table,
+    echo_result,
     find_project,
     open_project_or_model,
     read_queries,
 )
-from cbid.commands.output import accuracy_table, echo_result
 
 
 def evaluate(

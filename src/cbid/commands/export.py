@@ -14,11 +14,11 @@ from cbid.commands.options import (
     ProjectOption,
     QuietOption,
     complete,
+    echo_result,
     find_project,
     one_of,
     read_queries,
 )
-from cbid.commands.output import echo_result
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,11 +11,15 @@ from cbid.commands.options import (
     JsonOption,
     MaxPixelsOption,
     QuietOption,
+    accuracy_table,
     choice,
+    command_line,
     complete,
+    echo,
+    echo_json,
     one_of,
+    resumable,
 )
-from cbid.commands.output import accuracy_table, command_line, echo, echo_json, resumable
 
 if TYPE_CHECKING:
     from cbid.project import Project

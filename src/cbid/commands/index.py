@@ -5,8 +5,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cbid.commands.options import JobsOption, JsonOption, ProjectOption, QuietOption, find_project
-from cbid.commands.output import echo, echo_json, echo_skipped, resumable
+from cbid.commands.options import (
+    JobsOption,
+    JsonOption,
+    ProjectOption,
+    QuietOption,
+    echo,
+    echo_json,
+    echo_skipped,
+    find_project,
+    resumable,
+)
 
 if TYPE_CHECKING:
     from cbid.project import Project

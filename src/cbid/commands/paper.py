@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cbid.commands.options import JsonOption
-from cbid.commands.output import Interrupted, echo_result, table
+from cbid.commands.options import Interrupted, JsonOption, echo_result, table
 
 if TYPE_CHECKING:
     from cbid.paper.runner import Progress
@@ -18,6 +17,9 @@ RootOption = Annotated[
     Path | None,
     typer.Option(show_default=False, help="Folder of the data sets (default: the environment variable CBID_DATA)."),
 ]
+
+
+_BENCHMARKS = Path("benchmarks") / "results"  # in a clone of the project: chapters on what is not in the paper
 
 
 def reproduce(
@@ -57,12 +59,12 @@ def reproduce(
 
     Example: cbid reproduce knn svm --quick --n-jobs 2
     """
-    from cbid.paper import EXPERIMENTS
+    from cbid.paper import EXPERIMENTS, LONG_EXPERIMENTS
     from cbid.paper.runner import reproduce as run_experiments
 
-    unknown = [name for name in names or () if name not in EXPERIMENTS]
+    unknown = [name for name in names or () if name not in EXPERIMENTS | LONG_EXPERIMENTS]
     if unknown:
-        raise typer.BadParameter(f"{unknown[0]!r}: expected one of {', '.join(EXPERIMENTS)}")
+        raise typer.BadParameter(f"{unknown[0]!r}: expected one of {', '.join(EXPERIMENTS | LONG_EXPERIMENTS)}")
     folder = out or Path("reproduction-quick" if quick else "reproduction")
     try:
         outcome = run_experiments(
@@ -73,6 +75,7 @@ def reproduce(
             run=run,
             photographs=photographs,
             root=root,
+            benchmarks=_BENCHMARKS if _BENCHMARKS.is_dir() else None,
             cache=cache,
             progress=_echo_progress,
         )

@@ -13,10 +13,12 @@ from cbid.commands.options import (
     QueryArgument,
     choice,
     complete,
+    echo,
+    echo_json,
     find_project,
     read_queries,
+    table,
 )
-from cbid.commands.output import echo, echo_json, table
 
 MATCH = ("any", "all", "branch")
 

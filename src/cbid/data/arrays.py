@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.storage.npy import DAMAGED_NPY, map_array, map_npy, read_header
+from cbid.storage.tensors import DAMAGED_NPY, map_array, map_npy, read_header
 
 __all__ = ["ArrayFileError", "IdxError", "is_idx", "labels_beside", "read_idx", "read_npy", "read_npz"]
 

@@ -9,6 +9,7 @@ import atexit
 import contextlib
 import os
 import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -32,6 +33,7 @@ __all__ = ["DecodeLimits", "decode_all", "decode_isolated", "size_isolated"]
 
 _MOST = 16  # images that are sent at once
 _START_SECONDS = 60
+_BUSY = 2.0  # wall-clock seconds per second of the processor
 _KEPT = 2**24  # bytes of the shared file of an idle process
 # Memory of one image is used again for the next: returning it to the system costs more than decoding small images.
 _MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(2**25), "MALLOC_TRIM_THRESHOLD_": str(2**26), "MALLOC_TOP_PAD_": str(2**22)}
@@ -44,10 +46,10 @@ class DecodeLimits:
     Parameters
     ----------
     seconds : float, default=20
-        Wall-clock time; the time of the processor has a limit one to two seconds higher.
+        Time of the processor. The limit of wall-clock time is twice as long, for a busy machine.
     memory : int, default=1.5 GiB
-        Bytes of address space beyond those of an idle process. WebP needs up to 16 bytes per pixel, other formats 4
-        to 10.
+        Bytes of the decoding process, of which it uses about 32 MiB when it is idle. Decoding needs 4 to 10 bytes per
+        pixel, animated WebP up to 16.
     max_pixels : int, default=50,000,000
         As in ``read_image``.
     """
@@ -114,6 +116,7 @@ class _Worker:
         self._file = _shared_file()
         self._process: subprocess.Popen[bytes] | None = None
         self._limits, self._deadline = DecodeLimits(), 0.0
+        self._ended_by = 0  # the signal that ended the last process
 
     def send(self, contents: Sequence[bytes], limits: DecodeLimits, *, only_size: bool = False) -> None:
         """Let the process decode files; start it if there is none. Replies to earlier files are dropped."""
@@ -126,7 +129,7 @@ class _Worker:
             place += _write(self._file, content, place)
         request = [REQUEST.pack(len(contents), limits.max_pixels, limits.seconds, only_size)]
         request += [FILE_SIZE.pack(len(content)) for content in contents]
-        self._limits, self._deadline = limits, time.monotonic() + limits.seconds
+        self._limits, self._deadline = limits, time.monotonic() + _BUSY * limits.seconds
         self.n_waiting = len(contents)
         assert self._process is not None
         assert self._process.stdin is not None
@@ -139,11 +142,13 @@ class _Worker:
         if reply is None:
             return ImageError(f"decoding it takes longer than {limits.seconds:g} seconds")
         if len(reply) < REPLY.size:
+            if self._ended_by == signal.SIGPROF:
+                return ImageError(f"decoding it takes longer than {limits.seconds:g} seconds")
             return ImageError("decoding it ends the decoder, by its limits of memory and time or by an error")
         outcome, height, width, channels, orientation, place, n_text = REPLY.unpack(reply)
         text = self._read(n_text) or b""
         self.n_waiting = max(0, self.n_waiting - 1)
-        self._deadline = time.monotonic() + limits.seconds
+        self._deadline = time.monotonic() + _BUSY * limits.seconds
         if outcome == pixels.NOT_YET:
             return None
         if outcome == pixels.NO_MEMORY:
@@ -218,8 +223,9 @@ class _Worker:
         """Kill the process; the next image starts another."""
         process, self._process, self.n_waiting = self._process, None, 0
         if process is not None:
-            process.kill()
-            process.wait()
+            if process.poll() is None:
+                process.kill()
+            self._ended_by = -process.wait()
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
                     pipe.close()

@@ -4,10 +4,14 @@ This file imports nothing of ``cbid``: ``cbid.data.isolated`` runs it as a scrip
 to start fast and stay small.
 """
 
+import ctypes
+import functools
 import io
 import math
 import os
+import re
 import resource
+import signal
 import struct
 import sys
 from collections.abc import Callable, Iterator
@@ -55,6 +59,7 @@ _BRANDS = dict.fromkeys((b"avif", b"avis"), "AVIF") | dict.fromkeys(
     (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1"), "HEIF"
 )
 _MAX_SCANS = 200  # usually about ten; a scan of all pixels can take as little as 70 bytes of the file
+_LARGE = 4_000_000  # pixels of a WebP image that is decoded with less memory than Pillow needs
 _BAND = 2**20  # pixels that are converted at a time: the memory for conversions does not grow with the image
 
 
@@ -91,7 +96,10 @@ def open_image(data: bytes, formats: tuple[str, ...], max_pixels: int) -> "Image
         "PPM": PpmImageFile,
     }
     format = format_of(data, formats)
-    image = (kinds.get(format) or _container_class(format))(io.BytesIO(data))
+    if format == "WEBP":
+        image = _large_webp(data, max_pixels) or WebPImageFile(io.BytesIO(data))
+    else:
+        image = (kinds.get(format) or _container_class(format))(io.BytesIO(data))
     if "progressive" in image.info and data.count(b"\xff\xda") > _MAX_SCANS:
         raise ImageError(f"it is a progressive JPEG with more than {_MAX_SCANS} scans")
     if image.width * image.height > max_pixels:
@@ -127,6 +135,77 @@ def _container_class(format: str) -> "type[ImageFile]":
         raise ImageError("it is a HEIC image; reading it needs the extra 'heif' (pillow-heif)") from error
     found: type[ImageFile] = HeifImageFile
     return found
+
+
+# Large WebP images. Pillow decodes them as animations, in four buffers of 4 bytes per pixel; libwebp alone needs two.
+
+
+@functools.cache
+def _libwebp() -> "ctypes.CDLL | None":
+    """Return the library that Pillow has loaded; None if it cannot be found."""
+    from PIL import _webp  # noqa: F401
+
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+            found = re.search(r"/.*/libwebp[-.0-9a-f]*\.so.*", maps.read())
+        library = None if found is None else ctypes.CDLL(found[0])
+    except OSError:
+        return None
+    if library is not None:
+        library.WebPDecodeRGBAInto.restype = ctypes.c_void_p
+        library.WebPDecodeRGBAInto.argtypes = [
+            ctypes.c_char_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int,
+        ]  # fmt: skip
+        library.WebPGetInfo.argtypes = [ctypes.c_char_p, ctypes.c_size_t, *[ctypes.POINTER(ctypes.c_int)] * 2]
+    return library
+
+
+def _large_webp(data: bytes, max_pixels: int) -> "ImageFile | None":
+    """Return a still WebP image of many pixels; None for others, which Pillow opens."""
+    library, width, height = _libwebp(), ctypes.c_int(), ctypes.c_int()
+    if library is None or not library.WebPGetInfo(data, len(data), ctypes.byref(width), ctypes.byref(height)):
+        return None
+    size = width.value, height.value
+    extended, flags = data[12:16] == b"VP8X", data[20] if len(data) > 25 else 0
+    if math.prod(size) < _LARGE or (extended and flags & 2):  # an animation
+        return None
+    if math.prod(size) > max_pixels:
+        raise ImageError(f"it has {size[0]} x {size[1]} pixels: expected at most {max_pixels}")
+    has_alpha = flags & 16 if extended else data[12:16] == b"VP8L" and data[24] & 16
+    return _webp_class()(data, size, "RGBA" if has_alpha else "RGBX")
+
+
+@functools.cache
+def _webp_class() -> Any:
+    from PIL import Image
+    from PIL.ImageFile import ImageFile
+
+    class LargeWebP(ImageFile):
+        """A still WebP image that libwebp decodes into the memory of the image."""
+
+        def __init__(self, data: bytes, size: tuple[int, int], mode: str) -> None:
+            self._data, self._found = data, (size, mode)
+            super().__init__(io.BytesIO(data))
+
+        def _open(self) -> None:
+            (self._size, self._mode), place = self._found, 12
+            for _ in range(64):  # chunks; a file with more has no EXIF data for us
+                length = int.from_bytes(self._data[place + 4 : place + 8], "little")
+                if self._data[place : place + 4] == b"EXIF":
+                    self.info["exif"] = self._data[place + 8 : place + 8 + length]
+                place += 8 + length + length % 2
+
+        def load(self) -> Any:
+            if self._data:
+                values, library = np.empty((self.height, self.width, 4), dtype=np.uint8), _libwebp()
+                assert library is not None
+                place = values.ctypes.data
+                if not library.WebPDecodeRGBAInto(self._data, len(self._data), place, values.nbytes, 4 * self.width):
+                    raise ImageError("its WebP data is damaged")
+                self.im, self._data = Image.frombuffer(self.mode, self.size, values, "raw", self.mode, 0, 1).im, b""
+            return super().load()
+
+    return LargeWebP
 
 
 def bands(image: "Image") -> Iterator[NDArray[np.uint8]]:
@@ -207,11 +286,13 @@ def serve(file: int, memory: int) -> None:  # pragma: no cover (it runs in anoth
     """
     for name in ("Bmp", "Gif", "Jpeg", "Png", "Ppm", "Tiff", "WebP"):  # before memory is limited
         import_module(f"PIL.{name}ImagePlugin")
+    _libwebp()
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with open("/proc/self/statm", encoding="ascii") as statm:
-        size = int(statm.read().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (size + memory, size + memory))
+        size, resident = (int(n) * resource.getpagesize() for n in statm.read().split()[:2])
+    most = size + max(memory - resident, 2**20)  # the resident memory then stays below the limit
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
     sys.stdout.buffer.write(READY)
     sys.stdout.buffer.flush()
     while len(request := sys.stdin.buffer.read(REQUEST.size)) == REQUEST.size:
@@ -221,7 +302,7 @@ def serve(file: int, memory: int) -> None:  # pragma: no cover (it runs in anoth
         start, waits = 0, False
         for size in sizes:
             shape, turn, message = (0, 0, 0), 1, ""
-            _limit_cpu(seconds)
+            signal.setitimer(signal.ITIMER_PROF, seconds)  # of the processor; the signal ends the process
             try:
                 image = open_image(os.pread(file, size, start), FORMATS, max_pixels)
                 outcome, shape = DONE, (image.height, image.width, 0)
@@ -254,12 +335,6 @@ def _written(image: "Image", file: int, place: int) -> int:  # pragma: no cover 
             n = os.pwrite(file, content, place)
             content, place = content[n:], place + n
     return channels
-
-
-def _limit_cpu(seconds: float) -> None:  # pragma: no cover (it runs in another process)
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    limit = math.ceil(used.ru_utime + used.ru_stime + seconds) + 1
-    resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
 
 
 if __name__ == "__main__":  # pragma: no cover (it runs in another process)

@@ -1,9 +1,8 @@
 """Descriptors of images, one per file; describing many images, with a cache."""
 
 from cbid.descriptors.base import Descriptor, LocalDescriptor
-from cbid.descriptors.block_pca import BlockPCA
 from cbid.descriptors.cache import CacheWarning, DescriptorCache
-from cbid.descriptors.census import CENTRIST, spatial_pact
+from cbid.descriptors.census import CENTRIST, BlockPCA, spatial_pact
 from cbid.descriptors.deep import ONNXEmbedding
 from cbid.descriptors.dense_sift import DenseSIFT
 from cbid.descriptors.describing import Described, describe

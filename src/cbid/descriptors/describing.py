@@ -22,7 +22,7 @@ from cbid.data.names import Names, printable
 from cbid.descriptors.cache import Bag, CachedValues, DescriptorCache, Value, width_of
 from cbid.progress import image_progress
 from cbid.storage.atomic import whole_file
-from cbid.storage.npy import GrowingArray, map_npy
+from cbid.storage.tensors import GrowingArray, map_npy
 from cbid.threads import ordered_map
 
 __all__ = ["Described", "NothingDescribed", "describe", "opened_images"]

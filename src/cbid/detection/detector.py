@@ -21,8 +21,7 @@ from cbid.data.image_sets import as_image_set
 from cbid.data.images import check_image
 from cbid.detection.boxes import MEASURES, Boxes, Detections, suppress
 from cbid.detection.layout import WindowLayout, jittered_windows
-from cbid.detection.mining import NegativeWindows
-from cbid.detection.scan import Grid, Scanner, Windows
+from cbid.detection.scan import Grid, NegativeWindows, Scanner, Windows
 from cbid.detection.verifier import CBIDVerifier, fit_svm
 from cbid.progress import image_progress
 from cbid.storage.models import ModelFileError, model_parts, params_from_json, params_to_json, restore_from

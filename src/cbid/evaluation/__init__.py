@@ -4,12 +4,15 @@ from cbid.evaluation.gains import shared_labels, tree_similarity
 from cbid.evaluation.metrics import (
     METRICS,
     accuracy,
+    confidence_interval,
     confusion_matrix,
     log_average_detection_rate,
     macro_f1,
+    mcnemar_test,
     mean_class_accuracy,
     measure,
     micro_f1,
+    paired_test,
 )
 from cbid.evaluation.ranking import (
     acg_at,
@@ -19,11 +22,11 @@ from cbid.evaluation.ranking import (
     hierarchical_precision_at,
     mean_average_precision,
     ndcg_at,
+    neighbour_recall,
     precision_at,
     recall_at,
     weighted_average_precision,
 )
-from cbid.evaluation.statistics import confidence_interval, mcnemar_test, paired_test
 
 __all__ = [
     "METRICS",
@@ -43,6 +46,7 @@ __all__ = [
     "measure",
     "micro_f1",
     "ndcg_at",
+    "neighbour_recall",
     "paired_test",
     "precision_at",
     "recall_at",

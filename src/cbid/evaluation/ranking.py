@@ -24,6 +24,7 @@ __all__ = [
     "hierarchical_precision_at",
     "mean_average_precision",
     "ndcg_at",
+    "neighbour_recall",
     "precision_at",
     "recall_at",
     "weighted_average_precision",
@@ -84,6 +85,24 @@ def recall_at(distances: ArrayLike, relevant: ArrayLike, k: int) -> Array:
     """Return the expected share of a query's relevant items among its k nearest, (q,); NaN if it has none."""
     found, total = _found_at(distances, relevant, k)
     return np.divide(found, total, out=np.full(len(total), np.nan), where=total > 0)
+
+
+def neighbour_recall(distances: ArrayLike, original: ArrayLike, k: int) -> Array:
+    """Return the expected share of the k nearest by ``original`` that are among the k nearest by ``distances``, (q,).
+
+    Parameters
+    ----------
+    distances, original : array-like of shape (q, n)
+        Distances by code and in the original space. Of items at one original distance the first counts as nearer.
+    k : int
+    """
+    given = np.asarray(original)
+    if given.ndim != 2 or given.shape != np.shape(distances):
+        raise ValueError(f"original {given.shape}: expected the shape of distances, {np.shape(distances)}")
+    check_integer("k", k, 1, given.shape[1])
+    nearest = np.zeros(given.shape, dtype=bool)
+    np.put_along_axis(nearest, np.argsort(given, axis=1, kind="stable")[:, :k], True, axis=1)
+    return precision_at(distances, nearest, k)
 
 
 def mean_average_precision(

@@ -7,18 +7,20 @@ the true objective has the last word. A bit may then be smoothed: the ridge regr
 takes the place of its hyperplane, which follows the training samples more closely than it should in many dimensions.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 from scipy.special import expit
 
-from cbid.learning.graph import Graph, worth
+from cbid.learning.graph import Graph, WeightedClassGraph, worth
 from cbid.learning.ridge import RidgeMap
+from cbid.learning.sides import WholeClassSides
 
-__all__ = ["SIGMOIDS", "STARTS", "Bit", "BitSearch", "Sigmoid", "relaxed_objective"]
+__all__ = ["SIGMOIDS", "STARTS", "Bit", "BitSearch", "Sigmoid", "TakenBits", "descend", "relaxed_objective"]
 
 Array = NDArray[np.float32]
 Real = NDArray[np.floating]
@@ -64,32 +66,109 @@ class Bit:
     likeness: bool = False
 
 
-def relaxed_objective(
-    params: NDArray[np.float64], X: Array, graph: Graph, sigmoid: Sigmoid, ridge: float
-) -> tuple[float, NDArray[np.float64]]:
+def relaxed_objective(params: Array, X: Array, graph: Graph, sigmoid: Sigmoid, ridge: float) -> tuple[float, Array]:
     """-(h' L h) / size + ridge ||beta||^2 with h = sigma(X beta + b), and its gradient in (beta, b).
 
     Divided by the total edge weight, so that ``ridge`` means the same at the first bit and at the last.
     """
     beta, b = params[:-1], params[-1]
-    h, slope = sigmoid(X @ beta.astype(np.float32) + np.float32(b))
+    h, slope = sigmoid(X @ beta + b)
     Lh = graph.laplacian_times(h)
-    value = float(np.dot(h.astype(np.float64), Lh)) / graph.size
-    g = (2 / graph.size) * Lh * slope  # (n,)
-    gradient = np.append(X.T @ g.astype(np.float32), g.sum(dtype=np.float64)).astype(np.float64)
-    gradient[:-1] -= 2 * ridge * beta
-    return ridge * float(beta @ beta) - value, -gradient
+    value = float(np.dot(h, Lh)) / graph.size
+    slope *= Lh
+    slope *= np.float32(-2 / graph.size)
+    gradient = np.empty_like(params)
+    np.dot(slope, X, out=gradient[:-1])
+    gradient[:-1] += np.float32(2 * ridge) * beta
+    gradient[-1] = slope.sum()
+    return ridge * float(np.dot(beta, beta)) - value, gradient
 
 
-# Iterations of L-BFGS; a start rarely gains after that, and the best threshold is found exactly anyway.
+def _krylov_space(times: Callable[[Array], Array], d: int, count: int, rng: np.random.Generator) -> Array:
+    """Return orthonormal columns (d, m), with m > count where d allows it, near the leading eigenvectors."""
+    block = rng.standard_normal((d, min(d, count + _OVERSAMPLING))).astype(np.float32)
+    basis = [np.linalg.qr(block)[0]]
+    for _ in range(_KRYLOV_DEPTH if len(basis[0].T) < d else 0):
+        basis.append(np.linalg.qr(times(basis[-1]))[0])
+    return np.linalg.qr(np.hstack(basis))[0]
+
+
+def descend(
+    objective: Callable[[Array], tuple[float, Array]], x: Array, *, max_iter: int, tol: float, memory: int = 8
+) -> Array:
+    """Return a point below x: L-BFGS with backtracking, until a step gains less than ``tol`` of the value.
+
+    Everything is float32, and the whole costs little more than the evaluations: general solvers spend as long on a
+    step as these small problems on an evaluation.
+    """
+    value, gradient = objective(x)
+    steps: list[tuple[Array, Array, float]] = []
+    scale = 1 / max(float(np.linalg.norm(gradient)), 1e-30)
+    for _ in range(max_iter):
+        direction = -_inverse_hessian_times(gradient, steps, scale)
+        slope = float(np.dot(direction, gradient))
+        if not slope < 0:
+            break
+        size = 1.0
+        for _ in range(_MOST_HALVINGS):
+            new = x + np.float32(size) * direction
+            new_value, new_gradient = objective(new)
+            if new_value <= value + _SUFFICIENT * size * slope:
+                break
+            # The minimum of the parabola through what is known, within reason.
+            curve = new_value - value - size * slope
+            size *= min(max(-slope * size / (2 * curve), 0.1), 0.5)
+        else:
+            break
+        step, change = new - x, new_gradient - gradient
+        curvature = float(np.dot(step, change))
+        gained = value - new_value
+        x, value, gradient = new, new_value, new_gradient
+        square = float(np.dot(change, change))
+        if square > 0 and curvature > _LEAST_CURVATURE * square:
+            scale = curvature / square
+            steps = [*steps[-memory + 1 :], (step, change, 1 / curvature)]
+        if gained <= tol * abs(value):
+            break
+    return x
+
+
+def _inverse_hessian_times(gradient: Array, steps: list[tuple[Array, Array, float]], scale: float) -> Array:
+    """The two loops of L-BFGS over (step, change of the gradient, 1 / their product)."""
+    g = gradient.copy()
+    shares = []
+    for step, change, rho in reversed(steps):
+        share = np.float32(rho * np.dot(step, g))
+        g -= share * change
+        shares.append(share)
+    g *= np.float32(scale)
+    for (step, change, rho), share in zip(steps, reversed(shares)):
+        g += (share - np.float32(rho * np.dot(change, g))) * step
+    return g
+
+
+# A step must gain this share of what the slope promises; it is shortened at most so many times.
+_SUFFICIENT = 1e-4
+_MOST_HALVINGS = 10
+# A step along which the gradient changes by rounding only teaches nothing.
+_LEAST_CURVATURE = 1e-10
+
+# Iterations of L-BFGS, and the share of the value that one must gain to be followed by another: a start rarely gains
+# after that, and the best threshold is found exactly anyway.
 _MOST_ITERATIONS = 60
+_LEAST_GAIN = 1e-3
 # Deviation of the projections at the start of a climb: wide enough to tell bits, not yet flat.
 _SHARPNESS = 2.0
 # Of the starts, this share is spectral and the rest random, which reach where the leading eigenvectors do not.
 _SPECTRAL_SHARE = 1 / 3
+# Up to this many classes, the span of their means is too small; of many, this many leading directions are enough.
+_FEW_CLASSES = 4
+_MOST_MEANS = 64
 # Vectors beyond those asked for, and products with the matrix, of the Krylov space of a spectral start.
 _OVERSAMPLING = 2
 _KRYLOV_DEPTH = 5
+# Below this many values of X, threads cost more than they give.
+_VALUES_FOR_THREADS = 1_000_000
 # A bit that loses more of its worth in smoothing stays as it was found.
 _LEAST_KEPT = 0.5
 
@@ -102,6 +181,7 @@ class BitSearch:
     n_starts : directions tried per weight vector
     n_climbs : how many of the best starts L-BFGS improves
     smoothing : the regression, on the features before whitening, that smooths a bit; None: bits stay as found
+    n_threads : climbs and thresholds of large problems run side by side
     """
 
     def __init__(
@@ -115,8 +195,10 @@ class BitSearch:
         n_starts: int,
         n_climbs: int,
         smoothing: RidgeMap | None = None,
+        n_threads: int = 1,
     ) -> None:
         self.X = X
+        self.n_threads = n_threads
         self.scale = scale
         self.sigmoid = sigmoid
         self.ridge = ridge
@@ -124,6 +206,7 @@ class BitSearch:
         self.n_starts = n_starts
         self.n_climbs = n_climbs
         self.smoothing = smoothing
+        self._span: tuple[WholeClassSides, Array, Array] | None = None
 
     def best(self, graphs: Iterable[Graph], taken: "TakenBits", rng: np.random.Generator) -> Bit | None:
         """The best new bit over all graphs (one per weight vector), or None when every bit found is taken."""
@@ -135,15 +218,26 @@ class BitSearch:
                 starts.sort(key=lambda start: -start[1].value)
                 others += [bit for _, bit in starts[self.n_climbs :]]
                 del starts[self.n_climbs :]
-        climbed = [self._climb(graph, bit) for graph, bit in starts]
+        climbed = self._each(lambda start: self._climb(*start), starts)
         if self.smoothing is not None and climbed:
             graph, bit = max(zip((graph for graph, _ in starts), climbed), key=lambda pair: pair[1].value)
             for smooth in self._smoothed(graph, self.smoothing, bit):
                 if smooth.value > _LEAST_KEPT * bit.value and not taken.holds(smooth.h):
                     return smooth
         found = climbed + [bit for _, bit in starts] + others
-        fresh = (bit for bit in sorted(found, key=lambda bit: -bit.value) if not taken.holds(bit.h))
-        return next(fresh, None)
+        best = _best_fresh(found, taken)
+        if best is None and starts and self._classes_of(starts[0][0]) is not None:
+            # Directions that reach where the leading ones do not.
+            graph, directions = starts[0][0], rng.standard_normal((self.X.shape[1], self.n_starts))
+            best = _best_fresh(self._at_best_threshold(graph, directions), taken)
+        return best
+
+    def _each(self, function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        """Return the results of a function for all items, in threads where that pays."""
+        if self.n_threads == 1 or len(items) < 2 or self.X.size < _VALUES_FOR_THREADS:
+            return [function(item) for item in items]
+        with ThreadPoolExecutor(min(self.n_threads, len(items))) as pool:
+            return list(pool.map(function, items))
 
     def _start(self, graph: Graph, rng: np.random.Generator) -> list[Bit]:
         d = self.X.shape[1]
@@ -152,6 +246,9 @@ class BitSearch:
                 graph, rng.standard_normal((d, self.n_starts)), rng.standard_normal(self.n_starts)
             )
         n_spectral = 0 if self.starts == "random" else min(d, round(self.n_starts * _SPECTRAL_SHARE))
+        if n_spectral and self._classes_of(graph) is not None:
+            # Random directions are worth a tenth of these, and are tried only if every bit found is taken.
+            return self._at_best_threshold(graph, self._leading_directions(graph, n_spectral, rng))
         directions = rng.standard_normal((d, self.n_starts - n_spectral))
         if n_spectral:
             directions = np.hstack([directions, self._leading_directions(graph, n_spectral, rng)])
@@ -161,38 +258,47 @@ class BitSearch:
         """Return leading eigenvectors (d, count) of the pencil (X' L X, X' X + ridge), or of X' L X before whitening.
 
         Whitening with a ridge makes X' X + ridge the identity, so the pencil is an ordinary eigenproblem. Before
-        whitening the columns were ``scale`` times as large. X' L X is never formed: a block Krylov space from a few
-        random vectors holds the leading eigenvectors to the accuracy that a start needs.
+        whitening the columns were ``scale`` times as large. X' L X is never formed. With whole classes, the leading
+        directions lie near the span of the class means, where the problem is small, and samples are projected on it
+        once. Else a block Krylov space from a few random vectors holds them to the accuracy that a start needs.
         """
         d = self.X.shape[1]
         back = self.scale.astype(np.float32)[:, None] if self.starts == "spectral" else np.float32(1)
-
-        def times(V: Array) -> Array:
-            return back * (self.X.T @ graph.laplacian_times(self.X @ (back * V)))
-
-        block = rng.standard_normal((d, min(d, count + _OVERSAMPLING))).astype(np.float32)
-        basis = [np.linalg.qr(block)[0]]
-        for _ in range(_KRYLOV_DEPTH if len(basis[0].T) < d else 0):
-            basis.append(np.linalg.qr(times(basis[-1]))[0])
-        Q = np.linalg.qr(np.hstack(basis))[0]
-        projected = (Q.T @ times(Q)).astype(np.float64)
+        classes = self._classes_of(graph)
+        if classes is not None:
+            Q, P = self._span_of_means(classes)
+        else:
+            Q = _krylov_space(lambda V: back * (self.X.T @ graph.laplacian_times(self.X @ (back * V))), d, count, rng)
+            P = self.X @ (back * Q)
+        projected = (P.T @ graph.laplacian_times(P)).astype(np.float64)
         vectors = Q @ np.linalg.eigh((projected + projected.T) / 2)[1][:, -count:]
         # Eigenvectors have no sign; fixing it keeps rounding from turning a bit into its complement.
         largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=0)[None], axis=0)
         return back * vectors * np.where(largest < 0, -1.0, 1.0)
 
+    def _classes_of(self, graph: Graph) -> WholeClassSides | None:
+        """Return the classes in the span of whose means directions are sought, if they are."""
+        if not isinstance(graph, WeightedClassGraph) or self.starts != "pencil":
+            return None
+        return graph.sides if graph.sides.n_classes > _FEW_CLASSES else None
+
+    def _span_of_means(self, sides: WholeClassSides) -> tuple[Array, Array]:
+        """Return orthonormal directions (d, m) that span the leading class means, and samples along them (n, m)."""
+        if self._span is None or self._span[0] is not sides:
+            left = np.linalg.svd(sides.means(self.X).T, full_matrices=False)[0][:, :_MOST_MEANS]
+            self._span = sides, left, self.X @ left
+        return self._span[1:]
+
     def _climb(self, graph: Graph, start: Bit) -> Bit:
         spread = float(np.std(self.X @ start.beta.astype(np.float32))) or 1.0
-        params = np.append(start.beta, start.intercept) * (_SHARPNESS / spread)
-        result = minimize(
-            relaxed_objective,
+        params = (np.append(start.beta, start.intercept) * (_SHARPNESS / spread)).astype(np.float32)
+        found = descend(
+            lambda params: relaxed_objective(params, self.X, graph, self.sigmoid, self.ridge),
             params,
-            args=(self.X, graph, self.sigmoid, self.ridge),
-            jac=True,
-            method="L-BFGS-B",
-            options={"maxiter": _MOST_ITERATIONS},
-        )
-        beta, b = result.x[:-1, None], result.x[-1:]
+            max_iter=_MOST_ITERATIONS,
+            tol=_LEAST_GAIN,
+        ).astype(np.float64)
+        beta, b = found[:-1, None], found[-1:]
         ends = (
             self._at_own_threshold(graph, beta, b) if self.starts == "paper" else self._at_best_threshold(graph, beta)
         )
@@ -215,12 +321,12 @@ class BitSearch:
         """A bit for every direction (d, m) that parts the samples at all."""
         return self._bits_at_best_threshold(graph, directions, self.X @ directions.astype(np.float32), whitened=True)
 
-    @staticmethod
     def _bits_at_best_threshold(
-        graph: Graph, directions: NDArray[np.float64], P: Array, *, whitened: bool
+        self, graph: Graph, directions: NDArray[np.float64], P: Array, *, whitened: bool
     ) -> list[Bit]:
         """The same from the samples' projections P (n, m)."""
-        thresholds, values = graph.best_thresholds(P)
+        columns = np.array_split(P, min(self.n_threads, P.shape[1]) or 1, axis=1)
+        thresholds, values = (np.concatenate(part) for part in zip(*self._each(graph.best_thresholds, columns)))
         return [
             Bit(
                 directions[:, c],
@@ -232,6 +338,12 @@ class BitSearch:
             for c, v in enumerate(values)
             if np.isfinite(v)
         ]
+
+
+def _best_fresh(bits: Sequence[Bit], taken: "TakenBits") -> Bit | None:
+    """Return the bit that is worth most among those that are not taken."""
+    ordered = sorted(bits, key=lambda bit: -bit.value)
+    return next((bit for bit in ordered if not taken.holds(bit.h)), None)
 
 
 class TakenBits:
@@ -247,6 +359,9 @@ class TakenBits:
         self._packed = np.empty((capacity, (n + 7) // 8), dtype=np.uint8)
         self._count = 0
 
+    def __len__(self) -> int:
+        return self._count
+
     def add(self, h: Array) -> None:
         self._packed[self._count] = np.packbits(h > 0)
         self._count += 1
@@ -254,7 +369,9 @@ class TakenBits:
     def holds(self, h: Array) -> bool:
         """Whether h is constant, or (nearly) one of the bits or the complement of one."""
         ones = int((h > 0).sum())
-        if min(ones, self.n - ones) < 1:
-            return True
+        return min(ones, self.n - ones) < 1 or self.nearest(h) < self.least
+
+    def nearest(self, h: Array) -> int:
+        """In how many samples h differs from the most similar of the bits and their complements."""
         differ = np.bitwise_count(self._packed[: self._count] ^ np.packbits(h > 0)).sum(axis=1, dtype=np.int64)
-        return bool((np.minimum(differ, self.n - differ) < self.least).any())
+        return int(np.minimum(differ, self.n - differ).min(initial=self.n))

@@ -1,17 +1,18 @@
 """Column generation: the paper's Algorithm 2, bit after bit."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.learning.bits import Bit, BitSearch, TakenBits
-from cbid.learning.graph import ClassGraph, PairGraph
+from cbid.learning.bits import Bit, TakenBits
+from cbid.learning.graph import ClassGraph, Graph, PairGraph
 from cbid.learning.likeness import NU_PER_BIT, LikenessSearch
 from cbid.learning.losses import Loss
 from cbid.learning.margins import Columns
-from cbid.learning.penalties import KindNorm, Norm
+from cbid.learning.penalties import KindNorm, Norm, OwnNorm
 from cbid.learning.rows import Rows
 from cbid.learning.sides import WholeClassSides
 from cbid.learning.weights import Part, Problem, WeightFit, fit_weights
@@ -25,12 +26,18 @@ class Setting:
 
     margin: str
     loss: Loss
-    norm: Norm
+    norm: Norm | OwnNorm
     nu: float
     tol: float
     distinct: float
     seed: int
     n_threads: int
+
+
+class Search(Protocol):
+    """The search for one new bit."""
+
+    def best(self, graphs: Iterable[Graph], taken: TakenBits, rng: np.random.Generator) -> Bit | None: ...
 
 
 @dataclass(frozen=True)
@@ -40,14 +47,16 @@ class ClassRows:
     samples : the samples they are about, where others have no label; None for all
     coarser : rows of the coarser levels of a tree, coarse to fine
     ends : for each of them the number of class bits after which its bits end; those of ``rows`` follow
+    patient : bits come from a rotation, and may wait for later ones with a weight of zero
     """
 
     rows: Rows
-    search: BitSearch
+    search: Search
     share: float = 1.0
     samples: NDArray[np.integer] | None = None
     coarser: Sequence[Rows] = ()
     ends: Sequence[int] = ()
+    patient: bool = False
 
     def parts(self, margin: str, capacity: int, share: float) -> list[Part]:
         """Return the parts of a problem, for ``rows`` and then for each coarser level, which count the same."""
@@ -125,14 +134,15 @@ def generate_bits(
             of_class = (u if class_bits is None else class_bits.u)[level]
             graphs = (pairs[level].weighted(*w) for w in problem.parts[level].columns.side_weights(of_class))
             bit = by_class.search.best(graphs, taken, np.random.default_rng([setting.seed, number]))
-        if s == 0 and (bit is None or bit.value <= 0):
+        patient = kinds[s] or (by_class is not None and by_class.patient)
+        if s == 0 and (bit is None or (bit.value <= 0 and not patient)):
             # No setting would help: without weights, the worth of a bit does not depend on nu.
             raise ValueError(
                 "no hyperplane separates anything in the rows: none was found that separates samples from their "
                 "misses more than from their hits, as if samples of different classes had the same values"
             )
         # A direction of a rotation may wait for its turn with a weight of zero; a class bit must earn its place.
-        if bit is None or (not kinds[s] and bit.value <= _least_violation(setting)):
+        if bit is None or (not patient and bit.value <= _least_violation(setting)):
             return
         # 2. Its column joins the problem.
         bit = finish(bit)
@@ -141,7 +151,7 @@ def generate_bits(
         if class_bits is not None and not kinds[s]:
             class_bits.append(bit.h)
         # 3. All weights are fitted again, from where they were.
-        fit = fit_weights(problem, _with_new_row(W, setting.norm), tol=setting.tol)
+        fit = fit_weights(problem, _with_new_row(W, problem.norm), tol=setting.tol)
         # 4. The dual variables follow from the optimality conditions.
         W, u = fit.W, fit.u
         yield bit, fit, problem
@@ -175,7 +185,7 @@ def _problem_of(
     if likeness is not None:
         columns = Columns(likeness.rows, "shared", capacity)
         parts.append(Part(columns, likeness.share, likeness.scale, likeness.required, nu_per_bit=NU_PER_BIT))
-    norm: Norm | KindNorm = setting.norm
+    norm: Norm | OwnNorm | KindNorm = setting.norm
     if len(parts) > 1 and np.isinf(norm.p):
         norm = KindNorm(np.array(kinds, dtype=bool))
     return Problem(parts, setting.loss, norm, setting.nu)
@@ -204,10 +214,18 @@ def _least_violation(setting: Setting) -> float:
     return setting.nu * (1 + setting.tol) if setting.norm.p == 1 else 0.0
 
 
-def _with_new_row(W: NDArray[np.float64], norm: Norm) -> NDArray[np.float64]:
-    """A start for one bit more: at the bound under l_infinity, where the optimum has nearly all; else at zero."""
+def _with_new_row(W: NDArray[np.float64], norm: Norm | OwnNorm | KindNorm) -> NDArray[np.float64]:
+    """A start for one bit more: at the bound under l_infinity, where the optimum has nearly all; else at zero.
+
+    The other weights under the same bound shrink, so that they add up to the same as before.
+    """
     s = len(W)
-    if np.isinf(norm.p) and s and W.any():
-        W = W * (s / (s + 1))
-        return np.vstack([W, np.full((1, W.shape[1]), W.max())])
-    return np.vstack([W, np.zeros((1, W.shape[1]))])
+    if not np.isinf(norm.p) or not W.any():
+        return np.vstack([W, np.zeros((1, W.shape[1]))])
+    of_bound = norm.groups(s + 1) if isinstance(norm, KindNorm) else [np.arange(s + 1)]
+    earlier = next(rows for rows in of_bound if len(rows) and rows[-1] == s)[:-1]
+    W = np.vstack([W, np.full((1, W.shape[1]), W.max())])
+    if len(earlier):
+        W[earlier] *= len(earlier) / (len(earlier) + 1)
+        W[s] = W[earlier].max()
+    return W

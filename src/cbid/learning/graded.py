@@ -26,8 +26,8 @@ _OWN_LABELS, _OTHER_LABELS, _MEMBERS = 4, 8, 32
 _ANCHORS = 10_000
 # Edges between the levels of similarity; level 0 shares no label, the last one has the same labels.
 _EDGES = np.array([1e-9, 0.25, 0.5, 0.75, 0.999])
-# Grades of pairs: most levels, and dissimilar samples to a side.
-_GRADES, _CHUNK = 8, 2
+# Grades of pairs: most levels, and dissimilar samples to a side; benchmarks/label_kinds.py chose the latter.
+_GRADES, _SIDE = 8, 1
 _BLOCK = 512
 
 
@@ -118,7 +118,7 @@ def rows_from_pairs(
     place = np.empty(len(order), dtype=np.int64)
     starts = np.flatnonzero(np.diff(anchor[order], prepend=-1))
     place[order] = np.arange(len(order)) - np.repeat(starts, np.diff(starts, append=len(order)))
-    return _graded_rows(n, anchor, member, similarity, level, np.where(level == 0, place // _CHUNK, 0), max_rows, rng)
+    return _graded_rows(n, anchor, member, similarity, level, np.where(level == 0, place // _SIDE, 0), max_rows, rng)
 
 
 def _graded_rows(

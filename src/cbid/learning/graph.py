@@ -65,7 +65,11 @@ class PairGraph:
         """The graph for one weight vector's side weights, one array for each kind of side."""
         by_side = np.concatenate(per_side, dtype=np.float32)
         data = np.add.reduceat(by_side[self._side] * self._share, self._starts, dtype=np.float32)
-        return SignedGraph(self._indptr, self._indices, data, self.n_threads)
+        kept = data != 0  # one of many weight vectors measures few of the sides
+        if 2 * np.count_nonzero(kept) > len(data):
+            return SignedGraph(self._indptr, self._indices, data, self.n_threads)
+        before = np.concatenate([[0], np.cumsum(kept)]).astype(np.uint64)
+        return SignedGraph(before[self._indptr], self._indices[kept], data[kept], self.n_threads)
 
 
 class SignedGraph:
@@ -198,8 +202,11 @@ class WeightedClassGraph:
         (L h)_i = degree_i h_i - sum_r V_ir mean_r(h) - (1/m_y) sum_j V_jy h_j, with y the class of i.
         """
         if h.ndim == 1:
-            received = (h @ self.V) / self.sides.sizes
-            return self._degree * h - self.V @ self.sides.means(h) - received[self.sides.y]
+            sums = np.bincount(self.sides.y, weights=h, minlength=len(self.sides.sizes)).astype(np.float32)
+            out = self._degree * h
+            out -= self.V @ (sums / self.sides.sizes)
+            out -= ((h @ self.V) / self.sides.sizes)[self.sides.y]
+            return out
         received = (self.V.T @ h) / self.sides.sizes[:, None]
         return self._degree[:, None] * h - self.V @ self.sides.means(h) - received[self.sides.y]
 

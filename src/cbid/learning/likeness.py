@@ -24,6 +24,7 @@ from cbid.learning.sides import PairSides
 
 __all__ = [
     "NU_PER_BIT",
+    "SHRINKAGE",
     "LikenessAxes",
     "LikenessSearch",
     "fit_likeness_axes",
@@ -34,9 +35,8 @@ __all__ = [
 
 Array = NDArray[np.floating]
 
-# Rotations of this many leading axes follow each other, each with a bit for every axis; the last size repeats.
-_ROTATIONS = (96, 160, 256)
-_MOST_AXES = _ROTATIONS[-1]
+# The first rotation has two axes for each class within these limits, the next ones twice as many as the one before.
+_LEAST_AXES, _MOST_FIRST_AXES, _MOST_AXES = 32, 96, 256
 _TURNS = 50
 
 # Rows: anchors, the samples that they are compared with, and steps of the ladder from the nearest to the farthest.
@@ -50,25 +50,30 @@ SHRINKAGE = 0.5
 
 
 def is_likeness_bit(bit: int, likeness: float, n_classes: int) -> bool:
-    """Return whether bit 0, 1, ... of a code is a bit of likeness; it depends on nothing that is learned later.
+    """Return whether bit 0, 1, ... of a code is a bit of likeness; it depends on nothing that is learned later."""
+    return _n_class_bits(bit + 1, likeness, n_classes) == _n_class_bits(bit, likeness, n_classes)
 
-    The first bits are spent on the classes, more of them for more classes. After these a share of class bits is
-    spread evenly, which falls as ``likeness`` rises and is larger for more classes.
+
+def _n_class_bits(length: int, likeness: float, n_classes: int) -> int:
+    """Return how many of the first ``length`` bits are class bits.
+
+    To name one of k classes takes log2(k) bits; more of them correct errors, each less than the one before. So their
+    number grows with log2(k) and more slowly than the code. The very first bits are class bits.
     """
-    first = round(max(_FIRST_CLASS_BITS, _CLASS_BITS_PER_CLASS * n_classes) * min(1.0, 2 * (1 - likeness)))
-    if bit < first or likeness == 0:
-        return False
-    share = likeness / (likeness + (1 - likeness) * n_classes / _CLASSES_OF_EVEN_SHARES)
-    place = bit - first
-    # Rounded first: 0.29 * 100 is 28.999999999999996.
-    return int(round((place + 1) * share, 9)) > int(round(place * share, 9))
+    if likeness in (0, 1):
+        return length if likeness == 0 else 0
+    first = _FIRST_CLASS_BITS * min(1.0, 2 * (1 - likeness))
+    ratio = ((1 - likeness) / likeness) ** _POWER
+    # Rounded first: a product may lie below a whole number by its last digit.
+    later = round(_CLASS_BITS * np.log2(max(n_classes, 2)) * ratio * length**_POWER, 9)
+    most = first + (length - first) * (1 - likeness / 4)  # many classes leave some bits for likeness, too
+    return min(length, int(max(first, min(later, round(most, 9)))))
 
 
-# Chosen on validation classes (benchmarks/unseen_classes.py): fewer class bits cost mAP of the classes learned, more
-# of them cost unseen classes.
-_FIRST_CLASS_BITS = 24
-_CLASS_BITS_PER_CLASS = 1.1
-_CLASSES_OF_EVEN_SHARES = 40
+# Chosen on validation classes: fewer class bits cost more than .01 of seen mAP, more of them cost unseen mAP.
+_FIRST_CLASS_BITS = 16
+_CLASS_BITS = 0.7
+_POWER = 0.62
 
 
 @dataclass(frozen=True)
@@ -84,7 +89,7 @@ class LikenessAxes:
 
 
 def fit_likeness_axes(
-    X: Array, whitening: Whitening, y: NDArray[np.integer] | None, *, shrinkage: float | None = None
+    X: Array, whitening: Whitening, y: NDArray[np.integer] | None, *, shrinkage: float = SHRINKAGE
 ) -> LikenessAxes:
     """Return the principal axes of X after the variance within classes has been shrunk.
 
@@ -100,7 +105,7 @@ def fit_likeness_axes(
             variance, axes = np.linalg.eigh(within)
             variance = np.maximum(variance, 0)
             typical = float(variance @ variance / variance.sum()) if variance.any() else 1.0
-            shrink = (axes / np.sqrt(variance + (SHRINKAGE if shrinkage is None else shrinkage) * typical)) @ axes.T
+            shrink = (axes / np.sqrt(variance + shrinkage * typical)) @ axes.T
             basis, P = basis @ shrink, P @ shrink
     variance, axes = np.linalg.eigh(P.T @ P / len(P))
     kept = variance[::-1] > 1e-9 * variance[-1]
@@ -185,20 +190,26 @@ class LikenessSearch:
         Rows of likeness; each side is one pair.
     seed : int
         Each rotation draws from its own generator, so a bit depends on its number alone.
+    n_classes : int
+        A short code of few classes needs few axes; many classes, or samples without labels (0), need more.
     """
 
-    def __init__(self, P: NDArray[np.float32], basis: NDArray[np.float64], rows: Rows, seed: int) -> None:
+    def __init__(
+        self, P: NDArray[np.float32], basis: NDArray[np.float64], rows: Rows, seed: int, n_classes: int = 0
+    ) -> None:
         self.P, self.basis, self.rows, self.seed = P, basis, rows, seed
+        self._n_axes = int(np.clip(2 * n_classes, _LEAST_AXES, _MOST_FIRST_AXES)) if n_classes else _MOST_FIRST_AXES
         self._rotation = -1
         self._free: list[int] = []
         self._next_rotation()
 
     def _next_rotation(self) -> None:
         self._rotation += 1
-        c = min(_ROTATIONS[min(self._rotation, len(_ROTATIONS) - 1)], self.P.shape[1])
+        c = min(self._n_axes * 2**self._rotation, _MOST_AXES, self.P.shape[1])
         rng = np.random.default_rng([self.seed, 2**20 + self._rotation])
         # A sample of the rows turns the axes as well as all of them.
         V = self.P[rng.choice(len(self.P), min(len(self.P), 50 * c), replace=False), :c].astype(np.float64)
+        V /= np.maximum(np.linalg.norm(V, axis=1, keepdims=True), 1e-300)  # only directions matter to signs
         self._R = fit_rotation(V, c, n_iter=_TURNS, rng=rng)  # (c, c)
         self._H = np.where(self.P[:, :c] @ self._R.astype(np.float32) >= 0, np.float32(1), np.float32(-1))
         self._free = list(range(c))

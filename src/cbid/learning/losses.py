@@ -16,7 +16,6 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, xlogy
 
 __all__ = ["LOSSES", "Exponential", "Hinge", "Logistic", "Loss", "SquaredHinge", "make_loss"]
 
@@ -44,12 +43,13 @@ class Logistic:
         return np.log1p(np.exp(-np.abs(rho))) + np.maximum(-rho, 0)  # as logaddexp(0, -rho), but vectorised
 
     def derivative(self, rho: Array) -> Array:
-        return -expit(-rho)
+        e = np.exp(-np.abs(rho))
+        return -np.where(rho >= 0, e, np.ones_like(e)) / (1 + e)  # as -expit(-rho), but vectorised
 
     def conjugate(self, u: Array) -> Array:
         inside = (u >= 0) & (u <= 1)
         v = np.clip(u, 0, 1)
-        return np.where(inside, xlogy(v, v) + xlogy(1 - v, 1 - v), np.inf)
+        return np.where(inside, _times_log(v) + _times_log(1 - v), np.inf)
 
 
 class Exponential:
@@ -63,7 +63,12 @@ class Exponential:
 
     def conjugate(self, u: Array) -> Array:
         v = np.maximum(u, 0)
-        return np.where(u >= 0, xlogy(v, v) - v, np.inf)
+        return np.where(u >= 0, _times_log(v) - v, np.inf)
+
+
+def _times_log(v: Array) -> Array:
+    """v log v for v >= 0, zero at zero; as scipy's xlogy, but vectorised."""
+    return v * np.log(np.maximum(v, np.finfo(v.dtype).tiny))
 
 
 class SquaredHinge:

@@ -50,13 +50,16 @@ def find_neighbourhoods(
     """Hits and misses of all samples; labels y are 0..k-1.
 
     ``hits`` and ``misses`` say how members are chosen inside a class: "nearest" in X, or "class" for a random
-    draw. When n (k - 1) exceeds ``max_rows`` a random part of the (sample, other class) combinations is kept.
+    draw. ``misses`` "overall" are the nearest of all other classes together, the same for every class r: the other
+    reading of the paper's "25 triplets per image". When n (k - 1) exceeds ``max_rows`` a random
+    part of the (sample, other class) combinations is kept.
     """
     n, k = len(y), int(y.max()) + 1
     classes = [np.flatnonzero(y == r).astype(np.int32) for r in range(k)]
     _warn_small_classes(classes, n_hits, n_misses)
     choose_hits = _choosers(X, rng)[hits]
-    choose_misses = _choosers(X, rng)[misses]
+    overall = _overall_misses(X, y, classes, n_misses, n_threads) if misses == "overall" else None
+    choose_misses = _choosers(X, rng)["nearest" if misses == "overall" else misses]
     share = min(1.0, max_rows / (n * (k - 1)))
 
     found_hits = np.full((n, n_hits), -1, dtype=np.int32)
@@ -69,8 +72,20 @@ def find_neighbourhoods(
                 rest = np.sort(rng.choice(rest, size=max(1, round(share * len(rest))), replace=False))
             anchors.append(rest)
             others.append(np.full(len(rest), r, dtype=np.int32))
-            found_misses.append(choose_misses(rest, members, n_misses, False))
+            found_misses.append(choose_misses(rest, members, n_misses, False) if overall is None else overall[rest])
     return Neighbourhoods(found_hits, np.concatenate(anchors), np.concatenate(others), np.concatenate(found_misses))
+
+
+def _overall_misses(
+    X: NDArray[np.float32], y: NDArray[np.integer], classes: list[Indices], count: int, n_threads: int
+) -> Indices:
+    """Return the nearest samples of any other class, (n, count)."""
+    found = np.full((len(y), count), -1, dtype=np.int32)
+    with faiss_threads(n_threads):
+        for r, members in enumerate(classes):
+            others = np.flatnonzero(y != r).astype(np.int32)
+            found[members] = nearest_members(X, members, others, count)
+    return found
 
 
 def _warn_small_classes(classes: list[Indices], n_hits: int, n_misses: int) -> None:

@@ -1,14 +1,29 @@
-"""Neighbours of patches, and rows over the bags they come from (docs/method.md, section 8)."""
+"""Neighbours of patches, rows over the bags they come from, and bits for noisy rows (docs/method.md, section 8)."""
+
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import logsumexp
 
+from cbid.learning.bits import Bit, TakenBits
+from cbid.learning.graph import Graph
+from cbid.learning.likeness import fit_rotation
 from cbid.learning.neighbourhoods import Neighbourhoods, nearest_members
 from cbid.learning.rows import Rows
 from cbid.learning.sides import BagSides, PairSides
 from cbid.threads import faiss_threads
 
-__all__ = ["cut_into_bags", "find_patch_neighbourhoods", "rows_from_bags"]
+__all__ = [
+    "RotatedBits",
+    "cut_into_bags",
+    "distances_to_other_images",
+    "factor_loss",
+    "find_patch_neighbourhoods",
+    "fit_class_factors",
+    "rows_from_bags",
+]
 
 Indices = NDArray[np.int32]
 
@@ -24,17 +39,27 @@ def find_patch_neighbourhoods(
     max_rows: int,
     rng: np.random.Generator,
     n_threads: int = 1,
+    together: bool = False,
 ) -> Neighbourhoods:
     """Nearest hits and misses of patches X (n, d) that belong to classes y (n,) and images (n,).
 
     Hits are patches of the same class in *another* image: those of its own image overlap the patch, and say nothing
     of the class. So patches of a class with one image have no hits; they are misses of others, and no anchors. When
     more than ``max_rows`` comparisons of a patch with another class are possible, a random part of them is kept.
+
+    ``together``: misses are the nearest patches of all other classes together, as in Eq. 2 of the paper. A patch then
+    has one comparison, and ``others`` holds its own class, since its misses may be of several.
     """
     hits = np.full((len(y), n_hits), -1, dtype=np.int32)
     members = [np.flatnonzero(y == r).astype(np.int32) for r in range(n_classes)]
     with_hits = [r for r in range(n_classes) if len(np.unique(image[members[r]])) > 1]
-    anchors, others = _comparisons(y, members, with_hits, max_rows, rng)
+    if together:
+        anchors = np.flatnonzero(np.isin(y, with_hits)).astype(np.int32)
+        if len(anchors) > max_rows:
+            anchors = np.sort(rng.choice(anchors, size=max_rows, replace=False))
+        others = y[anchors].astype(np.int32)
+    else:
+        anchors, others = _comparisons(y, members, with_hits, max_rows, rng)
     asked = np.zeros(len(y), dtype=bool)
     asked[anchors] = True
     misses = np.full((len(anchors), n_misses), -1, dtype=np.int32)
@@ -44,7 +69,8 @@ def find_patch_neighbourhoods(
                 continue
             rows = np.flatnonzero(others == r)
             if len(rows):
-                misses[rows] = nearest_members(X, anchors[rows], members[r], n_misses)
+                among = np.flatnonzero(y != r).astype(np.int32) if together else members[r]
+                misses[rows] = nearest_members(X, anchors[rows], among, n_misses)
             own = members[r][asked[members[r]]]
             for i in np.unique(image[own]):
                 here = own[image[own] == i]
@@ -77,18 +103,152 @@ def cut_into_bags(image: NDArray[np.integer], size: int, rng: np.random.Generato
     return bag
 
 
-def rows_from_bags(near: Neighbourhoods, y: NDArray[np.integer], bag: NDArray[np.integer], *, n_classes: int) -> Rows:
+def rows_from_bags(
+    near: Neighbourhoods, y: NDArray[np.integer], bag: NDArray[np.integer], *, n_classes: int, total: bool = False
+) -> Rows:
     """A row per (bag, other class): both sides are means over the patches of the bag that are compared with it.
 
     bag : (n,) the bag of every patch; the patches of a bag are of one class
+    total : sums instead of means
     """
     n = len(y)
     keys, row = np.unique(bag[near.anchors].astype(np.int64) * n_classes + near.others, return_inverse=True)
-    hits = BagSides(PairSides(near.anchors, near.hits[near.anchors], n), row.astype(np.int32))
-    misses = BagSides(PairSides(near.anchors, near.misses, n), row.astype(np.int32))
+    hits = BagSides(PairSides(near.anchors, near.hits[near.anchors], n), row.astype(np.int32), total=total)
+    misses = BagSides(PairSides(near.anchors, near.misses, n), row.astype(np.int32), total=total)
     own = np.empty(len(keys), dtype=np.int32)
     own[row] = y[near.anchors]
     side = np.arange(len(keys), dtype=np.int32)
     return Rows(
         hits, misses, hit=side, miss=side, own=own, other=(keys % n_classes).astype(np.int32), n_classes=n_classes
     )
+
+
+# Turns of a rotation, the samples it is fitted on for each axis, and how many rotations are tried for one bit.
+_TURNS, _SAMPLES_PER_AXIS, _MOST_ROTATIONS = 50, 200, 8
+# Two directions that differ in less than this share of the samples are the same bit.
+_SAME = 0.01
+
+
+class RotatedBits:
+    """Bits that are directions of rotations of the leading axes, as in iterative quantisation, rotation by rotation.
+
+    Rows of patches are noisy: a hyperplane that is fitted to them follows the noise. Directions of a rotation are
+    balanced and decorrelated whatever the rows say; the rows choose their order and their weights. With as many bits
+    as axes the code is the rotation itself; further bits come from further rotations, from other random starts.
+
+    Parameters
+    ----------
+    Z : (n, d) float32
+        Features in the order of their variance.
+    n_axes : int
+        How many of them are rotated.
+    seed : int
+        Each rotation draws from its own generator, so a bit depends on its number alone.
+    """
+
+    def __init__(self, Z: NDArray[np.float32], *, n_axes: int, seed: int) -> None:
+        self.Z, self.n_axes, self.seed = Z[:, :n_axes], min(n_axes, Z.shape[1]), seed
+        self.width = Z.shape[1]
+        self._rotation = -1, 0
+        self._R = np.empty((self.n_axes, 0))
+        self._H = np.empty((len(Z), 0), np.float32)
+
+    def best(self, graphs: Iterable[Graph], taken: TakenBits, rng: np.random.Generator) -> Bit | None:
+        """Return the free direction of the present rotation that the rows ask for most; None if none is left."""
+        first = len(taken) // self.n_axes
+        for number in range(first, first + 2 * _MOST_ROTATIONS):
+            # With few axes all rotations end as the same one: random directions follow then.
+            self._turn_to(number, _TURNS if number < first + _MOST_ROTATIONS else 0)
+            free = [
+                c
+                for c in range(self.n_axes)
+                if not taken.holds(self._H[:, c]) and taken.nearest(self._H[:, c]) > _SAME * len(self.Z)
+            ]
+            if free:
+                break
+        else:
+            return None
+        graph = next(iter(graphs))  # one weight vector serves all classes
+        H = self._H[:, free]
+        worth = np.einsum("ij,ij->j", H, graph.laplacian_times(H), dtype=np.float64) / 2
+        column = free[int(worth.argmax())]
+        beta = np.zeros(self.width)
+        beta[: self.n_axes] = self._R[:, column]
+        return Bit(beta, 0.0, self._H[:, column], float(worth.max()))
+
+    def _turn_to(self, number: int, n_iter: int) -> None:
+        if (number, n_iter) == self._rotation:
+            return
+        rng = np.random.default_rng([self.seed, 2**20 + number])
+        size = min(len(self.Z), _SAMPLES_PER_AXIS * self.n_axes)
+        sample = self.Z[np.sort(rng.choice(len(self.Z), size, replace=False))].astype(np.float64)
+        self._R = fit_rotation(sample, self.n_axes, n_iter=n_iter, rng=rng)
+        self._H = np.where(self.Z @ self._R.astype(np.float32) >= 0, np.float32(1), np.float32(-1))
+        self._rotation = number, n_iter
+
+
+# Ridge that holds the factors of classes near one; chosen on validation images.
+_FACTOR_RIDGE = 0.03
+
+
+def distances_to_other_images(
+    H: NDArray[np.int8], weights: NDArray[np.floating], y: NDArray[np.integer], image: NDArray[np.integer], k: int
+) -> tuple[NDArray[np.float64], NDArray[np.integer]]:
+    """Return mean distances (images, k) of images to the classes by bits H (n, t), and the images' classes.
+
+    An image is compared with the other images. To keep the classes comparable, every other class with two images or
+    more leaves one out as well. Images without another of their class are left out.
+    """
+    order = np.lexsort((image, y))
+    of_class, of_image = y[order], image[order]
+    root = np.sqrt(weights).astype(np.float32)
+    V = H[order].astype(np.float32) * root
+    starts = np.searchsorted(of_class, np.arange(k))
+    members = [np.unique(of_image[of_class == c]) for c in range(k)]
+    found, numbers = [], []
+    for c in range(k):
+        for place, i in enumerate(members[c] if len(members[c]) > 1 else []):
+            own = V[of_image == i]
+            out = [part[place % len(part)] for part in members if len(part) > 1]
+            D = (float(weights.sum()) - own @ V.T) / 2
+            D[:, np.isin(of_image, out)] = np.inf
+            found.append([D[:, a:b].min(axis=1).mean(dtype=np.float64) if b > a else np.inf
+                          for a, b in zip(starts, [*starts[1:], len(V)])])  # fmt: skip
+            numbers.append(c)
+    return np.array(found), np.array(numbers)
+
+
+def fit_class_factors(D: NDArray[np.float64], y: NDArray[np.integer]) -> NDArray[np.float64]:
+    """Return factors (k,) of mean one for the distances D (n, k) from images of classes y to the classes.
+
+    NBNN compares distances to classes of different density: one whose patches lie close together attracts images of
+    all others. Factors minimise the log loss of a softmax over minus the distances; a ridge holds them near one.
+    """
+    there = np.isfinite(D).all(axis=0)  # classes with patches
+    factors = np.ones(D.shape[1])
+    L = D[:, there]
+    unit = float(L.mean())
+    deviation = float((L - L.mean(axis=1, keepdims=True)).std()) / unit if unit > 0 else 0.0
+    if deviation > 0:
+        own = np.searchsorted(np.flatnonzero(there), y)
+        start = np.zeros(1 + L.shape[1])
+        bounds = [(-5, 5)] + [(None, None)] * L.shape[1]  # separable classes would raise the scale without end
+        args = (L / unit, own, deviation)
+        found = minimize(factor_loss, start, args=args, jac=True, method="L-BFGS-B", bounds=bounds).x
+        wanted = np.maximum(1 + deviation * found[1:], 0.1)
+        factors[there] = wanted / wanted.mean()
+    return factors
+
+
+def factor_loss(
+    params: NDArray[np.float64], L: NDArray[np.float64], y: NDArray[np.integer], deviation: float
+) -> tuple[float, NDArray[np.float64]]:
+    """Return the log loss at (log scale, p), factors being 1 + deviation p, with the ridge, and its gradient."""
+    scale, p = np.exp(params[0]), params[1:]
+    F = -scale * L * (1 / deviation + p)
+    rows = np.arange(len(y))
+    loss = float(np.mean(logsumexp(F, axis=1) - F[rows, y])) + _FACTOR_RIDGE * float(p @ p)
+    E = np.exp(F - logsumexp(F, axis=1, keepdims=True))
+    E[rows, y] -= 1
+    E /= len(y)
+    return loss, np.append((E * F).sum(), -scale * (E * L).sum(axis=0) + 2 * _FACTOR_RIDGE * p)

@@ -5,13 +5,33 @@ For W >= 0 the dual constraint of min mean L + nu ||W|| is ||max(0, G)||_dual <=
 
 from dataclasses import dataclass
 from numbers import Real
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["KindNorm", "Norm", "make_penalty"]
+__all__ = ["KindNorm", "Norm", "OwnNorm", "Penalty", "make_penalty"]
 
 Array = NDArray[np.floating]
+
+
+class Penalty(Protocol):
+    """A penalty of the user's own: the appendix's Omega, any norm of the weights W >= 0, (t, n_weights).
+
+    It must grow in proportion (value(c W) = c value(W) for c >= 0) and be differentiable except at zero.
+    """
+
+    def value(self, W: Array) -> float:
+        """Return the norm of W."""
+
+    def gradient(self, W: Array) -> Array:
+        """Return the gradient at W, of the shape of W; zero at W = 0."""
+
+    def dual(self, G: Array) -> float:
+        """Return the largest <G, W> over W >= 0 of norm one; zero if no entry of G is positive."""
+
+    def steepest(self, G: Array) -> Array:
+        """Return such a W."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +68,28 @@ class Norm:
         """Gradient for 1 < p < infinity at W >= 0; zero at W = 0, where the norm has a kink."""
         size = self.value(W)
         return np.zeros_like(W) if size == 0 else (W / size) ** (self.p - 1)
+
+
+@dataclass(frozen=True)
+class OwnNorm:
+    """A penalty of the user's own. Smooth like an l_p norm; the default of nu is that of l_2."""
+
+    given: Penalty
+    p: float = 2.0
+
+    def value(self, W: Array) -> float:
+        return float(self.given.value(W))
+
+    def dual(self, G: Array) -> float:
+        """|| max(0, G) ||_dual."""
+        return float(self.given.dual(G))
+
+    def steepest(self, G: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The W >= 0 of norm one that maximises <G, W>."""
+        return np.asarray(self.given.steepest(G), dtype=np.float64)
+
+    def gradient(self, W: Array) -> Array:
+        return np.asarray(self.given.gradient(W), dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,10 +148,18 @@ def _norm(V: Array, p: float) -> float:
     return top * float(np.sum((V / top) ** p) ** (1 / p))
 
 
-def make_penalty(penalty: str | float) -> Norm:
-    """``"l1"``, ``"linf"``, or a number p > 1 for the l_p norm."""
+_METHODS = ("value", "gradient", "dual", "steepest")
+
+
+def make_penalty(penalty: Any) -> Norm | OwnNorm:
+    """``"l1"``, ``"linf"``, a number p > 1 for the l_p norm, or the user's own object."""
     if isinstance(penalty, str) and penalty in ("l1", "linf"):
         return Norm(1.0 if penalty == "l1" else np.inf)
-    if isinstance(penalty, Real) and not isinstance(penalty, bool) and penalty > 1:
+    if isinstance(penalty, Real) and not isinstance(penalty, bool) and float(penalty) > 1:
         return Norm(float(penalty))
-    raise ValueError(f"penalty={penalty!r} is not known; accepted are 'l1', 'linf' or a number p > 1 (l_p norm)")
+    if not isinstance(penalty, type) and all(callable(getattr(penalty, name, None)) for name in _METHODS):
+        return OwnNorm(penalty)
+    raise ValueError(
+        f"penalty={penalty!r} is not known; accepted are 'l1', 'linf', a number p > 1 (l_p norm) or an object with "
+        f"{', '.join(_METHODS[:-1])} and {_METHODS[-1]}"
+    )

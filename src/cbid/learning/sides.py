@@ -92,21 +92,23 @@ class PairSides:
         side = np.repeat(np.arange(len(self), dtype=np.int32), np.diff(self.mean.indptr))
         return self.anchor[side], self.mean.indices, side, self.mean.data
 
-    def store(self, capacity: int) -> "_DenseStore":
+    def store(self, capacity: int) -> "_DenseStore | _PairStore":
+        if len(self) and (np.diff(self.mean.indptr) == 1).all():
+            return _PairStore(self.anchor, self.mean.indices, capacity)
         return _DenseStore(self, capacity)
 
 
 class BagSides:
-    """Sides of bags: side b is the mean over the sides of the patches in bag b (docs/method.md, section 8).
+    """Sides of bags: side b is the mean, or the sum, over the sides of its patches (docs/method.md, section 8).
 
     patches : P sides, one for each patch
-    mean : (S, P) sparse; mean[b] averages over the patches of side b
+    mean : (S, P) sparse; mean[b] averages (or adds up) the patches of side b
     """
 
-    def __init__(self, patches: PairSides, bag: Indices) -> None:
-        """``bag`` (P,), numbers 0..S-1, each used: the side that the patch's side goes into."""
+    def __init__(self, patches: PairSides, bag: Indices, *, total: bool = False) -> None:
+        """``bag`` (P,), numbers 0..S-1, each used: the side that the patch's side goes into; ``total``: sums."""
         count = np.bincount(bag)
-        share = (1 / count[bag]).astype(np.float32)
+        share = np.ones(len(bag), np.float32) if total else (1 / count[bag]).astype(np.float32)
         self.patches = patches
         self.mean = csr_matrix((share, (bag, np.arange(len(bag)))), shape=(len(count), len(bag)))
 
@@ -196,6 +198,83 @@ def _summed_rows(D, sides, per_side, block, total):  # type: ignore[no-untyped-d
                 block[s] += value * D[side, s]
         for s in range(len(block)):
             total[s] += block[s]
+
+
+class _PairStore:
+    """Sides of one pair each: whether its samples differ under each bit, packed; D is 2 or 0.
+
+    A byte holds eight bits, so eight products are one look into a table of 256 sums.
+    """
+
+    def __init__(self, first: Indices, second: Indices, capacity: int) -> None:
+        self.first, self.second = first, second
+        self.n_bits = 0
+        self._packed = np.zeros((len(first), (capacity + 7) // 8), dtype=np.uint8)  # bit s in byte s // 8, low first
+
+    def append(self, h: Bits) -> None:
+        differ = h[self.first] != h[self.second]
+        self._packed[:, self.n_bits // 8] |= differ.astype(np.uint8) << (self.n_bits % 8)
+        self.n_bits += 1
+
+    def weighted(self, weights: Array, sides: NDArray[np.integer] | None = None) -> Array:
+        by_byte = np.zeros((self._n_bytes, 8), dtype=weights.dtype)
+        by_byte.ravel()[: self.n_bits] = 2 * weights
+        table = by_byte @ _BITS_OF_BYTE.T.astype(weights.dtype)  # (bytes, 256)
+        out = np.empty(len(self.first) if sides is None else len(sides), dtype=weights.dtype)
+        if sides is None:
+            _look_up(self._packed, table, out)
+        else:
+            _look_up_some(self._packed, sides, table, out)
+        return out
+
+    def summed(self, per_side: Array, sides: NDArray[np.integer] | None = None) -> Array:
+        table = np.zeros((self._n_bytes, 256))
+        if sides is None:
+            _gather(self._packed, per_side, table)
+        else:
+            _gather_some(self._packed, sides, per_side, table)
+        return 2 * (table @ _BITS_OF_BYTE).ravel()[: self.n_bits]
+
+    @property
+    def _n_bytes(self) -> int:
+        return (self.n_bits + 7) // 8
+
+
+_BITS_OF_BYTE = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little").astype(np.float64)
+
+
+@numba.njit(nogil=True, cache=True)
+def _look_up(packed, table, out):  # type: ignore[no-untyped-def]
+    for side in range(len(out)):
+        total = table[0, packed[side, 0]]
+        for b in range(1, len(table)):
+            total += table[b, packed[side, b]]
+        out[side] = total
+
+
+@numba.njit(nogil=True, cache=True)
+def _look_up_some(packed, sides, table, out):  # type: ignore[no-untyped-def]
+    for p in range(len(sides)):
+        total = table[0, packed[sides[p], 0]]
+        for b in range(1, len(table)):
+            total += table[b, packed[sides[p], b]]
+        out[p] = total
+
+
+@numba.njit(nogil=True, cache=True)
+def _gather(packed, per_side, table):  # type: ignore[no-untyped-def]
+    for side in range(len(per_side)):
+        value = np.float64(per_side[side])
+        for b in range(len(table)):
+            table[b, packed[side, b]] += value
+
+
+@numba.njit(nogil=True, cache=True)
+def _gather_some(packed, sides, per_side, table):  # type: ignore[no-untyped-def]
+    for p in range(len(sides)):
+        value = np.float64(per_side[p])
+        for b in range(len(table)):
+            table[b, packed[sides[p], b]] += value
 
 
 class WholeClassSides:

@@ -17,7 +17,7 @@ from scipy.sparse import csr_matrix, eye_array, hstack, vstack
 
 from cbid.learning.losses import Hinge, Loss, SmoothedHinge
 from cbid.learning.margins import Columns
-from cbid.learning.penalties import KindNorm, Norm
+from cbid.learning.penalties import KindNorm, Norm, OwnNorm
 
 __all__ = ["Part", "Problem", "WeightFit", "fit_weights"]
 
@@ -66,7 +66,7 @@ class Problem:
 
     parts: Sequence[Part]
     loss: Loss
-    norm: Norm | KindNorm
+    norm: Norm | OwnNorm | KindNorm
     base_nu: float
 
     @property
@@ -97,6 +97,13 @@ class Problem:
         """Return sum_q c_q L(rho_q - m_q)."""
         return sum(
             part.share * float(np.mean(self.loss.value(z), dtype=np.float64)) for part, z in zip(self.parts, excess)
+        )
+
+    def loss_at_zero(self) -> float:
+        """Return the loss when every weight is zero, and so every margin."""
+        return sum(
+            part.share * float(np.mean(self.loss.value(np.zeros(1) if part.required is None else -part.required)))
+            for part in self.parts
         )
 
     def correlations(self, u: Sequence[Array], *, precise: bool = False) -> NDArray[np.float64]:
@@ -181,11 +188,11 @@ def _off_zero(problem: Problem, W: NDArray[np.float64], trace: "_Certificate") -
     The step goes where the loss falls fastest per unit of the norm. If it gains nothing however short, zero is
     optimal, and the certificate, which has seen zero, says so.
     """
-    at_zero, G = trace.evaluate(np.zeros_like(W))
     if W.any():
         trace.evaluate(W)
-        if trace.objective < at_zero:
+        if trace.objective < problem.loss_at_zero():
             return W
+    at_zero, G = trace.evaluate(np.zeros_like(W))
     direction = problem.norm.steepest(G)
     step = 1.0
     while step > 1e-12 and trace.objective >= at_zero:
@@ -239,7 +246,7 @@ class _Direct:
     """x = W >= 0: for l_1, linear there, and l_p, smooth but at zero."""
 
     def __init__(self, problem: Problem) -> None:
-        assert isinstance(problem.norm, Norm)
+        assert isinstance(problem.norm, Norm | OwnNorm)
         self.problem, self.norm = problem, problem.norm
         self.bounds = [(0, None)] * int(np.prod(problem.shape))
 
@@ -250,10 +257,10 @@ class _Direct:
         return x.reshape(self.problem.shape).copy()
 
     def penalty(self, x: NDArray[np.float64]) -> float:
-        return self.norm.value(x)
+        return self.norm.value(x.reshape(self.problem.shape))
 
     def gradient(self, x: NDArray[np.float64], loss_gradient: Array) -> NDArray[np.float64]:
-        penalty = 1.0 if self.norm.p == 1 else self.norm.gradient(x)
+        penalty = 1.0 if self.norm.p == 1 else self.norm.gradient(x.reshape(self.problem.shape)).ravel()
         return loss_gradient.ravel() + self.problem.nu * penalty
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "EXPERIMENTS",
+    "LONG_EXPERIMENTS",
     "Cell",
     "Claim",
     "Context",
@@ -42,8 +43,13 @@ EXPERIMENTS: dict[str, str] = {
     "patches": "cbid.paper.patches:EXPERIMENT",
     "detection": "cbid.paper.detection:EXPERIMENT",
     "galleries": "cbid.paper.galleries:EXPERIMENT",
+    "retrieval": "cbid.paper.galleries:RETRIEVAL",
     "learning": "cbid.paper.learning_curves:EXPERIMENT",
+    "unseen": "cbid.paper.unseen:EXPERIMENT",
 }
+
+# Experiments of many hours, which run only if they are named.
+LONG_EXPERIMENTS: dict[str, str] = {"patches_full": "cbid.paper.patches:FULL"}
 
 _MODULES = {
     **dict.fromkeys(("Cell", "Claim", "Context", "Experiment", "Judgement", "Results", "Row"), "cbid.paper.base"),
@@ -55,8 +61,9 @@ def get_experiment(name: str) -> "Experiment":
     """Return an experiment by name; its module is imported now."""
     from cbid.checks import check_choice
 
-    check_choice("name", name, tuple(EXPERIMENTS))
-    return load_experiment(EXPERIMENTS[name])
+    known = EXPERIMENTS | LONG_EXPERIMENTS
+    check_choice("name", name, tuple(known))
+    return load_experiment(known[name])
 
 
 def load_experiment(location: str) -> "Experiment":

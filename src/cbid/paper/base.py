@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.evaluation import measure
+from cbid.evaluation import measure, paired_test
 from cbid.paper.sets import NamedSet, open_set
 
 if TYPE_CHECKING:
@@ -45,6 +45,8 @@ class Row:
     settings: Settings
     result: Result
     seconds: float
+    defaults: str | None = None  # fingerprint of the defaults of CBID that it was measured with
+    made: str | None = None  # the day
 
     def __getitem__(self, name: str) -> Any:
         """Return a setting, or else a field of the result."""
@@ -85,12 +87,40 @@ class Results:
         return np.array([measure(metric, row.result) for row in rows])
 
 
+HOLDS, NOISE, FAILS = "holds", "within noise", "fails"
+LEVEL = 0.05  # a difference with a larger p is within the noise of the repeats
+
+
 @dataclass(frozen=True)
 class Judgement:
-    """Whether a claim holds, and the figures that show it."""
+    """Which way a claim goes, the figures that show it, and the p-value of the paired test behind it.
+
+    holds : whether the means speak for the claim
+    p : NaN if there are too few repeats for a test; None if there is nothing random to test, such as bytes
+    parts : judgements that must all hold, for example one for each data set
+    """
 
     holds: bool
     figures: str
+    p: float | None = None
+    parts: tuple["Judgement", ...] = ()
+
+    @property
+    def grade(self) -> str:
+        """Return "holds", "within noise" or "fails"; a claim with parts is as good as the worst of them."""
+        if self.parts:
+            found = [part.grade for part in self.parts]
+            return FAILS if FAILS in found else NOISE if NOISE in found else HOLDS
+        if self.p is not None and not self.p <= LEVEL:
+            return NOISE
+        return HOLDS if self.holds else FAILS
+
+
+def all_of(parts: Sequence[Judgement]) -> Judgement | None:
+    """Return one judgement of several that must all hold, or None without any."""
+    if not parts:
+        return None
+    return Judgement(all(j.holds for j in parts), " ".join(j.figures for j in parts), parts=tuple(parts))
 
 
 def on_every(judge: Callable[..., Iterator[Judgement]]) -> Callable[..., Judgement | None]:
@@ -98,22 +128,50 @@ def on_every(judge: Callable[..., Iterator[Judgement]]) -> Callable[..., Judgeme
 
     @wraps(judge)
     def judge_all(*args: Any, **kwargs: Any) -> Judgement | None:
-        found = list(judge(*args, **kwargs))
-        return Judgement(all(j.holds for j in found), " ".join(j.figures for j in found)) if found else None
+        return all_of(list(judge(*args, **kwargs)))
 
     return judge_all
+
+
+def by_test(a: NDArray[np.float64], b: NDArray[np.float64], text: str = "", *, slack: float = 0.0) -> Judgement:
+    """Judge "a is better than b" by a paired test over the same repeats. Values are shares.
+
+    With ``slack``, the claim is "a is not worse than b by more than that". If a run is
+    incomplete and one of them lacks repeats, nothing is tested.
+    """
+    means = f"{100 * a.mean():.1f} against {100 * b.mean():.1f} %"
+    holds = bool(a.mean() > b.mean() - slack)
+    if len(a) != len(b):
+        return Judgement(holds, f"{text}{means} (means of {len(a)} and of {len(b)} repeats).", np.nan)
+    tested = paired_test(a, b - slack)
+    if np.isnan(tested.p):
+        return Judgement(holds, f"{text}{means} (one repeat, no test).", np.nan)
+    low, high = 100 * (tested.difference.low - slack), 100 * (tested.difference.high - slack)
+    allowed = f" of being worse by {100 * slack:g}" if slack else ""
+    shown = f"{text}{means} (difference {low:+.1f} to {high:+.1f}, p{allowed} = {tested.p:.2g})."
+    return Judgement(holds, shown, tested.p)
 
 
 @dataclass(frozen=True)
 class Claim:
     """A claim of the paper, the place where it is made, and a function that judges it.
 
-    ``judge`` returns None if these results cannot test the claim.
+    ``judge`` returns None if these results cannot test the claim. The last three tell a reader what the verdict is
+    about: the form of C-BID that decides, the data in place of the paper's, and what the methods were given.
     """
 
     text: str
     source: str
     judge: Callable[[Results], Judgement | None]
+    form: str = ""
+    data: str = ""
+    information: str = ""
+
+    @property
+    def terms(self) -> str:
+        """Return form, data and information as one text."""
+        named = (("Form", self.form), ("Data", self.data), ("Information", self.information))
+        return " ".join(f"{name}: {text}." for name, text in named if text)
 
 
 @dataclass(frozen=True)

@@ -28,26 +28,41 @@ from cbid.detection.drawing import false_positive_sheet, plot_curves
 from cbid.detection.evaluate import FalsePositive
 from cbid.detection.scan import Windows
 from cbid.evaluation import measure
-from cbid.paper.base import Cell, Claim, Context, Experiment, Judgement, Results, Row, Settings, on_every
+from cbid.paper.base import Cell, Claim, Context, Experiment, Results, Row, Settings
 from cbid.paper.report import Page, mean_and_deviation, new_figure
 from cbid.paper.sets import CATALOGUE, DataAbsent, open_set
+from cbid.paper.verification import (
+    BASELINE,
+    CONTROL,
+    OURS,
+    PENALTIES,
+    PROTOCOL,
+    PUBLISHED_GAINS,
+    QUICK_PENALTIES,
+    clean_table,
+    codes_help,
+    gain_as_published,
+    rates_alone,
+    rates_by_setting,
+    verification_helps,
+)
 from cbid.storage.atomic import whole_file
 from cbid.storage.digests import digest_text
 
 ANNOTATED = ("inria_person", "tud_brussels")
-BASELINE = "HOG + SVM"
-OURS, NEAREST = "C-BID", "C-BID, 5 nearest"
+NEAREST = "C-BID, 5 nearest"
 CODERS: dict[str, Any] = {OURS: {}, NEAREST: {"hits": "nearest"}}
 RIVALS: dict[str, Any] = {"LSH": LSH, "SDH": SDH}
 # Best on held-out training windows (benchmarks/detector_study.py); other methods have the defaults.
 TUNED: dict[str, dict[str, Any]] = {NEAREST: {"C": 3.0, "weight": 0.75}}
-LENGTHS, NEAREST_LENGTHS, RIVAL_LENGTH, QUICK_LENGTH = (64, 256, 1024, 3780), (64, 256, 1024), 1024, 32
+LENGTHS, RIVAL_LENGTH, QUICK_LENGTH = (64, 256, 1024, 3780), 1024, 32
 METRIC = "log_average_detection_rate"
-PROTOCOL = {"aspect": 0.41, "min_height": 50.0}
 MOST_FPPI = 3.0  # raw results store the curve up to there
 SAVE_EVERY = 128  # bits
 WORST = 16  # false positives to show
-PUBLISHED_GAIN, PUBLISHED_MISS = 5.28, 46
+PUBLISHED_MISS = 46
+TRAINED_ON = "inria_person"  # TUD-Brussels has no training windows
+UPSAMPLED = {"tud_brussels": 2.0}  # 640 x 480 to 1280 x 960, as in the paper
 SIZES = ("photographs", "windows", "negatives")  # None: all
 
 
@@ -78,13 +93,13 @@ def cells(present: Sequence[str], quick: bool) -> list[Settings]:
     """Return the detector alone and every verifier, for each seed."""
     sizes = {"photographs": 8, "windows": 200, "negatives": 8} if quick else dict.fromkeys(SIZES)
     coded = [(OURS, bits) for bits in ((QUICK_LENGTH,) if quick else LENGTHS)]
-    coded += [(NEAREST, bits) for bits in ((QUICK_LENGTH,) if quick else NEAREST_LENGTHS)]
+    coded += [(NEAREST, bits) for bits in ((QUICK_LENGTH,) if quick else LENGTHS)]
     coded += [(rival, QUICK_LENGTH if quick else RIVAL_LENGTH) for rival in RIVALS]
     return [
         {"set": name, "method": method, "bits": bits, "repeat": repeat, **sizes}
-        for name in present
+        for name in (present if TRAINED_ON in present else ())
         for repeat in range(1 if quick else 3)
-        for method, bits in ((BASELINE, None), *coded)
+        for method, bits in ((BASELINE, None), (CONTROL, None), *coded)
     ]
 
 
@@ -95,22 +110,39 @@ def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
     from there.
     """
     first = cells[0]
-    seed = first["repeat"]
-    work = work_folder(first, seed, context)
-    detector, X, y = learned(first, context, work)
-    test = open_annotated(first["set"], context.root)
-    rows = np.random.default_rng(0).permutation(len(test))[: first["photographs"]].tolist()
+    seed, name = first["repeat"], first["set"]
+    learned_in, work = (work_folder(first | {"set": s}, seed, context) for s in (TRAINED_ON, name))
+    detector, X, y = learned(first | {"set": TRAINED_ON}, context, learned_in)
+    detector.upsample = UPSAMPLED.get(name, detector.upsample)
+    test = open_annotated(name, context.root)
+    rows = sorted(np.random.default_rng(0).permutation(len(test))[: first["photographs"]].tolist())
     windows = [candidates(detector, test, i, work) for i in rows]
     truth = [test.annotations[i] for i in rows]
-    verifiers: dict[tuple[str, int], CBIDVerifier] = {}
+    penalties = PENALTIES if first["photographs"] is None else QUICK_PENALTIES
+    verifiers: dict[tuple[str, int | None], CBIDVerifier] = {}
     for settings in cells:
-        if settings["method"] == BASELINE:
+        method = settings["method"]
+        if method == BASELINE:
             detections = [candidate.detections() for candidate in windows]
+            halves = rates_alone(windows, truth)
         else:
-            verifiers = verifiers or _verifiers(cells, X, y, work)
-            verifier = verifiers[settings["method"], settings["bits"]]
+            verifiers = verifiers or _verifiers(cells, X, y, learned_in)
+            verifier = verifiers[method, settings["bits"]]
             detections = [verifier.verify(candidate) for candidate in windows]
-        yield settings, _result(evaluate(detections, truth, **PROTOCOL), rows)
+            halves = rates_by_setting(_values(verifier.coder_), X, y, windows, truth, seed, penalties)
+        yield settings, _result(evaluate(detections, truth, **PROTOCOL), rows) | {"halves": halves}
+
+
+class _NoCode:
+    """The coder of the control: HOG vectors themselves, in the scale that the verifier expects of codes."""
+
+    def transform(self, X: Any) -> Any:
+        return np.asarray(X, np.float32) * np.float32(np.sqrt(np.shape(X)[1]))
+
+
+def _values(coder: Any) -> Any:
+    """Return the function that turns HOG vectors into what the SVM on codes sees."""
+    return lambda V: coder.transform(V).astype(np.float32) / np.float32(np.sqrt(coder.transform(V[:1]).shape[1]))
 
 
 def work_folder(settings: Settings, seed: int, context: Context) -> Path:
@@ -151,9 +183,12 @@ def candidates(detector: SlidingWindowDetector, test: AnnotatedImages, i: int, w
         return Windows(stored["boxes"], stored["scores"], stored["features"])
 
 
-def _verifiers(cells: list[Settings], X: Any, y: Any, work: Path) -> dict[tuple[str, int], CBIDVerifier]:
+def _verifiers(cells: list[Settings], X: Any, y: Any, work: Path) -> dict[tuple[str, int | None], CBIDVerifier]:
     found = {}
-    for (method, bits), coder in coders_of(cells, X, y, work).items():
+    coders: dict[tuple[str, int | None], Any] = {(m, b): c for (m, b), c in coders_of(cells, X, y, work).items()}
+    if any(c["method"] == CONTROL for c in cells):
+        coders[CONTROL, None] = _NoCode()
+    for (method, bits), coder in coders.items():
         verifier = CBIDVerifier(**TUNED.get(method, {}), random_state=cells[0]["repeat"])
         verifier.coder_ = coder
         found[method, bits] = verifier.fit_svm(X, y)
@@ -165,7 +200,7 @@ def coders_of(cells: list[Settings], X: Any, y: Any, work: Path) -> dict[tuple[s
 
     Raises a RuntimeError if learning ended before the longest length.
     """
-    wanted = [(c["method"], c["bits"]) for c in cells if c["method"] != BASELINE]
+    wanted = [(c["method"], c["bits"]) for c in cells if c["method"] not in (BASELINE, CONTROL)]
     seed = cells[0]["repeat"]
     chosen = CBIDVerifier(random_state=seed).sample(y)
     found: dict[tuple[str, int], Coder] = {}
@@ -225,20 +260,28 @@ def curve_of(row: Row) -> DetectionCurve:
 
 def title_of(settings: Settings) -> str:
     """Return the title of a method and its length."""
-    return BASELINE if settings["method"] == BASELINE else f"+ {settings['method']}, {settings['bits']} bits"
+    if settings["bits"] is None:
+        return BASELINE if settings["method"] == BASELINE else f"+ {settings['method']}"
+    return f"+ {settings['method']}, {settings['bits']} bits"
 
 
 def gains_of(part: Results, **wanted: Any) -> NDArray[np.float64]:
     """Return the gain over HOG + SVM in points of log-average detection rate, for each seed that has both."""
     base = {row["repeat"]: measure(METRIC, row.result) for row in part.where(method=BASELINE)}
-    own = {row["repeat"]: measure(METRIC, row.result) for row in part.where(**wanted)}
+    own = {row["repeat"]: measure(METRIC, row.result) for row in _with_curve(part.where(**wanted))}
     return 100 * np.array([own[seed] - base[seed] for seed in own if seed in base])
 
 
+def _with_curve(part: Results) -> Results:
+    """Return the rows that have a curve; results of before the control had one do not."""
+    return Results([row for row in part if "thresholds" in row.result])
+
+
 def show(results: Results, page: Page) -> None:
-    """Add the table, the curves and the worst false positives of each set."""
+    """Add the tables, the curves and the worst false positives of each set."""
     for name in results.distinct("set"):
-        part = results.where(set=name)
+        page.table(*clean_table(results.where(set=name)))
+        part = _with_curve(results.where(set=name))
         page.table(*table_of(part, name))
         figure, (axes,) = new_figure(width=6.0, height=4.2)
         plot_curves({title_of(row.settings): curve_of(row) for row in part.where(repeat=0)}, axes)
@@ -285,32 +328,31 @@ def _show_worst(part: Results, page: Page, name: str) -> None:
             page.plot(figure, f"{name}_worst_{row['bits'] or 0}", caption, svg=False, photographs=True)
 
 
-@on_every
-def verification_helps(results: Results) -> Iterator[Judgement]:
-    """Judge the gain at the longest length of each set; the paper has 3,780 bits."""
-    for name in results.distinct("set"):
-        part = results.where(set=name)
-        longest = max(part.where(method=OURS).lengths(), default=0)
-        gains = gains_of(part, method=OURS, bits=longest)
-        if len(gains):
-            points = f"{gains.mean():+.1f} points ({', '.join(f'{g:+.1f}' for g in gains)})"
-            yield Judgement(bool(gains.mean() > 0), f"{CATALOGUE[name].title}, {longest} bits: {points}.")
+_FIGURE = "figure of pedestrian detection"
+_FORM = (
+    "linear class bits of the default form; C and weight of the verifier chosen on the other half of the photographs"
+)
+_DATA = "200 of the 1,218 photographs without people for training; TUD-Brussels only if it is present"
+_GIVEN = "the vectors and labels of the detector’s own windows; shifted windows added for C-BID and the control alike"
 
 
 EXPERIMENT = Experiment(
     name="detection",
     title="Pedestrian detection",
     shows="The paper’s figure of detection rate over false positives per image.",
-    sets=("inria_person",),
+    sets=ANNOTATED,
     protocol="INRIA: 2,416 windows and the available 200 photographs without people train; the published baseline "
     f"(log-average miss rate near {PUBLISHED_MISS} %) had 1,218 photographs. 288 photographs test: intersection over "
     "union .5, boxes of aspect .41, people of at least 50 pixels. Windows of 64 x 128 every 4 pixels, 10 scales an "
     "octave; two rounds of hard negatives. The seed draws the random negatives and seeds the SVMs and coders. The 5 "
     "nearest windows, with their C and weight, were best on held-out training windows but not on the test "
-    "photographs; the table shows the defaults as well.",
+    "photographs. The first table has C and weight of the verifier chosen on one half of the photographs, in the "
+    "order of their names, and measured on the other, both ways; quote it. TUD-Brussels, if present, is tested with "
+    "the detectors of INRIA, enlarged to 1280 x 960.",
     methods={
         BASELINE: "the detector alone",
-        OURS: f"verified by a linear SVM on codes of the HOG vectors (published gain: {PUBLISHED_GAIN} points)",
+        CONTROL: "verified by a second SVM on the HOG vectors themselves: the control",
+        OURS: f"verified by a linear SVM on codes of HOG vectors (published: +{PUBLISHED_GAINS[TRAINED_ON]} points)",
         NEAREST: "codes that compare with the 5 nearest windows, as in the paper, C = 3 and weight .75",
         "LSH": "the same with random hyperplanes",
         "SDH": "the same with supervised discrete hashing",
@@ -323,8 +365,27 @@ EXPERIMENT = Experiment(
     claims=(
         Claim(
             "Verification by C-BID raises the log-average detection rate",
-            "figure of pedestrian detection",
+            _FIGURE,
             verification_helps,
+            _FORM,
+            _DATA,
+            _GIVEN,
+        ),
+        Claim(
+            "The gain is at least the published one (5.28 points on INRIA, 11.87 on TUD-Brussels)",
+            _FIGURE,
+            gain_as_published,
+            _FORM,
+            _DATA,
+            _GIVEN,
+        ),
+        Claim(
+            "C-BID gains more than a second SVM on the same vectors without any code (not in the paper)",
+            _FIGURE,
+            codes_help,
+            _FORM,
+            _DATA,
+            _GIVEN,
         ),
     ),
     cost=(300.0, 10.0),

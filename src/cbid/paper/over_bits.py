@@ -1,21 +1,19 @@
 """Accuracy over the length of codes: cells, run and plots that ``windows`` and ``classifiers`` share."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from cbid.evaluation import METRICS, confidence_interval, paired_test
+from cbid.evaluation import METRICS, confidence_interval
 from cbid.paper.base import Cell, Context, Results, Settings
-from cbid.paper.coding import Vectors, code_lengths, load_vectors
-from cbid.paper.report import COLOURS, Page, mean_and_deviation, new_figure, percent
+from cbid.paper.coding import CODERS, META, Classify, code_lengths, load_vectors
+from cbid.paper.report import COLOURS, Page, mean_and_deviation, new_figure
 from cbid.paper.sets import CATALOGUE
 
 ORIGINAL = "original features"
 TOGETHER = ("set", "features", "repeat", "method")
-Classify = Callable[[Vectors, Any], NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
@@ -44,31 +42,39 @@ EMBEDDINGS = "EfficientNet-Lite0 embeddings"
 # How each set is used in a full and in a quick run. To add a set, add a line.
 FULL = {
     "digits": [Draw("raw pixels", "held-out", 5, axes="pca")],
-    "scene15": [Draw(EMBEDDINGS, "paper", 5, axes="pca")],
-    "caltech101": [Draw("GIST", "paper", 5, axes="pca")],
+    "scene15": [Draw(EMBEDDINGS, "paper", 5, axes="pca"), Draw(META, "paper", 5, axes="pca")],
+    "caltech101": [Draw(f, "paper", 5, axes="pca") for f in ("GIST", EMBEDDINGS, META)],
     "graz02": [Draw("GIST", "paper", 5, axes="pca")],
     "sports8": [Draw("GIST", "paper", 5, axes="pca")],
 }
 QUICK = {
     "digits": [Draw("raw pixels", "held-out", 2, axes="pca", most_train=40, most_test=30)],
-    "scene15": [Draw(EMBEDDINGS, [30, 30], 2, axes="pca")],
-    "caltech101": [Draw("GIST", [10, 5], 1, axes="pca", classes=10)],
-    "graz02": [Draw("GIST", [20, 10], 1, axes="pca")],
-    "sports8": [Draw("GIST", [20, 10], 1, axes="pca")],
+    "scene15": [Draw(EMBEDDINGS, [30, 5, 30], 2, axes="pca"), Draw(META, [20, 5, 20], 1, axes="pca")],
+    "caltech101": [Draw(f, [10, 5, 5], 1, axes="pca", classes=10) for f in ("GIST", EMBEDDINGS)],
+    "graz02": [Draw("GIST", [20, 5, 10], 1, axes="pca")],
+    "sports8": [Draw("GIST", [20, 5, 10], 1, axes="pca")],
 }
 
 
 def cells_of(
-    draws: Mapping[str, Sequence[Draw]], present: Sequence[str], methods: Sequence[str], lengths: Sequence[int]
+    draws: Mapping[str, Sequence[Draw]],
+    present: Sequence[str],
+    methods: Sequence[str],
+    lengths: Sequence[int],
+    own_lengths: Mapping[str, Sequence[int]] | None = None,
 ) -> list[Settings]:
-    """Return cells for every method at every length and for the original features, for every repeat of every draw."""
+    """Return cells for every method at every length and for the original features, for every repeat of every draw.
+
+    Methods in ``own_lengths`` have lengths of their own.
+    """
+    of_method = dict.fromkeys(methods, lengths) | dict(own_lengths or {})
     cells: list[Settings] = []
     for name in present:
         for draw in draws.get(name, ()):
             for repeat in range(draw.repeats):
                 fixed = {"set": name, **draw.settings(), "repeat": repeat}
                 cells.append(fixed | {"method": ORIGINAL, "bits": None})
-                cells += [fixed | {"method": m, "bits": bits} for m in methods for bits in lengths]
+                cells += [fixed | {"method": m, "bits": bits} for m, own in of_method.items() for bits in own]
     return cells
 
 
@@ -100,13 +106,15 @@ def run_cells(cells: list[Settings], context: Context, classify: Classify) -> It
             yield settings, {"truth": tested.yt, "predicted": classify(tested, None), **size}
         return
     lengths = sorted({settings["bits"] for settings in cells})
-    for length, coder in code_lengths(cells[0]["method"], learned_from, lengths, cells[0]["repeat"]):
+    for length, coder in code_lengths(cells[0]["method"], learned_from, lengths, cells[0]["repeat"], classify):
         for settings in (c for c in cells if c["bits"] == length):
             if isinstance(coder, str):
                 yield settings, {"absent": coder}
                 continue
             tested = vectors[settings["part"]]
             size = {"n_bits": coder.n_bits_, "bytes": -(-coder.n_bits_ // 8)}
+            if grid := CODERS[settings["method"]].grid:
+                size[grid[0]] = coder.get_params()[grid[0]]
             yield settings, {"truth": tested.yt, "predicted": classify(tested, coder), **size}
 
 
@@ -199,18 +207,3 @@ def _cell(part: Results, metric: str, method: str, bits: int) -> str:
         return "–"
     n_bits = next(row["n_bits"] for row in rows if "n_bits" in row.result)
     return mean_and_deviation(values) + ("" if n_bits == bits else f" ({n_bits} bits)")
-
-
-def compare(a: NDArray[np.float64], b: NDArray[np.float64]) -> str:
-    """Return the means of two methods over the same repeats, the interval of their difference, and its p-value.
-
-    If one of them has fewer repeats, because a run is incomplete, return the means only.
-    """
-    means = f"{percent(float(a.mean()))} against {percent(float(b.mean()))} %"
-    if len(a) != len(b):
-        return f"{means} (means of {len(a)} and of {len(b)} repeats)"
-    tested = paired_test(a, b)
-    if np.isnan(tested.p):
-        return means
-    low, high = 100 * tested.difference.low, 100 * tested.difference.high
-    return f"{means} (difference {low:+.1f} to {high:+.1f}, p = {tested.p:.2g})"

@@ -4,9 +4,14 @@ Metrics are computed afterwards, from these files alone. The scripts in ``benchm
 same functions.
 """
 
+import gzip
 import json
 import os
 import platform
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +20,8 @@ import numpy as np
 import cbid
 from cbid.paper.base import Result, Results, Row, Settings, key_of
 from cbid.report.html import package_versions
-from cbid.storage.atomic import flush
+from cbid.storage.atomic import flush, whole_file
+from cbid.storage.digests import digest_text
 
 _PACKAGES = (
     "numpy",
@@ -35,7 +41,9 @@ class RawResults:
 
     A line is written with one system call, so lines of several workers do not mix. ``repair`` removes an incomplete
     last line, which a killed run may leave; its cell is run again. Other damaged lines count as missing; ``problem``
-    reports them.
+    reports them. Lines of a packed file beside it (``.jsonl.gz``) come first.
+
+    Every line names the day and the defaults of CBID that it was measured with (``defaults_fingerprint``).
     """
 
     def __init__(self, path: str | os.PathLike[str], revision: int = 1) -> None:
@@ -53,8 +61,38 @@ class RawResults:
 
     def add(self, settings: Settings, result: Result, seconds: float) -> None:
         """Write one line; it is on the disk when this returns."""
-        line = {"settings": settings, "revision": self.revision, "seconds": round(seconds, 3), "result": result}
-        append_line(self.path, line)
+        row = Row(settings, result, round(seconds, 3), defaults_fingerprint(), today())
+        append_line(self.path, self._entry(row))
+
+    def _entry(self, row: Row) -> dict[str, Any]:
+        """Return a row as the JSON value of its line."""
+        about = {"settings": row.settings, "revision": self.revision, "defaults": row.defaults, "made": row.made}
+        return {**about, "seconds": row.seconds, "result": row.result}
+
+    @property
+    def packed(self) -> Path:
+        """The compressed file beside it."""
+        return self.path.with_name(f"{self.path.name}.gz")
+
+    def pack(self) -> Path:
+        """Write the latest line of each cell to the compressed file; the same lines give the same bytes."""
+        rows = self.read()
+        with whole_file(self.packed) as temporary, open(temporary, "wb") as file:
+            lines = gzip.GzipFile(fileobj=file, mode="wb", mtime=0, filename="")
+            for row in rows.values():
+                lines.write((json.dumps(self._entry(row), separators=(",", ":")) + "\n").encode())
+            lines.close()
+        self.path.unlink(missing_ok=True)
+        return self.packed
+
+    def _lines(self) -> Iterator[tuple[int, bytes]]:
+        """Yield the number and text of each complete line: those of the packed file, then the others."""
+        for path, opened in ((self.packed, gzip.open), (self.path, open)):
+            if path.exists():
+                with opened(path, "rb") as file:
+                    for number, line in enumerate(file, 1):
+                        if line.endswith(b"\n"):
+                            yield number, line
 
     def read(self) -> dict[str, Row]:
         """Return the rows of this revision by the key of their settings."""
@@ -73,21 +111,17 @@ class RawResults:
         """Return the rows by key, and (number, reason) of each damaged line."""
         found: dict[str, Row] = {}
         bad: list[tuple[int, str]] = []
-        if not self.path.exists():
-            return found, bad
-        with self.path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if not line.endswith(b"\n"):
-                    break
-                try:
-                    entry = json.loads(line)
-                    row = Row(entry["settings"], entry["result"], entry["seconds"])
-                    current = entry["revision"] == self.revision
-                except (ValueError, KeyError, TypeError) as error:
-                    bad.append((number, f"{type(error).__name__}: {error}"))
-                    continue
-                if current:
-                    found[key_of(row.settings)] = row
+        for number, line in self._lines():
+            try:
+                entry = json.loads(line)
+                of = (entry["settings"], entry["result"], entry["seconds"])
+                row = Row(*of, entry.get("defaults"), entry.get("made"))
+                current = entry["revision"] == self.revision
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                bad.append((number, f"{type(error).__name__}: {error}"))
+                continue
+            if current:
+                found[key_of(row.settings)] = row
         return found, bad
 
     def results(self, cells: list[Settings]) -> Results:
@@ -96,9 +130,38 @@ class RawResults:
         return Results([found[key] for key in map(key_of, cells) if key in found])
 
     def missing(self, cells: list[Settings]) -> list[Settings]:
-        """Return those of these cells that are not stored."""
-        found = self.read()
-        return [settings for settings in cells if key_of(settings) not in found]
+        """Return those of these cells that are not stored, or were measured with other defaults of CBID."""
+        current = {key for key, row in self.read().items() if row.defaults == defaults_fingerprint()}
+        return [settings for settings in cells if key_of(settings) not in current]
+
+
+# The values that the coders use where a parameter is None.
+_CONSTANTS = ("cbid.coders.large_margin", "cbid.learning.likeness", "cbid.learning.form")
+_OF_THE_RUN = ("callback", "n_jobs", "random_state", "verbose", "warm_start")
+
+
+@cache
+def defaults_fingerprint() -> str:
+    """Return a text that changes with any default of ``CBID`` or ``PatchCBID`` that bits or weights depend on."""
+    known: dict[str, Any] = {}
+    for coder in (cbid.CBID(), cbid.PatchCBID()):
+        params = coder.get_params()
+        known[type(coder).__name__] = {name: params[name] for name in params if name not in _OF_THE_RUN}
+    for place in _CONSTANTS:
+        values = vars(import_module(place)).items()
+        plain = {k: v for k, v in values if k.strip("_").isupper() and isinstance(v, (int, float, str, tuple, dict))}
+        known[place] = plain
+    return digest_text(json.dumps(known, sort_keys=True, default=_name_of), size=6)
+
+
+def _name_of(value: Any) -> str:
+    """Return a text for a value that JSON has not; the same in every process, so never an address."""
+    return getattr(value, "__qualname__", type(value).__qualname__)
+
+
+def today() -> str:
+    """Return the date in UTC."""
+    return datetime.now(UTC).strftime("%Y-%m-%d")
 
 
 def append_line(path: Path, value: Any) -> None:

@@ -16,8 +16,8 @@ import numpy as np
 
 from cbid.evaluation import METRICS
 from cbid.extras import missing_extra
-from cbid.paper.base import Claim, Context, Experiment, Judgement, Results, Settings
-from cbid.paper.raw import describe_machine
+from cbid.paper.base import FAILS, HOLDS, LEVEL, NOISE, Claim, Context, Experiment, Judgement, Results, Settings
+from cbid.paper.raw import defaults_fingerprint, describe_machine
 from cbid.paper.sets import CATALOGUE
 from cbid.report import html
 from cbid.storage.atomic import whole_file
@@ -40,7 +40,7 @@ _PLOT_STYLE: dict[Any, Any] = {
 }
 
 
-HOLDS, FAILS, UNTESTED, UNRUN = "holds", "does not hold", "not testable here", "not run"
+UNTESTED, UNRUN = "not testable here", "not run"
 PAPER = "Paisitkriangkrai, Shen and van den Hengel, “Large-margin learning of compact binary image encodings”"
 QUICK = (
     "This is a quick run on reduced sizes. It shows that everything works; its figures are not evidence. "
@@ -52,10 +52,18 @@ _STYLE = """
 img { background: white; border-radius: 4px; } p { max-width: none; }
 figure { margin: 1rem 0; } figcaption, .small { font-size: .85rem; opacity: .85; }
 .holds { color: #18794e; font-weight: 600; } .fails { color: #c0341d; font-weight: 600; }
-.untested { opacity: .7; } .warning { border: 2px solid #c0341d; border-radius: 6px; padding: .5rem 1rem; }
-@media (prefers-color-scheme: dark) { .holds { color: #4cc38a; } .fails, .warning { color: #ff8b70; } }
+.noise { color: #8a5a00; font-weight: 600; } .untested { opacity: .7; }
+.trace { font-size: .8rem; opacity: .75; }
+.warning { border: 2px solid #c0341d; border-radius: 6px; padding: .5rem 1rem; }
+@media (prefers-color-scheme: dark) { .holds { color: #4cc38a; } .noise { color: #ffc46b; }
+  .fails, .warning { color: #ff8b70; } }
 """
-_CLASSES = {HOLDS: "holds", FAILS: "fails", UNTESTED: "untested", UNRUN: "untested"}
+_CLASSES = {HOLDS: "holds", NOISE: "noise", FAILS: "fails", UNTESTED: "untested", UNRUN: "untested"}
+GRADES = (
+    f"“{HOLDS}” and “{FAILS}” mean that a two-sided paired test over the repeats has p of at most {LEVEL:g}, or that "
+    f"there is nothing random to test; “{NOISE}” means that it has not, or that there is one repeat only. A claim "
+    "about several data sets is as good as the worst of them. Repeats share images, so p is somewhat too small."
+)
 
 
 def plot_style() -> AbstractContextManager[Any]:
@@ -89,6 +97,19 @@ class Page:
     parts: list[str] = field(default_factory=list)  # HTML
     tables: list[dict[str, Any]] = field(default_factory=list)  # the same tables for programs
     files: set[str] = field(default_factory=set)  # names of the plots
+    raw: str = ""  # link to the raw lines and the command that makes them, if not those of the experiment
+    command: str = ""
+
+    @property
+    def trace(self) -> str:
+        """HTML that links the raw lines behind this page and names the command that made them."""
+        name = f"{self.experiment}.jsonl"
+        there = (self.folder.parent / "raw" / name).exists() or not (
+            self.folder.parent / "raw" / f"{name}.gz"
+        ).exists()
+        link = self.raw or f"raw/{name if there else f'{name}.gz'}"
+        command = self.command or f"cbid reproduce {self.experiment}{' --quick' if self.quick else ''}"
+        return f'<span class="trace"><a href="{escape(link)}">raw lines</a>, <code>{escape(command)}</code></span>'
 
     def note(self, text: str) -> None:
         """Add a paragraph."""
@@ -96,7 +117,7 @@ class Page:
 
     def table(self, title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Add a table."""
-        self.parts.append(f"<h3>{escape(title)}</h3>{html.table(head, rows)}")
+        self.parts.append(f"<h3>{escape(title)}</h3>{html.table(head, rows)}{self.trace}")
         self.tables.append({"title": title, "head": list(head), "rows": [list(row) for row in rows]})
 
     def plot(self, figure: Any, name: str, caption: str, *, svg: bool = True, photographs: bool = False) -> None:
@@ -119,7 +140,9 @@ class Page:
         self.files.update(files)
         image = html.embedded_image((self.folder / files[0]).read_bytes(), caption)
         links = ", ".join(f'<a href="plots/{file}">{file[-3:].upper()}</a>' for file in files)
-        self.parts.append(f"<figure>{image}<figcaption>{escape(caption)} ({links})</figcaption></figure>")
+        self.parts.append(
+            f"<figure>{image}<figcaption>{escape(caption)} ({links}) {self.trace}</figcaption></figure>"
+        )
 
     def remove_old_plots(self) -> None:
         """Remove plots of this experiment that an earlier run left and this page does not have.
@@ -160,11 +183,14 @@ class Section:
     claims: list[tuple[Claim, Judgement | None]] = field(default_factory=list)
 
 
-def write_report(sections: Sequence[Section], folder: Path, quick: bool) -> Path:
-    """Write report.html, claims.md and summary.json to a folder that has the plots; return the path of the first."""
+def write_report(sections: Sequence[Section], folder: Path, quick: bool, chapters: Sequence[str] = ()) -> Path:
+    """Write report.html, claims.md and summary.json to a folder that has the plots; return the path of the first.
+
+    ``chapters`` is HTML that follows the experiments.
+    """
     machine, now = describe_machine(), datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     texts = {
-        "report.html": _html(sections, quick, machine, now),
+        "report.html": _html(sections, quick, machine, now, chapters),
         "claims.md": _markdown(sections, quick, machine, now),
         "summary.json": json.dumps(_summary(sections, quick, machine, now), indent=1, ensure_ascii=False) + "\n",
     }
@@ -183,7 +209,7 @@ def _judged(section: Section) -> Iterator[tuple[Claim, str, str, Judgement | Non
     for claim, judged in section.claims:
         if judged is not None:
             covered = "" if there == expected else f" ({there} of {expected} cells)"
-            yield claim, HOLDS if judged.holds else FAILS, judged.figures + covered, judged
+            yield claim, judged.grade, judged.figures + covered, judged
         elif section.failures:
             yield claim, UNTESTED, "the experiment failed.", None
         elif not expected:
@@ -196,18 +222,45 @@ def _titles(names: Iterable[str]) -> str:
     return ", ".join(CATALOGUE[name].title for name in names)
 
 
-def _html(sections: Sequence[Section], quick: bool, machine: Mapping[str, Any], now: str) -> str:
+def _totals(sections: Sequence[Section]) -> str:
+    """Return the number of claims with each verdict in one line."""
+    verdicts = [verdict for section in sections for _, verdict, _, _ in _judged(section)]
+    counts = [f"{verdicts.count(name)} {name}" for name in _CLASSES if name in verdicts]
+    return f"{len(verdicts)} claims: {', '.join(counts)}." if verdicts else "No claims."
+
+
+def stale_lines(sections: Sequence[Section]) -> list[str]:
+    """Name the experiments with cells that were measured with other defaults of CBID than today's."""
+    found = []
+    for section in sections:
+        old = [row for row in section.results if row.defaults != defaults_fingerprint()]
+        if old:
+            days = sorted({row.made or "an unknown day" for row in old})
+            when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+            found.append(
+                f"{section.experiment.title}: {len(old)} of {len(section.results)} cells were measured with other "
+                f"defaults of CBID than today’s ({when})."
+            )
+    return found
+
+
+def _html(
+    sections: Sequence[Section], quick: bool, machine: Mapping[str, Any], now: str, chapters: Sequence[str]
+) -> str:
     body = [
         "<h1>C-BID: the paper’s tables and figures, computed again</h1>",
         f"<p>{escape(PAPER)}. Made {now} by <code>cbid reproduce{' --quick' if quick else ''}</code>. All figures "
         "except the published ones were computed by this run; its folder holds the raw results.</p>",
         f'<p class="warning">{escape(QUICK)}</p>' if quick else "",
-        *(f"<p>{escape(line)}</p>" for line in _coverage(sections)),
+        *(f"<p>{escape(line)}</p>" for line in (_totals(sections), *stale_lines(sections))),
         "<h2>Claims of the paper</h2>",
         _claims_table(sections),
+        f'<p class="small">{escape(GRADES)}</p>',
+        *(f'<p class="small">{escape(line)}</p>' for line in _coverage(sections)),
     ]
     for section in sections:
         body += _section(section)
+    body += chapters
     facts = {**machine, "versions": ", ".join(f"{k} {v}" for k, v in machine["versions"].items())}
     body += ["<h2>Machine</h2>", html.definitions({name: str(value) for name, value in facts.items()})]
     return html.page("C-BID reproduced", body, style=_STYLE)
@@ -219,11 +272,12 @@ def _claims_table(sections: Sequence[Section]) -> str:
             f'{escape(claim.text)} <span class="small">({escape(claim.source)})</span>',
             f'<span class="{_CLASSES[verdict]}">{verdict}</span>',
             f'{escape(figures)} <a href="#{section.experiment.name}">{section.experiment.name}</a>',
+            f'<span class="small">{escape(claim.terms)}</span>',
         ]
         for section in sections
         for claim, verdict, figures, _ in _judged(section)
     ]
-    return html.table(["claim", "here", "evidence"], rows, text=True, escaped=True)
+    return html.table(["claim", "here", "evidence", "about"], rows, text=True, escaped=True)
 
 
 def _coverage(sections: Sequence[Section]) -> list[str]:
@@ -258,8 +312,6 @@ def _section(section: Section) -> list[str]:
     parts += [f"<p>Left out: {escape(reason)}</p>" for reason in section.lacking]
     parts += [f'<p class="warning">Failed: {escape(error)}</p>' for error in section.failures]
     parts.append(html.definitions(facts))
-    if len(section.cells):
-        parts.append(f'<p class="small">Raw results: <code>raw/{e.name}.jsonl</code> in the folder of the run.</p>')
     return parts + section.page.parts
 
 
@@ -267,12 +319,19 @@ def _markdown(sections: Sequence[Section], quick: bool, machine: Mapping[str, An
     lines = [f"# Claims of the paper\n\nMade {now} by `cbid reproduce{' --quick' if quick else ''}`."]
     lines.append(f"{machine['processor']}, {machine['cores']} cores, Python {machine['python']}.")
     lines += [f"\n**{QUICK}**"] if quick else []
-    lines += [f"\n{line}" for line in _coverage(sections)]
-    lines.append("\n| claim | here | evidence | experiment |\n|---|---|---|---|")
+    lines.append(f"\n**{_totals(sections)}**")
+    lines.append("\n| claim | here | evidence | about | experiment |\n|---|---|---|---|---|")
     for section in sections:
         for claim, verdict, figures, _ in _judged(section):
-            cells = (f"{claim.text} ({claim.source})", f"**{verdict}**", figures, section.experiment.name)
+            cells = (
+                f"{claim.text} ({claim.source})",
+                f"**{verdict}**",
+                figures,
+                claim.terms,
+                section.experiment.name,
+            )
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    lines += [f"\n{line}" for line in (GRADES, *_coverage(sections), *stale_lines(sections))]
     return "\n".join(lines) + "\n"
 
 
@@ -281,6 +340,9 @@ def _summary(sections: Sequence[Section], quick: bool, machine: Mapping[str, Any
     return {
         "made": now,
         "quick": quick,
+        "defaults": defaults_fingerprint(),
+        "totals": _totals(sections),
+        "stale": stale_lines(sections),
         "machine": dict(machine),
         "experiments": {
             s.experiment.name: {
@@ -296,6 +358,7 @@ def _summary(sections: Sequence[Section], quick: bool, machine: Mapping[str, Any
                         "source": claim.source,
                         "verdict": verdict,
                         "figures": judged.figures if judged else None,
+                        "about": claim.terms,
                     }
                     for claim, verdict, _, judged in _judged(s)
                 ],

@@ -16,8 +16,9 @@ from types import FrameType
 from threadpoolctl import threadpool_limits
 
 from cbid.checks import check_integer
-from cbid.paper import EXPERIMENTS, get_experiment, load_experiment
+from cbid.paper import EXPERIMENTS, LONG_EXPERIMENTS, get_experiment, load_experiment
 from cbid.paper.base import Context, Experiment, Settings
+from cbid.paper.chapters import chapters
 from cbid.paper.raw import RawResults
 from cbid.paper.report import Page, Section, plot_style, write_report
 from cbid.paper.sets import CATALOGUE, DataAbsent
@@ -79,6 +80,7 @@ def reproduce(
     run: bool = True,
     photographs: bool = True,
     root: str | os.PathLike[str] | None = None,
+    benchmarks: str | os.PathLike[str] | None = None,
     cache: str | os.PathLike[str] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Outcome:
@@ -89,7 +91,7 @@ def reproduce(
     Parameters
     ----------
     names : sequence of str
-        Names of ``EXPERIMENTS``. By default all of them.
+        Names of ``EXPERIMENTS`` or ``LONG_EXPERIMENTS``. By default all of the former.
     out : path
         The folder of the report and its raw results.
     quick : bool, default=False
@@ -102,6 +104,8 @@ def reproduce(
         Whether the report shows images of the data sets.
     root : path, optional
         The folder of the data sets, by default CBID_DATA.
+    benchmarks : path, optional
+        A folder of raw results of the project's benchmarks. The report then has chapters on what is not in the paper.
     cache : path, optional
         The folder of computed descriptors, by default one in ``out``.
     progress : callable, optional
@@ -135,8 +139,10 @@ def reproduce(
             _show(section, folder)
     stored = sum(len(section.results) for section in sections.values())
     kept = sum(section.kept for section in sections.values()) if run else stored
+    with plot_style():
+        extra = chapters(folder, Path(benchmarks), context) if benchmarks is not None else []
     return Outcome(
-        write_report(list(sections.values()), folder, quick),
+        write_report(list(sections.values()), folder, quick, extra),
         stored - kept,
         kept,
         {name: section.failures for name, section in sections.items() if section.failures},
@@ -177,7 +183,7 @@ def _missing_tasks(sections: Iterable[Section], out: Path, quick: bool) -> list[
         section.kept = len(section.cells) - len(missing)
         name, cost = section.experiment.name, section.experiment.cost[quick]
         groups = section.experiment.tasks(missing)
-        tasks += [Task(name, EXPERIMENTS[name], cells, len(cells) * cost) for cells in groups]
+        tasks += [Task(name, (EXPERIMENTS | LONG_EXPERIMENTS)[name], cells, len(cells) * cost) for cells in groups]
     return sorted(tasks, key=lambda task: -task.seconds)
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from cbid.data.names import printable
 from cbid.search.manifest import is_index_file
 from cbid.storage.atomic import check_regular, whole_file
+from cbid.storage.digests import digest_file, digest_text
 
 MANIFEST = "project.json"
 IMAGES = "images.sqlite"
@@ -25,7 +26,7 @@ CHECKPOINT = "learning.safetensors"  # a coder whose learning is not finished
 STARTED = "started.json"  # the descriptor of a project whose first fit is not finished
 JOURNAL = "unfinished.json"  # the files of a fit that is not committed or not cleaned up, and those it replaces
 LOCK = "lock"
-_FORMAT, _VERSION = "cbid-project", 1
+FORMAT, VERSION, _UNSEALED = "cbid-project", 2, 1  # 0.1.0 wrote version 1, without checksums
 _NAMES = {
     "coder": re.compile(r"coder-[0-9a-f]{12}\.safetensors"),
     "index": re.compile(r"index-[0-9a-f]{12}"),
@@ -54,6 +55,7 @@ class ProjectManifest:
     settings: dict[str, Any]
     source: str
     fit: dict[str, Any] = field(default_factory=dict)  # statistics of the last fit: counts, seconds, failures
+    checksums: dict[str, str] = field(default_factory=dict)  # of coder and evaluation; empty in version 1
 
     @classmethod
     def read(cls, directory: Path) -> "ProjectManifest":
@@ -66,15 +68,22 @@ class ProjectManifest:
                 raise ProjectError(f"the first fit of {printable(directory)} is not finished; run cbid fit again")
             raise ProjectError(f"{printable(directory)} is not a project: it has no {MANIFEST}")
         try:
-            saved = json.loads(path.read_bytes())
+            text = path.read_bytes()
+            saved = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise ProjectError(f"{printable(path)} is damaged: it is not JSON") from error
-        if not isinstance(saved, dict) or saved.get("format") != _FORMAT:
+        if not isinstance(saved, dict) or saved.get("format") != FORMAT:
             raise ProjectError(f"{printable(path)} is not the manifest of a cbid project")
-        if saved.get("version") != _VERSION or isinstance(saved["version"], bool):
+        version = saved.get("version")
+        if version not in (_UNSEALED, VERSION) or isinstance(version, bool):
             raise ProjectError(
-                f"{printable(path)} has format version {saved.get('version')!r}; this cbid reads version {_VERSION}"
+                f"{printable(path)} has format version {version!r}; "
+                f"this cbid reads versions {_UNSEALED} and {VERSION}"
             )
+        if version == _UNSEALED:
+            saved["checksums"] = {}
+        elif _sealed_text(saved) != text:
+            raise ProjectError(f"{printable(path)} is damaged or was modified: its checksum differs")
         kinds = {
             "n_features": int,
             "source": str,
@@ -83,20 +92,36 @@ class ProjectManifest:
             "evaluation": str,
             "settings": dict,
             "fit": dict,
+            "checksums": dict,
         }
         wrong = [name for name, kind in kinds.items() if type(saved.get(name)) is not kind]
         wrong += [name for name, pattern in _NAMES.items() if not pattern.fullmatch(str(saved.get(name)))]
         if not wrong and not 1 <= saved["n_features"] < 2**31:
             wrong.append("n_features")
+        if not wrong and version == VERSION and set(saved["checksums"]) != {saved["coder"], saved["evaluation"]}:
+            wrong.append("checksums")
         if wrong or not _is_descriptor(saved.get("descriptor")):
             raise ProjectError(f"{printable(path)} is damaged: {', '.join(wrong) or 'descriptor'} is not valid")
         return cls(**{entry.name: saved.get(entry.name, "") for entry in fields(cls)})
 
     def write(self, directory: Path) -> None:
-        """Replace project.json. This commits a fit."""
-        content = {"format": _FORMAT, "version": _VERSION, **asdict(self)}
+        """Replace project.json, with checksums of the files that are written. This commits a fit."""
+        checksums = {name: digest_file(directory / name) for name in (self.coder, self.evaluation)}
+        content = {"format": FORMAT, "version": VERSION, **asdict(self), "checksums": checksums}
         with whole_file(directory / MANIFEST) as temporary:
-            temporary.write_text(json.dumps(content, indent=1, sort_keys=True) + "\n")
+            temporary.write_bytes(_sealed_text(content))
+
+    def check_file(self, directory: Path, name: str) -> None:
+        """Compare a file with its checksum, if the project has checksums."""
+        if self.checksums and digest_file(directory / name) != self.checksums.get(name):
+            raise ProjectError(f"{printable(directory / name)} is damaged or was modified: its checksum differs")
+
+
+def _sealed_text(content: dict[str, Any]) -> bytes:
+    """Return the text of project.json: its content and the checksum of it. Any other text is damaged."""
+    content = {name: value for name, value in content.items() if name != "blake2b"}
+    digest = digest_text(json.dumps(content, sort_keys=True))
+    return (json.dumps({**content, "blake2b": digest}, indent=1, sort_keys=True) + "\n").encode()
 
 
 def _is_descriptor(saved: Any) -> bool:

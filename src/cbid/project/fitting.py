@@ -63,14 +63,13 @@ from cbid.project.table import (
     LABEL_SEPARATOR,
     PENDING,
     TRAIN,
-    ImageRow,
     ImageTable,
     split_labels,
 )
 from cbid.search import CodeIndex, prepare_search
-from cbid.storage.atomic import check_regular, whole_file
+from cbid.search.scan import prepare_meanwhile
+from cbid.storage.atomic import WriterLock, check_regular, whole_file
 from cbid.storage.digests import digest_bytes
-from cbid.storage.lock import WriterLock
 
 OWN_PIXELS = 100_000_000  # of an image in a source that the user names: more than for images of strangers
 _COMMITTED = "the fit was committed before this error; fit again to complete the table of images"
@@ -179,27 +178,35 @@ class ProjectFit:
         self.committed: dict[int, str] = {}  # labels by id in the committed index
         self.seconds: dict[str, float] = {}
         self.relabelled = False  # whether labels were given by hand since the last fit
-        self.from_stored = False  # whether the images come from the project itself
+        self.prepare: Callable[[], None] = prepare_search
         self.report: Callable[[str, int, int], Any] = lambda phase, done, total: None
 
     def run(self, coder: Coder, held_out: float, seed: int, tree: str | None = None) -> bool:
         """Fit to the images of the source; return whether anything changed."""
+        if self.before is not None:
+            return self._run(coder, held_out, seed, tree)
+        with prepare_meanwhile() as self.prepare:  # a first fit may be the first of the installation
+            return self._run(coder, held_out, seed, tree)
+
+    def _run(self, coder: Coder, held_out: float, seed: int, tree: str | None) -> bool:
         remove_unused(self.directory)  # of a fit that was killed
         self._check_descriptor()
         with closing(ImageTable(self.directory / IMAGES, write=True)) as table:
             begun = time.perf_counter()
-            taken, kept, width = self._read_images(table)
+            taken, n_listed, width = self._read_images(table)
             self.seconds["reading"] = time.perf_counter() - begun
             settings = {"coder": coder_settings(coder), "held_out": held_out, "seed": seed}
             if tree is not None:
                 settings["tree"] = tree
             parts = split(taken.names, taken.labels, held_out, seed, supervised=is_supervised(coder))
-            self._warn(taken, parts)
-            if self._up_to_date(taken, settings, table):
-                self._finish(table, taken, parts)
+            self._warn(taken, parts[:n_listed])
+            if self._up_to_date(taken, parts, settings):
+                wanted = dict(zip(taken.ids.tolist(), zip(taken.labels, parts.tolist())))
+                if any((row.label, row.part) != wanted.get(row.id, (row.label, row.part)) for row in table.rows()):
+                    _finish(table, taken, parts, n_listed)  # the last fit was killed after its commit
                 return False
             self._warn_of_copies(taken, parts, width)
-            self.learn_and_commit(table, taken, kept, parts, coder, settings, width)
+            self.learn_and_commit(table, taken, n_listed, parts, coder, settings, width)
             return True
 
     def _check_descriptor(self) -> None:
@@ -219,8 +226,8 @@ class ProjectFit:
             with whole_file(self.directory / STARTED) as temporary:
                 temporary.write_text(json.dumps(wanted) + "\n")
 
-    def _read_images(self, table: ImageTable) -> tuple[Intake, list[ImageRow], int]:
-        """Return the images of the source, the rows of other images that stay, and the length of a vector."""
+    def _read_images(self, table: ImageTable) -> tuple[Intake, int, int]:
+        """Return the images of the source and then those added by hand, the number of the former, and the width."""
         if self.before is not None:
             with CodeIndex.open(self.directory / self.before.index) as index:
                 names = index.labels
@@ -230,7 +237,7 @@ class ProjectFit:
         for row in table.rows():
             if row.id in self.committed or row.part == PENDING:
                 rows.append(row)
-                if row.origin == "add":
+                if row.origin == "add" and row.id in self.committed:
                     added.append(row)
             else:
                 stale.append(row.id)
@@ -249,24 +256,23 @@ class ProjectFit:
         taken.failures = _without_project(taken.failures, self.where, self.directory)
         self.relabelled = table.n_unlearned() > 0
         taken.labels = table.with_given(taken.ids, taken.labels)
+        n_listed = len(taken.ids)
         in_source = set(taken.ids.tolist())
-        return taken, [row for row in added if row.id not in in_source], width
+        added = [row for row in added if row.id not in in_source]
+        taken.ids = np.concatenate([taken.ids, np.array([row.id for row in added], dtype=np.int64)])
+        taken.names += [row.name for row in added]
+        taken.labels += [self.committed[row.id] or None for row in added]
+        return taken, n_listed, width
 
-    def _up_to_date(self, taken: Intake, settings: dict[str, Any], table: ImageTable) -> bool:
+    def _up_to_date(self, taken: Intake, parts: NDArray[np.str_], settings: dict[str, Any]) -> bool:
         """Return whether this fit would make the same project again."""
         if self.before is None or self.before.settings != settings or self.relabelled:
             return False
-        if self.before.fit.get("from_stored"):  # it has learned from added images too
-            return False
-        # The committed index decides: after a killed fit the table may be ahead of it or behind.
-        labels = {r.id: self.committed[r.id] for r in table.rows() if r.origin == "fit" and r.id in self.committed}
-        return labels == {id: label or "" for id, label in zip(taken.ids.tolist(), taken.labels)}
-
-    def _finish(self, table: ImageTable, taken: Intake, parts: NDArray[np.str_]) -> None:
-        """Complete the table if the last fit was killed after its commit."""
-        wanted = dict(zip(taken.ids.tolist(), zip(taken.labels, parts.tolist())))
-        if any((row.label, row.part) != wanted.get(row.id, (row.label, row.part)) for row in table.rows()):
-            table.finish(taken.ids.tolist(), taken.labels, parts.tolist())
+        # The committed files decide: after a killed fit the table may be ahead of them or behind. The counts show
+        # whether images were added since the last fit that this one can learn from.
+        labels = {id: label or "" for id, label in zip(taken.ids.tolist(), taken.labels)}
+        learned = self.before.fit.get("images", {})
+        return labels == self.committed and _counts(parts).items() <= learned.items()
 
     def _warn(self, taken: Intake, parts: NDArray[np.str_]) -> None:
         if taken.failures:
@@ -312,16 +318,17 @@ class ProjectFit:
         self,
         table: ImageTable,
         taken: Intake,
-        kept: list[ImageRow],
+        n_listed: int,
         parts: NDArray[np.str_],
         coder: Coder,
         settings: dict[str, Any],
         width: int,
     ) -> None:
-        """Learn from the images of a source, encode these and the kept ones, measure, and commit."""
+        """Learn, encode, measure, and commit; the first ``n_listed`` images are those of the source."""
         vectors = map_vectors(self.directory / VECTORS, width)
-        all_ids = np.concatenate([taken.ids, np.array([row.id for row in kept], dtype=np.int64)])
-        check_rows(self.directory / VECTORS, vectors, all_ids)
+        if not table.is_sealed:  # made by an older release
+            table.add_checksums(vectors)
+        check_rows(self.directory / VECTORS, vectors, taken.ids)
         names = np.array([label or "" for label in taken.labels])
         train, held = (taken.ids[parts == part] for part in (TRAIN, HELD_OUT))
         if len(train) < 2:
@@ -343,10 +350,9 @@ class ProjectFit:
         )
         self.seconds["learning"] = time.perf_counter() - begun
 
-        self.report("encoding", 0, len(all_ids))
+        self.report("encoding", 0, len(taken.ids))
         begun = time.perf_counter()
-        all_labels = np.array([*names.tolist(), *(row.label or "" for row in kept)])
-        codes = encode_rows(coder, vectors, all_ids)
+        codes = encode_rows(coder, vectors, taken.ids)
         manifest = ProjectManifest(
             n_features=width,
             coder=new_name("coder", ".safetensors"),
@@ -363,22 +369,22 @@ class ProjectFit:
         try:
             coder.save(self.directory / manifest.coder)
             index = CodeIndex(coder.n_bits_, getattr(coder, "weights_", None))
-            index.add(codes, ids=all_ids, labels=all_labels)
+            index.add(codes, ids=taken.ids, labels=names)
             index.save(self.directory / manifest.index)
             index.close()
             self.seconds["encoding"] = time.perf_counter() - begun
 
             self.report("measuring", 0, len(held))
             begun = time.perf_counter()
-            prepare_search()
+            self.prepare()
             compiling = time.perf_counter() - begun
             if compiling > _LONG_COMPILING:
                 self.seconds["compiling"] = compiling
 
             begun = time.perf_counter()
             measured = evaluate(
-                (vectors[held], codes[: len(parts)][parts == HELD_OUT], names[parts == HELD_OUT]),
-                (vectors[train], codes[: len(parts)][parts == TRAIN], names[parts == TRAIN]),
+                (vectors[held], codes[parts == HELD_OUT], names[parts == HELD_OUT]),
+                (vectors[train], codes[parts == TRAIN], names[parts == TRAIN]),
                 n_bits=coder.n_bits_,
                 lengths=prefix_lengths(coder),
                 weights=lambda length, how: prefix_weights(coder, length, how),
@@ -387,13 +393,11 @@ class ProjectFit:
             self.seconds["measuring"] = time.perf_counter() - begun
             with whole_file(self.directory / manifest.evaluation) as temporary:
                 temporary.write_text(json.dumps(measured, sort_keys=True) + "\n")
-            counts = {part: int((parts == part).sum()) for part in (TRAIN, HELD_OUT)}
             manifest.fit.update(
-                {"from_stored": True} if self.from_stored else {},
                 cbid=cbid.__version__,
                 ended=datetime.now(UTC).isoformat(timespec="seconds"),
                 seconds={name: round(value, 3) for name, value in self.seconds.items()},
-                images={**counts, ADDED: len(all_ids) - sum(counts.values())},
+                images={**_counts(parts), ADDED: int((parts == ADDED).sum())},
                 read=taken.n_read,
                 failures=[list(failure) for failure in taken.failures[:_MAX_FAILURES]],
                 n_failures=len(taken.failures),
@@ -410,16 +414,26 @@ class ProjectFit:
                 raise OSError(error.errno, reason) from error
             raise
         try:  # committed: if the rest fails, the next fit makes up for it
-            table.finish(taken.ids.tolist(), taken.labels, parts.tolist(), own=not self.from_stored)
-            table.finish([r.id for r in kept], [r.label for r in kept], [ADDED] * len(kept), own=False)
+            _finish(table, taken, parts, n_listed)
             table.note_learned()
-            live = set(all_ids.tolist())
+            live = set(taken.ids.tolist())
             table.delete([row.id for row in table.rows() if row.id not in live])
             (self.directory / CHECKPOINT).unlink(missing_ok=True)
             remove_unused(self.directory)
         except BaseException as error:
             error.add_note(_COMMITTED)
             raise
+
+
+def _counts(parts: NDArray[np.str_]) -> dict[str, int]:
+    return {part: int((parts == part).sum()) for part in (TRAIN, HELD_OUT)}
+
+
+def _finish(table: ImageTable, taken: Intake, parts: NDArray[np.str_], n_listed: int) -> None:
+    """Write labels and parts to the table. The first ``n_listed`` images belong to the source from now on."""
+    ids = taken.ids.tolist()
+    table.finish(ids[:n_listed], taken.labels[:n_listed], parts[:n_listed].tolist())
+    table.finish(ids[n_listed:], taken.labels[n_listed:], parts[n_listed:].tolist(), own=False)
 
 
 def _without_project(failures: Problems, where: str, directory: Path) -> Problems:

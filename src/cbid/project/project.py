@@ -18,7 +18,7 @@ from cbid.data.isolated import DecodeLimits, decode_isolated
 from cbid.descriptors import Descriptor
 from cbid.project import inspecting, searching
 from cbid.project.evaluating import evaluate
-from cbid.project.files import IMAGES, VECTORS, ProjectError, ProjectWarning, map_vectors
+from cbid.project.files import IMAGES, MANIFEST, VECTORS, ProjectError, ProjectWarning, map_vectors
 from cbid.project.fitting import fit, open_images
 from cbid.project.inspecting import BitClasses, Occlusion, Predictions
 from cbid.project.intake import Intake, KnownImages, Source, as_source, items_of
@@ -29,6 +29,7 @@ from cbid.project.searching import (
     Examples,
     Explanation,
     ProjectMatches,
+    SearchSettings,
     Votes,
     as_codes,
     as_vectors,
@@ -37,7 +38,7 @@ from cbid.project.snapshot import Snapshot, stamp_of
 from cbid.project.table import HELD_OUT, PENDING, TRAIN, ImageRecord, ImageTable, join_labels
 from cbid.search import CodeIndex, IndexCorruptError, UnknownIdError
 from cbid.search.checks import unmasked
-from cbid.storage.lock import WriterLock
+from cbid.storage.atomic import WriterLock
 from cbid.storage.models import ModelFileError
 
 
@@ -71,6 +72,14 @@ class Project:
         self._lock = WriterLock(self.path) if write else None
         try:
             self._table = ImageTable(self.path / IMAGES, write=write)
+            if self.is_sealed and not self._table.is_sealed:
+                raise ProjectError(f"{self.path / IMAGES} is damaged: it has no checksums")
+            if not self.is_sealed:
+                warnings.warn(
+                    f"{self.path} was made by an older release and has no checksums; cbid check --repair adds them",
+                    ProjectWarning,
+                    stacklevel=3,
+                )
             if write:
                 self._refresh()
                 self._recover()
@@ -102,8 +111,8 @@ class Project:
         ----------
         path : path
             A new directory, or a project to update. An update reads only new and changed images, removes images that
-            are no longer in the source, and keeps images that were added by ``add``. It learns again unless nothing
-            has changed.
+            are no longer in the source, and keeps images that were added by ``add``, and learns from those that have
+            a label. It does nothing if nothing has changed.
         source : path, ``ImageSet``, ``VectorTable`` or sequence of images
             Anything that ``cbid.data.open_source`` accepts. Vectors need no descriptor and have no thumbnails.
         descriptor : str, Descriptor or None, default=None
@@ -182,6 +191,11 @@ class Project:
     def version(self) -> tuple[int, int]:
         """A value that changes with every committed fit that this object has seen."""
         return self._snapshot.stamp
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether all files have checksums. Projects of 0.1.0 have none; ``check`` with ``repair`` adds them."""
+        return bool(self._snapshot.manifest.checksums)
 
     @property
     def coder(self) -> Coder:
@@ -302,7 +316,9 @@ class Project:
     def vector(self, id: int) -> NDArray[np.float32]:
         """Return the raw vector (d,) of one image, as the descriptor computed it."""
         self._check_id(id)
-        return self._snapshot.vectors(np.array([id]))[id]
+        vector = self._snapshot.vectors(np.array([id]))[id]
+        self._table.check_vector(id, vector)
+        return vector
 
     def code(self, id: int) -> NDArray[np.uint8]:
         """Return the packed code of one image."""
@@ -377,19 +393,8 @@ class Project:
             with these weights (``has_dial``) and ``how="weighted"``. None: the weights of the coder.
         """
         queries = np.asarray(unmasked(codes_or_vectors, "codes_or_vectors"))
-        found = searching.search(
-            self._snapshot,
-            self._store,
-            queries,
-            k,
-            n_bits=n_bits,
-            how=how,
-            exclude=exclude,
-            label=label,
-            match=match,
-            vectors=vectors,
-            likeness=likeness,
-        )
+        settings = SearchSettings(n_bits, how, exclude, label, match, likeness)
+        found = searching.search(self._snapshot, self._store, queries, k, settings, vectors)
         return replace(found, pictures=self.thumbnail)
 
     def search_examples(
@@ -410,19 +415,9 @@ class Project:
         Images are ranked by their mean distance to the examples less half their mean distance to the
         counter-examples. The other parameters are those of ``search``.
         """
-        return searching.search_examples(
-            self._snapshot,
-            self._store,
-            like,
-            unlike or Examples(np.empty((0, len(like.codes[0])), np.uint8), None),
-            k,
-            n_bits=n_bits,
-            how=how,
-            exclude=exclude,
-            label=label,
-            match=match,
-            likeness=likeness,
-        )
+        unlike = unlike or Examples(np.empty((0, len(like.codes[0])), np.uint8), None)
+        settings = SearchSettings(n_bits, how, exclude, label, match, likeness)
+        return searching.search_examples(self._snapshot, self._store, like, unlike, k, settings)
 
     def search_in(self, store: CodeStore) -> None:
         """Search codes in this store from now on. It must hold the codes of the project (``cbid index --to``)."""
@@ -677,10 +672,15 @@ class Project:
         vectors = map_vectors(self.path / VECTORS, self.n_features)
         wrong, missing = self._table.differences(vectors)
         problems += [f"id={id}: {what}" for id, what in wrong if id in live]
-        if missing and repair:
+        if self.is_sealed:
+            problems += [f"id={id}: its checksum is missing" for id in missing]
+            if self._table.n_features() != self.n_features:
+                problems.append(f"{self.path / IMAGES}: n_features differs from {MANIFEST}")
+        elif repair:
             notes.append(f"{self._table.add_checksums(vectors)} images got the checksums that they lacked")
-        elif missing:
-            notes.append(f"{len(missing)} images have no checksums; --repair adds them")
+            self._snapshot.manifest.write(self.path)
+        else:
+            notes.append(f"{len(missing)} images have no checksums, as in older releases; --repair adds them")
 
     # Following other processes
 

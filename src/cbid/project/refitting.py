@@ -25,7 +25,7 @@ from cbid.project.intake import Intake
 from cbid.project.models import coder_settings, is_supervised
 from cbid.project.table import PENDING, ImageTable
 from cbid.search import CodeIndex
-from cbid.storage.lock import WriterLock
+from cbid.storage.atomic import WriterLock
 
 __all__ = ["refit"]
 
@@ -52,7 +52,7 @@ def refit(path: str | os.PathLike[str], *, report: Report | None = None) -> None
         remove_unused(directory)
         manifest = ProjectManifest.read(directory)
         run = ProjectFit(directory, None, manifest.source, None, None, False)
-        run.descriptor, run.from_stored = manifest.descriptor, True
+        run.descriptor = manifest.descriptor
         if report is not None:
             run.report = report
         coder = clone(coders.load(directory / manifest.coder))
@@ -63,7 +63,7 @@ def refit(path: str | os.PathLike[str], *, report: Report | None = None) -> None
             if "tree" in manifest.settings:
                 settings["tree"] = manifest.settings["tree"]
             parts = split(taken.names, taken.labels, held_out, seed, supervised=is_supervised(coder))
-            run.learn_and_commit(table, taken, [], parts, coder, settings, manifest.n_features)
+            run.learn_and_commit(table, taken, 0, parts, coder, settings, manifest.n_features)
     finally:
         lock.release()
 

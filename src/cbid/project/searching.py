@@ -4,7 +4,7 @@ import sqlite3
 import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any, NamedTuple, Protocol
 
@@ -30,6 +30,7 @@ __all__ = [
     "Examples",
     "Explanation",
     "ProjectMatches",
+    "SearchSettings",
     "Votes",
     "as_codes",
     "as_vectors",
@@ -164,25 +165,33 @@ class BitSides(NamedTuple):
     positive: NDArray[np.int64]
 
 
+@dataclass(frozen=True)
+class SearchSettings:
+    """What is compared and which images count; see ``Project.search``."""
+
+    n_bits: int | None
+    how: str
+    exclude: int | Sequence[int] | None
+    label: str | Sequence[str] | None
+    match: str
+    likeness: float | None
+
+
 def search(
     snapshot: Snapshot,
     store: CodeStore | None,
     queries: NDArray[Any],
     k: int,
-    *,
-    n_bits: int | None,
-    how: str,
-    exclude: int | Sequence[int] | None,
-    label: str | Sequence[str] | None,
-    match: str = "any",
-    vectors: ArrayLike | None,
-    likeness: float | None = None,
+    settings: SearchSettings,
+    vectors: ArrayLike | None = None,
     weights: NDArray[np.float64] | None = None,
 ) -> ProjectMatches:
     """Search by codes in the index or the store, or by raw vectors; see ``Project.search``.
 
     ``weights`` (snapshot.n_bits,) are used instead of those of the coder.
     """
+    how, label, match, n_bits = settings.how, settings.label, settings.match, settings.n_bits
+    likeness = settings.likeness
     check_choice("how", how, HOW)
     labels = None
     if label is not None:
@@ -190,7 +199,7 @@ def search(
     elif match != "any":
         raise ValueError(f"match={match!r} is given without a label; expected a label too")
     check_integer("k", k, 1)
-    excluded = _as_ids(exclude)
+    excluded = _as_ids(settings.exclude)
     begun = time.perf_counter()
     if how == "raw":
         if queries.dtype == np.uint8:
@@ -222,13 +231,7 @@ def search_examples(
     like: Examples,
     unlike: Examples,
     k: int,
-    *,
-    n_bits: int | None,
-    how: str,
-    exclude: int | Sequence[int] | None,
-    label: str | Sequence[str] | None,
-    match: str = "any",
-    likeness: float | None,
+    settings: SearchSettings,
 ) -> ProjectMatches:
     """Search with several images and counter-examples; see ``Project.search_examples``.
 
@@ -236,37 +239,21 @@ def search_examples(
     weighted Hamming distance to one code: bit s is the sign, and its weight the absolute value, of
     w_s (mean of like_s - 1/2 mean of unlike_s), with bits as -1 and +1. So the search is exact.
     """
-    check_choice("how", how, HOW)
+    check_choice("how", settings.how, HOW)
     if not len(like.codes):
         raise ValueError("like is empty; expected at least one image")
     target = None if like.vectors is None else like.vectors.mean(axis=0, dtype=np.float64)
     if target is not None and unlike.vectors is not None and len(unlike.codes):
         target += _UNLIKE * (target - unlike.vectors.mean(axis=0, dtype=np.float64))
-    if how == "raw":
+    if settings.how == "raw":
         if target is None:
             raise ValueError("how='raw': expected ids or vectors as the query, not codes")
-        queries: NDArray[Any] = target.astype(np.float32)
-        weights = None
-    else:
-        weights = snapshot.weights(_length(snapshot, store, n_bits), how, likeness)
-        votes = unpack(like.codes, snapshot.n_bits).mean(axis=0, dtype=np.float64)
-        if len(unlike.codes):
-            votes -= _UNLIKE * unpack(unlike.codes, snapshot.n_bits).mean(axis=0, dtype=np.float64)
-        queries, weights = pack(votes[None])[0], weights * np.abs(votes)
-    return search(
-        snapshot,
-        store,
-        queries,
-        k,
-        n_bits=n_bits,
-        how=how,
-        exclude=exclude,
-        label=label,
-        match=match,
-        vectors=None if how == "raw" else target,
-        likeness=None if how == "raw" else likeness,
-        weights=weights,
-    )
+        return search(snapshot, store, target.astype(np.float32), k, replace(settings, likeness=None))
+    weights = snapshot.weights(_length(snapshot, store, settings.n_bits), settings.how, settings.likeness)
+    votes = unpack(like.codes, snapshot.n_bits).mean(axis=0, dtype=np.float64)
+    if len(unlike.codes):
+        votes -= _UNLIKE * unpack(unlike.codes, snapshot.n_bits).mean(axis=0, dtype=np.float64)
+    return search(snapshot, store, pack(votes[None])[0], k, settings, target, weights * np.abs(votes))
 
 
 def classify(

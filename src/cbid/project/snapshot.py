@@ -103,12 +103,14 @@ class Snapshot:
 
     @classmethod
     def _read(cls, path: Path, manifest: ProjectManifest, stamp: tuple[int, int]) -> "Snapshot":
+        for name in (manifest.coder, manifest.evaluation):
+            check_regular(path / name)
+            manifest.check_file(path, name)
         coder = coders.load(path / manifest.coder)
         index = CodeIndex.open(path / manifest.index)
         if index.n_bits != coder.n_bits_ or coder.n_features_in_ != manifest.n_features:
             raise ProjectError(f"{path} is damaged: n_bits or n_features differ between coder, index and vectors")
         file = path / manifest.evaluation
-        check_regular(file)
         try:
             evaluation = json.loads(file.read_bytes())
         except (ValueError, RecursionError) as error:

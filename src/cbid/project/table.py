@@ -2,10 +2,15 @@
 
 The index of the project alone decides which images exist. A row without a code in the index belongs to an unfinished
 fit (part "pending"), which the next fit continues, or to an addition that was killed, which the next writer removes.
+
+Every row, thumbnail and vector has a checksum. The seal holds the number and the sum of the checksums, so that
+missing or added rows are found too. A transaction changes rows, checksums and the seal together. Opening compares the
+seal with the schema; reading a row compares the row with its checksum; ``damage`` and ``differences`` compare all.
 """
 
 import contextlib
 import errno
+import json
 import os
 import sqlite3
 import threading
@@ -39,8 +44,9 @@ CREATE TABLE images (
 CREATE INDEX by_path ON images (path);
 CREATE TABLE vectors (n_features INTEGER PRIMARY KEY);
 CREATE TABLE thumbnails (id INTEGER PRIMARY KEY, jpeg BLOB NOT NULL);
-PRAGMA user_version = 1;
 """
+_UNSEALED, _SEALED = 1, 2  # versions of the table; 0.1.0 wrote the first and rejects the second
+_SEAL = "CREATE TABLE seal (content TEXT NOT NULL, checksum BLOB NOT NULL)"  # one row: a list, see ``_seal_of``
 _CHECKSUMS = """
 CREATE TABLE IF NOT EXISTS checksums (     -- since 0.2; of a row, its thumbnail and its raw vector
     id INTEGER PRIMARY KEY,
@@ -147,13 +153,18 @@ class ImageTable:
                 version = self._connection.execute("PRAGMA user_version").fetchone()[0]
                 if version == 0 and write:
                     with self._transaction():
-                        for statement in _SCHEMA.split(";")[:-1]:
+                        for statement in (*_SCHEMA.split(";")[:-1], _CHECKSUMS, _GIVEN):
                             self._connection.execute(statement)
-                elif version != 1:
-                    raise ProjectError(f"{path} has format version {version}; this cbid reads version 1")
-                if write:
+                        self._add_seal()
+                elif version not in (_UNSEALED, _SEALED):
+                    raise ProjectError(f"{path} has format version {version}; this cbid reads versions 1 and 2")
+                elif version == _SEALED:
+                    with self._transaction("BEGIN"):
+                        self._check_seal()
+                elif write:
                     self._connection.execute(_CHECKSUMS)
                     self._connection.execute(_GIVEN)
+                self.is_sealed = version != _UNSEALED  # False: made by 0.1.0, some rows may have no checksums
             except BaseException:
                 self._connection.close()
                 raise
@@ -173,21 +184,41 @@ class ImageTable:
 
     def records(self, ids: Sequence[int] | NDArray[np.int64]) -> list[ImageRecord]:
         """Return the records of ids in their order. An unknown id raises an ``UnknownIdError``."""
-        columns = "id, name, path, label, part"
-        found = {row[0]: row for row in self._of_ids(f"SELECT {columns} FROM images WHERE id IN", ids)}
+        columns = "i.id, i.name, i.path, i.label, i.part, i.origin, i.stamp"
+        found = {row[0]: row for row in self._with_sums(columns, "row", "images", ids)}
         records = []
         for id in map(int, ids):
             if id not in found:
                 raise UnknownIdError(f"id={id} is not in the project")
-            _, name, path, label, part = found[id]
-            shown = None if label is None else shown_labels(label)
-            records.append(ImageRecord(id, name, os.fsdecode(path), shown, part, split_labels(label)))
+            row, checksum = ImageRow(*found[id][:-1]), found[id][-1]
+            self._compare(id, "row", self.is_sealed and _row_checksum(row) != checksum)
+            shown = None if row.label is None else shown_labels(row.label)
+            records.append(ImageRecord(id, row.name, os.fsdecode(row.path), shown, row.part, split_labels(row.label)))
         return records
 
     def thumbnail(self, id: int) -> bytes | None:
         """Return a JPEG, or None if the image has no thumbnail."""
-        found = self._of_ids("SELECT jpeg FROM thumbnails WHERE id IN", [id])
-        return found[0][0] if found else None
+        found = self._with_sums("i.jpeg", "jpeg", "thumbnails", [id])
+        if not found:
+            return None
+        jpeg, checksum = found[0]
+        self._compare(id, "thumbnail", self.is_sealed and _jpeg_checksum(jpeg) != checksum)
+        return bytes(jpeg)
+
+    def check_vector(self, id: int, vector: NDArray[np.float32]) -> None:
+        """Compare a raw vector with its checksum."""
+        if self.is_sealed:
+            found = self._of_ids("SELECT vector FROM checksums WHERE id IN", [id])
+            self._compare(id, "vector", not found or found[0][0] != _vector_checksum(vector))
+
+    def _with_sums(self, columns: str, sums: str, name: str, ids: Sequence[int] | NDArray[np.int64]) -> list[Any]:
+        """Return columns of a table with the checksums of the same rows, NULL in an older project."""
+        join, sums = (" LEFT JOIN checksums c ON c.id = i.id", f"c.{sums}") if self.is_sealed else ("", "NULL")
+        return self._of_ids(f"SELECT {columns}, {sums} FROM {name} i{join} WHERE i.id IN", ids)
+
+    def _compare(self, id: int, what: str, differs: bool) -> None:
+        if differs:
+            raise ProjectError(f"{self._path.parent} is damaged: id={id}: its {what} differs from its checksum")
 
     def ids_of(self, path: bytes) -> list[int]:
         """Return the ids of the images with this path."""
@@ -239,10 +270,10 @@ class ImageTable:
         """Insert rows, their thumbnails, and the checksums of both and of the raw vectors (n, d)."""
         raw = [None] * len(rows) if vectors is None else [_vector_checksum(vector) for vector in vectors]
         sums = [
-            (row.id, _row_checksum(row), None if jpeg is None else _checksum(jpeg), vector)
+            (row.id, _row_checksum(row), _jpeg_checksum(jpeg), vector)
             for row, jpeg, vector in zip(rows, thumbnails, raw)
         ]
-        with self._transaction() as run:
+        with self._changing([row.id for row in rows]) as run:
             run.execute("INSERT OR IGNORE INTO vectors VALUES (?)", (n_features,))
             run.executemany("INSERT INTO images VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
             pictures = ((row.id, jpeg) for row, jpeg in zip(rows, thumbnails) if jpeg is not None)
@@ -255,9 +286,9 @@ class ImageTable:
         """Set the labels and parts of a committed fit; with ``own`` the rows belong to the fit from now on."""
         wanted = list(zip(labels, parts, ids))
         origin = ", origin = 'fit'" if own else ""
-        with self._transaction() as run:
+        changed = {id for _, _, id in wanted}
+        with self._changing(changed) as run:
             run.executemany(f"UPDATE images SET label = ?, part = ?{origin} WHERE id = ?", wanted)
-            changed = {id for _, _, id in wanted}
             sums = [(_row_checksum(row), row.id) for row in self.rows() if row.id in changed]
             run.executemany("UPDATE checksums SET row = ? WHERE id = ?", sums)
 
@@ -265,7 +296,7 @@ class ImageTable:
         """Delete rows and thumbnails. Unknown ids are ignored."""
         gone = [(int(id),) for id in ids]
         if gone:
-            with self._transaction() as run:
+            with self._changing([id for (id,) in gone]) as run:
                 run.executemany("DELETE FROM images WHERE id = ?", gone)
                 run.executemany("DELETE FROM thumbnails WHERE id = ?", gone)
                 run.executemany("DELETE FROM checksums WHERE id = ?", gone)
@@ -276,7 +307,7 @@ class ImageTable:
     def ask_labels(self, ids: Sequence[int], label: str | None) -> None:
         """Note that these images are about to get this label."""
         known = {id for (id,) in self._of_ids("SELECT id FROM given_labels WHERE id IN", ids)}
-        with self._transaction() as run:
+        with self._changing(ids) as run:
             run.executemany(
                 "INSERT INTO given_labels SELECT id, label, label, 'asked' FROM images WHERE id = ?",
                 [(id,) for id in ids if id not in known],
@@ -295,7 +326,7 @@ class ImageTable:
 
     def settle_labels(self, labels: dict[int, str | None]) -> None:
         """Set the labels that the index holds for the images with unsettled labels; others are forgotten."""
-        with self._transaction() as run:
+        with self._changing({*labels, *self.asked_labels()}) as run:
             run.executemany("UPDATE images SET label = ? WHERE id = ?", [(label, id) for id, label in labels.items()])
             run.executemany(
                 "UPDATE given_labels SET label = ?, state = 'given' WHERE id = ? AND state = 'asked'",
@@ -319,7 +350,7 @@ class ImageTable:
                 else:
                     changed.append((id,))
         if changed:
-            with self._transaction() as run:
+            with self._changing([id for (id,) in changed]) as run:
                 run.executemany("DELETE FROM given_labels WHERE id = ?", changed)
         return result
 
@@ -334,17 +365,23 @@ class ImageTable:
 
     def note_learned(self) -> None:
         """Note that a fit has used all labels given by hand."""
-        with self._transaction() as run:
+        with self._locked():
+            given = [id for (id,) in self._connection.execute("SELECT id FROM given_labels")]
+        with self._changing(given) as run:
             run.execute("DELETE FROM given_labels WHERE label IS source")
             run.execute("UPDATE given_labels SET state = 'learned'")
 
     # Checksums
 
     def damage(self) -> str | None:
-        """Return what SQLite's integrity check finds, or None."""
-        with self._locked():
-            found = [row[0] for row in self._connection.execute("PRAGMA integrity_check(1)")]
-        return None if found == ["ok"] else found[0]
+        """Return what SQLite's integrity check or a comparison with the seal finds, or None. Reads everything."""
+        with self._transaction("BEGIN") as run:
+            found = [row[0] for row in run.execute("PRAGMA integrity_check(1)")]
+            if found != ["ok"]:
+                return str(found[0])
+            if self.is_sealed and self._sums_of() != self._check_seal()[:4]:
+                return "checksums are missing, added or changed: they differ from the seal"
+        return None
 
     def differences(self, vectors: NDArray[np.float32]) -> tuple[list[tuple[int, str]], list[int]]:
         """Compare rows, thumbnails and raw vectors (rows, d) with their checksums.
@@ -358,7 +395,7 @@ class ImageTable:
                 continue
             if _row_checksum(row) != sums[0]:
                 wrong.append((row.id, "its row differs from its checksum"))
-            if (None if jpeg is None else _checksum(jpeg)) != sums[1]:
+            if _jpeg_checksum(jpeg) != sums[1]:
                 wrong.append((row.id, "its thumbnail differs from its checksum"))
             if row.id >= len(vectors):
                 wrong.append((row.id, "its vector is missing"))
@@ -367,15 +404,74 @@ class ImageTable:
         return wrong, missing
 
     def add_checksums(self, vectors: NDArray[np.float32]) -> int:
-        """Write the missing checksums of the present content; return their number."""
+        """Write the missing checksums of the present content, and the seal; return the number of checksums."""
         sums = [
-            (row.id, _row_checksum(row), None if jpeg is None else _checksum(jpeg), _vector_checksum(vectors[row.id]))
+            (
+                row.id,
+                _row_checksum(row),
+                _jpeg_checksum(jpeg),
+                _vector_checksum(vectors[row.id]) if row.id < len(vectors) else None,
+            )
             for row, jpeg, found in self._with_checksums()
-            if (found is None or found[2] is None) and row.id < len(vectors)
+            if found is None or found[2] is None
         ]
-        with self._transaction() as run:
+        with self._changing([id for id, *_ in sums]) as run:
             run.executemany("INSERT OR REPLACE INTO checksums VALUES (?, ?, ?, ?)", sums)
+            if not self.is_sealed:
+                self._add_seal()
+        self.is_sealed = True
         return len(sums)
+
+    def _add_seal(self) -> None:
+        self._connection.execute(_SEAL)
+        self._write_seal(self._sums_of())
+        self._connection.execute(f"PRAGMA user_version = {_SEALED}")
+
+    def _write_seal(self, sums: list[int]) -> None:
+        text = json.dumps(self._seal_of(sums))
+        self._connection.execute("DELETE FROM seal")
+        self._connection.execute("INSERT INTO seal VALUES (?, ?)", (text, _checksum(text.encode())))
+
+    def _seal_of(self, sums: list[int]) -> list[Any]:
+        """Return what the seal holds: the sums, the length of a vector, the next id, and a digest of the schema."""
+        schema = self._connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name")
+        return [*sums, self.n_features(), self.next_id(), _checksum(ascii(schema.fetchall()).encode()).hex()]
+
+    def _check_seal(self) -> list[Any]:
+        """Return the content of the seal after comparing all of it but the sums, which takes no time."""
+        rows = self._connection.execute("SELECT content, checksum FROM seal").fetchall()
+        if len(rows) != 1 or not isinstance(rows[0][0], str) or _checksum(rows[0][0].encode()) != rows[0][1]:
+            raise ProjectError(f"{self._path} is damaged: its seal differs from its checksum")
+        sealed: list[Any] = json.loads(rows[0][0])
+        if sealed != self._seal_of(sealed[:4]):
+            raise ProjectError(f"{self._path} is damaged: its schema or next id differs from the seal")
+        return sealed
+
+    def _sums_of(self, ids: Iterable[int] | None = None) -> list[int]:
+        """Return the number and the sum of the digests of checksums and of given labels, of these ids or of all."""
+        found = []
+        wanted = None if ids is None else list(ids)
+        for columns, name in (("id, row, jpeg, vector", "checksums"), ("id, label, source, state", "given_labels")):
+            query = f"SELECT {columns} FROM {name}"
+            rows = self._connection.execute(query) if wanted is None else self._of_ids(f"{query} WHERE id IN", wanted)
+            digests = [int.from_bytes(_checksum(ascii(row).encode()), "little") for row in rows]
+            found += [len(digests), sum(digests) % 2**64]
+        return found
+
+    @contextlib.contextmanager
+    def _changing(self, ids: Iterable[int]) -> Iterator[sqlite3.Connection]:
+        """A transaction that changes rows of these ids only, and the seal with them."""
+        changed = set(ids)  # an id that is given twice counts once
+        with self._transaction() as run:
+            before = self._sums_of(changed) if self.is_sealed else None
+            yield run
+            if before is not None:
+                # The schema and the next id of the old seal differ already, so only its own checksum is compared.
+                text, checksum = run.execute("SELECT content, checksum FROM seal").fetchone()
+                if _checksum(text.encode()) != checksum:
+                    raise ProjectError(f"{self._path} is damaged: its seal differs from its checksum")
+                old, after = json.loads(text), self._sums_of(changed)
+                self._write_seal([(n + new - gone) % 2**64 for n, new, gone in zip(old, after, before)])
 
     def _with_checksums(self) -> Iterator[tuple[ImageRow, bytes | None, tuple[bytes, bytes | None, bytes] | None]]:
         """Return every row with its thumbnail and its checksums."""
@@ -401,9 +497,9 @@ class ImageTable:
         return found
 
     @contextlib.contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def _transaction(self, begin: str = "BEGIN IMMEDIATE") -> Iterator[sqlite3.Connection]:
         with self._locked():
-            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.execute(begin)
             try:
                 yield self._connection
                 self._connection.execute("COMMIT")
@@ -443,7 +539,13 @@ def _checksum(content: bytes) -> bytes:
 
 
 def _row_checksum(row: ImageRow) -> bytes:
-    return _checksum(repr(tuple(row)).encode(errors="backslashreplace"))
+    return _checksum(ascii(tuple(row)).encode())  # ascii: the repr of a character depends on the version of Python
+
+
+def _jpeg_checksum(jpeg: bytes | None) -> bytes | None:
+    if jpeg is None:
+        return None
+    return _checksum(jpeg) if isinstance(jpeg, bytes) else b""  # damage has changed its type
 
 
 def _vector_checksum(vector: NDArray[np.float32]) -> bytes:

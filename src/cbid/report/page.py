@@ -29,6 +29,7 @@ body { color: var(--ink); background: var(--ground); }
 .lead { font-size: 1.3rem; line-height: 1.35; max-width: 50rem; } .muted { color: var(--muted); }
 th { border-color: var(--muted); } td { border-color: var(--line); }
 .text td:first-child { white-space: nowrap; }
+.scroll svg { max-width: 100%; }
 svg text { fill: var(--ink); font: 12px system-ui, sans-serif; } svg .muted { fill: var(--muted); }
 svg .grid { stroke: var(--line); } svg .raw { stroke: var(--wrong); stroke-dasharray: 2 4; }
 svg .code { stroke: var(--accent); fill: none; } svg .dot { fill: var(--accent); stroke: none; }
@@ -110,7 +111,10 @@ def headline(measured: dict[str, Any], confusion: dict[str, Any]) -> str:
         shares = counts.diagonal()[present] / totals[present]
         best, worst = int(shares.argmax()), int(shares.argmin())
         names = [printable(confusion["classes"][present[i]]) for i in (best, worst)]
-        text += f"; best class {names[0]} ({shares[best]:.0%}), worst {names[1]} ({shares[worst]:.0%})"
+        if shares[best] == shares[worst]:
+            text += f"; each class {shares[best]:.0%}"
+        else:
+            text += f"; best class {names[0]} ({shares[best]:.0%}), worst {names[1]} ({shares[worst]:.0%})"
     return f"{text}."
 
 
@@ -181,7 +185,10 @@ def _confusion(project: "Project") -> str:
 
 def _searches(project: "Project", queries: int) -> str:
     examples = choose_examples(project, queries)
-    text = f"Held-out images and the ten nearest by {project.n_bits} weighted bits, with their distances."
+    text = (
+        f"Held-out images and the ten nearest by {project.n_bits} weighted bits, with the number of bits that agree. "
+        "They are in the order of their weighted distance; raw vectors order those at the same distance."
+    )
     if project.classes:
         text += (
             " A match of another class than the query has a red frame. The last queries are those with the most "
@@ -285,7 +292,7 @@ def confusion_plot(confusion: dict[str, Any]) -> str:
         parts.append(f'<text x="{margin - 6}" y="{line}" text-anchor="end">{escape(name)}</text>')
         turned = f'transform="translate({line},{margin - 6}) rotate(-90)"'
         parts.append(f"<text {turned}>{escape(name)}</text>")
-    return _svg("Confusion matrix", margin + side + 4, margin + side + 4, parts)
+    return _svg("Confusion matrix", margin + side + 4, margin + side + 4, parts, least=0.7)
 
 
 def _width(text: str) -> int:
@@ -293,9 +300,11 @@ def _width(text: str) -> int:
     return sum(2 if east_asian_width(letter) in "WF" else 1 for letter in text)
 
 
-def _svg(title: str, width: float, height: float, parts: list[str]) -> str:
-    """Return an <svg> element with a label for screen readers."""
+def _svg(title: str, width: float, height: float, parts: list[str], least: float = 0.0) -> str:
+    """Return an <svg> element with a label for screen readers; it may shrink to ``least`` of its width."""
     box = f'viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}"'
+    if least:
+        box += f' style="min-width: {least * width:.0f}px"'
     return f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{title}" {box}>{"".join(parts)}</svg>'
 
 
@@ -303,11 +312,11 @@ def _svg(title: str, width: float, height: float, parts: list[str]) -> str:
 
 
 class Example(NamedTuple):
-    """One query, its nearest images and their distances."""
+    """One query, its nearest images, and the number of bits in which each agrees with the query."""
 
     query: "ImageRecord"
     matches: list["ImageRecord"]
-    distances: list[float]
+    agree: list[int]
 
     @property
     def n_wrong(self) -> int:
@@ -345,19 +354,19 @@ def _search(project: "Project", queries: list["ImageRecord"]) -> list[Example]:
     found = project.search(project.index.reconstruct(query_ids), _N_NEAREST + 1, vectors=vectors)
     records = {record.id: record for record in project.records_of(np.unique(found.ids[found.ids >= 0]))}
     examples = []
-    for query, ids, distances in zip(queries, found.ids, found.distances):
-        near = [(int(id), float(d)) for id, d in zip(ids, distances) if id >= 0 and id != query.id][:_N_NEAREST]
-        examples.append(Example(query, [records[id] for id, _ in near], [d for _, d in near]))
+    for query, ids, agree in zip(queries, found.ids.tolist(), found.agree.tolist()):
+        near = [(id, bits) for id, bits in zip(ids, agree) if id >= 0 and id != query.id][:_N_NEAREST]
+        examples.append(Example(query, [records[id] for id, _ in near], [bits for _, bits in near]))
     return examples
 
 
 def gallery_html(project: "Project", examples: list[Example]) -> str:
     """Return one row per query with its nearest images; those of another class have a red frame."""
     rows = []
-    for query, matches, distances in examples:
+    for query, matches, agree in examples:
         near = "".join(
-            _image(project, match, f"{distance:.2f}", "wrong" if _is_wrong(match, query) else "")
-            for match, distance in zip(matches, distances)
+            _image(project, match, f"{n} of {project.n_bits} bits agree", "wrong" if _is_wrong(match, query) else "")
+            for match, n in zip(matches, agree)
         )
         rows.append(
             f'<div class="row">{_image(project, query, "query", "query")}<div class="near">{near}</div></div>'

@@ -1,7 +1,6 @@
 """Sets larger than memory: fit on a sample, describe and encode to files, here or on a Dask cluster."""
 
-from cbid.scale.describing import describe_to
-from cbid.scale.encoding import encode_to
+from cbid.scale.encoding import describe_to, encode_to
 from cbid.scale.fitting import FitReport, fit_from
 from cbid.scale.running import ClusterError
 from cbid.scale.sources import open_rows

@@ -12,7 +12,7 @@ from sklearn.base import clone
 
 from cbid.checks import check_integer
 from cbid.labels import encode_labels
-from cbid.scale.memory import as_bytes, peak_allocation, used_budget
+from cbid.scale.running import as_bytes, peak_allocation, used_budget
 from cbid.scale.sources import RowSource, open_rows
 
 Indices = NDArray[np.int64]

@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from cbid.storage.atomic import whole_file
 from cbid.storage.digests import digest_text
-from cbid.storage.npy import GrowingArray
-from cbid.storage.tensors import Arrays, FileKind
+from cbid.storage.tensors import Arrays, FileKind, GrowingArray
 
 IDS = "ids"  # the array of a part that names its rows
 

@@ -2,14 +2,14 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cbid.codes import n_bytes
+from cbid.codes import n_bytes, prefix
 from cbid.search.blocks import from_blocks
 from cbid.search.checks import LARGEST_ID, as_codes, as_ids, check_known, sorted_distinct
 from cbid.search.ivf import Cells
@@ -21,6 +21,9 @@ __all__ = ["Attached", "AttachedFile", "CodeCollection", "IndexState"]
 TAIL = 4096  # rows; scanning this many takes less time than the call itself
 MOST_UNMERGED = 64  # sealed segments that may wait for a reader
 LARGEST_MERGE = 1 << 26  # codes; above this, copying costs more than searching one more segment
+
+# Encoding a vector again in another batch may flip a bit whose projection is nearly 0: one in so many is accepted.
+BITS_PER_FLIP = 64
 
 _NO_IDS = np.empty(0, dtype=np.int64)
 
@@ -55,6 +58,7 @@ class IndexState:
     cells: Cells | None
     segments: list[Segment]
     attached: Attached | None = None
+    longer: "IndexState | None" = None  # codes of the same ids at a greater length, until every id has one
 
 
 class CodeCollection:
@@ -73,6 +77,7 @@ class CodeCollection:
         self.state = state
         by_class = state.weights is not None and state.weights.ndim == 2
         self._levels = Levels(state.segments, by_class=by_class, cells=state.cells)
+        self.longer = None if state.longer is None else CodeCollection(state.longer)
         self.changed = False
 
     def snapshot(self) -> IndexState:
@@ -81,6 +86,8 @@ class CodeCollection:
             self._levels.seal()
             self._levels.merge()
             self.state.segments = list(self._levels.sealed)
+            if self.longer is not None:
+                self.longer.snapshot()
             return self.state
 
     def segments(self) -> list[Segment]:
@@ -130,14 +137,12 @@ class CodeCollection:
     def reconstruct(self, ids: ArrayLike) -> NDArray[np.uint8]:
         """Return the stored codes of ``ids``, in their order: (n, ceil(t/8))."""
         wanted, inverse = np.unique(as_ids(ids), return_inverse=True)
-        codes = np.empty((len(wanted), n_bytes(self.state.n_bits)), dtype=np.uint8)
-        found = np.zeros(len(wanted), dtype=bool)
-        for segment in self.segments():
-            places, positions = segment.positions_of(wanted)
-            codes[places] = from_blocks(segment.blocks, positions)
-            found[places] = True
-        check_known(wanted, found)
-        return codes[inverse.reshape(-1)]
+        return self._rows_of(wanted).codes[inverse.reshape(-1)]
+
+    def short_ids(self) -> NDArray[np.int64]:
+        """Return the ids that have no longer code yet, ascending; none if the index is not being lengthened."""
+        with self.mutex:
+            return _NO_IDS if self.longer is None else np.setdiff1d(self.ids(), self.longer.ids(), assume_unique=True)
 
     def sample(self, n: int) -> NDArray[np.uint8]:
         """Return up to ``n`` stored codes, drawn at random with a fixed seed."""
@@ -155,13 +160,16 @@ class CodeCollection:
 
     def add(self, codes: ArrayLike, ids: ArrayLike | None, labels: Any) -> NDArray[np.int64]:
         """Add codes and return their ids; see `CodeIndex.add`."""
-        checked = as_codes(codes, self.state.n_bits)
-        n = len(checked)
         with self.mutex:
+            full = as_codes(codes, self.state.n_bits if self.longer is None else self.longer.state.n_bits)
+            n = len(full)
             new_ids = self._new_ids(ids, n)
             vocabulary, label_codes = self._new_labels(labels, n)
             if n:
-                self._levels.add(Rows(checked, new_ids, label_codes))
+                if self.longer is not None:
+                    self.longer._levels.add(Rows(full, new_ids, label_codes))
+                    full = prefix(full, self.state.n_bits)
+                self._levels.add(Rows(full, new_ids, label_codes))
                 self.state.vocabulary = vocabulary
                 self.state.next_id = max(self.state.next_id, int(new_ids.max()) + 1)
                 self.changed = True
@@ -174,7 +182,77 @@ class CodeCollection:
             check_known(wanted, self._levels.holding(wanted))
             if len(wanted):
                 self._levels.remove(wanted)
+                if self.longer is not None:
+                    self.longer._levels.remove(wanted[self.longer._levels.holding(wanted)])
                 self.changed = True
+                self._use_longer()
+
+    def lengthen(self, n_bits: int, weights: NDArray[np.float64] | None) -> None:
+        """Begin to collect longer codes; with the present length, discard those collected."""
+        with self.mutex:
+            self.longer = None
+            if n_bits > self.state.n_bits:
+                self.longer = CodeCollection(IndexState(n_bits, weights, None, 0, None, 0, None, []))
+            self.state.longer = None if self.longer is None else self.longer.state
+            self.changed = True
+            self._use_longer()
+
+    def recode(self, codes: ArrayLike, ids: ArrayLike) -> None:
+        """Take the longer codes of stored ids; see `CodeIndex.recode`."""
+        with self.mutex:
+            longer, n_bits = self.longer, self.state.n_bits
+            if longer is None:
+                raise ValueError(f"recode: this index has {n_bits} bits and is not being lengthened; call lengthen()")
+            given, full = as_ids(ids), as_codes(codes, longer.state.n_bits)
+            if len(given) != len(full) or len(np.unique(given)) != len(given):
+                raise ValueError(f"ids has {len(given)} entries; expected {len(full)} distinct ids, one per code")
+            order = np.argsort(given)
+            wanted, full = given[order], full[order]
+            rows = self._rows_of(wanted)
+            flips = np.bitwise_count(prefix(full, n_bits) ^ rows.codes).sum(axis=1, dtype=np.int64)
+            if (flips > -(-n_bits // BITS_PER_FLIP)).any():
+                at = int(flips.argmax())
+                raise ValueError(
+                    f"codes: the first {n_bits} bits of id {wanted[at]} differ from the stored code in {flips[at]}; "
+                    "expected the code of the same item from the extended coder"
+                )
+            if len(wanted) == 0:
+                return
+            width, last = rows.codes.shape[1], full[:, rows.codes.shape[1] - 1].copy()
+            full[:, :width] = rows.codes  # stored bits stay as they are
+            if n_bits % 8:
+                full[:, width - 1] |= last & np.uint8(0xFF >> n_bits % 8)
+            longer._levels.remove(wanted[longer._levels.holding(wanted)])
+            longer._levels.add(rows._replace(codes=full))
+            self.changed = True
+            self._use_longer()
+
+    def _rows_of(self, wanted: NDArray[np.int64]) -> Rows:
+        """Return codes and labels of ids (sorted, distinct), all of which must be stored."""
+        with self.mutex:
+            segments, state = self._levels.readable(), self.state
+        codes = np.empty((len(wanted), n_bytes(state.n_bits)), dtype=np.uint8)
+        labels = None if state.vocabulary is None else np.zeros(len(wanted), dtype=np.int64)
+        found = np.zeros(len(wanted), dtype=bool)
+        for segment in segments:
+            places, positions = segment.positions_of(wanted)
+            codes[places] = from_blocks(segment.blocks, positions)
+            if labels is not None and segment.labels is not None:
+                labels[places] = segment.labels[positions]
+            found[places] = True
+        check_known(wanted, found)
+        return Rows(codes, wanted, labels)
+
+    def _use_longer(self) -> None:
+        """Replace the codes by the longer ones once every id has one. Searches see the old state or the new one."""
+        if self.longer is not None and len(self.longer) == len(self):
+            new = self.longer.snapshot()
+            self.load(
+                replace(
+                    self.state, n_bits=new.n_bits, weights=new.weights, cells=None, segments=new.segments, longer=None
+                )
+            )
+            self.changed = True
 
     def _new_ids(self, ids: ArrayLike | None, n: int) -> NDArray[np.int64]:
         first = self.state.next_id

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cbid.checks import check_choice
-from cbid.codes import check_n_bits
+from cbid.codes import check_n_bits, n_bytes, prefix
 from cbid.search.buckets import BUCKETS_UP_TO, METHODS
 from cbid.search.checks import as_codes, as_count, as_ids, as_radius, as_weights, float32_scale
 from cbid.search.collection import Attached, AttachedFile, CodeCollection, IndexState
@@ -117,6 +117,8 @@ class CodeIndex:
         parts = [f"n_bits={self.n_bits}", f"{len(self)} codes"]
         if self.cells is not None:
             parts.append(f"cells={self.cells}, probes={self.probes}")
+        if self.full_n_bits > self.n_bits:
+            parts.append(f"{self.recoded:.0%} recoded to {self.full_n_bits} bits")
         return f"CodeIndex({', '.join(parts)})"
 
     def _checked_method(self, method: str | None) -> str:
@@ -142,12 +144,30 @@ class CodeIndex:
 
     @property
     def n_bits(self) -> int:
-        """Length of the codes."""
+        """Length of the codes; while the index is being lengthened that of the common prefix, which searches use."""
         return self._codes.state.n_bits
 
     @property
+    def full_n_bits(self) -> int:
+        """Length that the codes have or are being lengthened to."""
+        state = self._codes.state
+        return state.n_bits if state.longer is None else state.longer.n_bits
+
+    @property
+    def recoded(self) -> float:
+        """Share of the codes that have their full length."""
+        with self._codes.mutex:
+            longer = self._codes.longer
+            return 1.0 if longer is None else len(longer) / len(self)
+
+    @property
+    def short_ids(self) -> NDArray[np.int64]:
+        """The ids of codes without their full length, ascending: those to `recode`."""
+        return self._codes.short_ids()
+
+    @property
     def weights(self) -> NDArray[np.float64] | None:
-        """The weights given at construction (read-only), or None."""
+        """The weights of the bits that searches use (read-only), or None."""
         weights = self._codes.state.weights
         if weights is None:
             return None
@@ -167,7 +187,9 @@ class CodeIndex:
     @property
     def nbytes(self) -> int:
         """Bytes of codes, ids, labels, tables of buckets and bookkeeping, in memory or mapped."""
-        return sum(segment.nbytes for segment in self._segments())
+        with self._codes.mutex:
+            longer = [] if self._codes.longer is None else self._codes.longer.segments()
+            return sum(segment.nbytes for segment in (*self._segments(), *longer))
 
     @property
     def ids(self) -> NDArray[np.int64]:
@@ -186,7 +208,7 @@ class CodeIndex:
         return None if vocabulary is None else list(vocabulary.values)
 
     def reconstruct(self, ids: ArrayLike) -> NDArray[np.uint8]:
-        """Return the stored codes of ``ids``, in their order: (n, ceil(t/8))."""
+        """Return the stored codes of ``ids``, in their order: (n, ceil(t/8)), t = ``n_bits``."""
         return self._codes.reconstruct(ids)
 
     def add(
@@ -201,7 +223,7 @@ class CodeIndex:
 
         Parameters
         ----------
-        codes : array-like of shape (n, ceil(n_bits / 8)), uint8
+        codes : array-like of shape (n, ceil(full_n_bits / 8)), uint8
         ids : array-like of shape (n,), default=None
             Distinct integers >= 0 that are not stored; by default they continue from the largest ever stored.
         labels : array-like of shape (n,), or several per code, default=None
@@ -218,6 +240,51 @@ class CodeIndex:
     def remove(self, ids: ArrayLike) -> None:
         """Remove ids, all of which must be stored."""
         self._codes.remove(ids)
+
+    def lengthen(self, n_bits: int, weights: ArrayLike | None = None) -> None:
+        """Begin to replace the codes by longer ones that start with the same bits, as `CBID.extend` makes them.
+
+        Give the longer codes to `recode`, in any number of calls, with `save` in between if you like; `add` takes
+        longer codes from now on. Until every code has its full length, searches compare the common prefix under the
+        weights that the index has, and take queries of either length. Then codes and weights are replaced at once.
+        `recoded` is the share that is done, and `short_ids` are the others.
+
+        Parameters
+        ----------
+        n_bits : int
+            The new length. The present length discards the longer codes: the index is as before.
+        weights : array-like of shape (n_bits,), default=None
+            Weights of the bits at the new length. None: plain Hamming distance.
+        """
+        with self._codes.mutex:
+            state = self._codes.state
+            n_bits = as_count(n_bits, "n_bits", at_least=state.n_bits)
+            if state.weights is not None and state.weights.ndim == 2:
+                raise ValueError("lengthen: this index has weights per class; expected one weight vector or none")
+            checked = None if weights is None else as_weights(weights, n_bits)
+            if checked is not None and checked.ndim == 2:
+                raise ValueError(f"weights has shape {checked.shape}; expected ({n_bits},)")
+            if state.longer is not None and n_bits > state.n_bits:
+                raise ValueError(
+                    f"n_bits={n_bits}: this index is being lengthened to {state.longer.n_bits} bits; recode all of "
+                    f"`short_ids` first, or discard the longer codes with lengthen({state.n_bits})"
+                )
+            if self._method == "buckets" and n_bits > BUCKETS_UP_TO:
+                raise ValueError(f"method='buckets' and n_bits={n_bits}: expected at most {BUCKETS_UP_TO} bits")
+            self._codes.lengthen(n_bits, checked)
+
+    def recode(self, codes: ArrayLike, ids: ArrayLike) -> None:
+        """Store longer codes of stored ids; see `lengthen`.
+
+        Parameters
+        ----------
+        codes : array-like of shape (n, ceil(full_n_bits / 8)), uint8
+            The first bits stay as they are stored. A code that differs there in more than one of 64 bits, which may
+            come from rounding, belongs to another item and raises.
+        ids : array-like of shape (n,)
+            Distinct stored ids. Those recoded before are replaced.
+        """
+        self._codes.recode(codes, ids)
 
     # Search
 
@@ -239,7 +306,7 @@ class CodeIndex:
         Parameters
         ----------
         codes : array-like of shape (q, ceil(n_bits / 8)) or (ceil(n_bits / 8),), uint8
-            The queries.
+            The queries, or of ``full_n_bits`` while the index is being lengthened.
         k : int, default=10
             At most the size of the index, or 65,536. Missing places have id -1 and distance inf.
         weighted : bool, default=True
@@ -257,9 +324,10 @@ class CodeIndex:
             IVF cells to scan, instead of the default of the index.
         """
         k = as_count(k, "k", at_most=max(len(self), _LARGEST_PADDED_K))
-        batch = self._batch(codes, projections, weights, weighted)
-        segments = self._filtered(labels, match, among, len(batch))
-        cells = self._codes.state.cells
+        state, stored = self._view()
+        batch = self._batch(state, codes, projections, weights, weighted)
+        segments = self._filtered(state, stored, labels, match, among, len(batch))
+        cells = state.cells
         n_probes = self._n_probes(probes)
         best = Best(len(batch), k)
         if len(batch) and segments:
@@ -271,7 +339,7 @@ class CodeIndex:
                 if n_probes < len(cells):
                     near = cells.nearest(batch.values(), n_probes, batch.mean_weights())
                 search_cells(best, segments, batch.for_class, near, n_threads=self.n_threads)
-        return Matches(best.ids, _unscaled(best.distances, batch.scale), self._decoded(best.labels))
+        return Matches(best.ids, _unscaled(best.distances, batch.scale), _decoded(state, best.labels))
 
     def range_search(
         self,
@@ -287,14 +355,15 @@ class CodeIndex:
     ) -> RangeMatches:
         """Return all stored codes at distance <= ``radius`` of each query, exactly also with IVF; see `search`."""
         limit = as_radius(radius)
-        batch = self._batch(codes, projections, weights, weighted)
+        state, stored = self._view()
+        batch = self._batch(state, codes, projections, weights, weighted)
         limit = limit if batch.scale == 1 else as_radius(float(radius) * batch.scale)
-        segments = self._filtered(labels, match, among, len(batch))
+        segments = self._filtered(state, stored, labels, match, among, len(batch))
         method = self._exact_method(weights, labels, among)
         offsets, ids, distances, label_codes = search_within(
             segments, batch.for_class, len(batch), limit, method=method, n_threads=self.n_threads
         )
-        return RangeMatches(offsets, ids, _unscaled(distances, batch.scale), self._decoded(label_codes))
+        return RangeMatches(offsets, ids, _unscaled(distances, batch.scale), _decoded(state, label_codes))
 
     def pairs(
         self,
@@ -320,9 +389,8 @@ class CodeIndex:
             search is complete. If it exists, the search goes on from it; that of another search raises.
         """
         limit = as_count(limit, "limit")
-        search = self._pair_search(radius, weighted, checkpoint)
+        search, scale = self._pair_search(radius, weighted, checkpoint)
         found = near_pairs(search, limit=limit)
-        scale = float32_scale(self.weights) if weighted else 1.0
         return dataclasses.replace(found, distances=_unscaled(found.distances, scale))
 
     def groups(
@@ -333,7 +401,7 @@ class CodeIndex:
         The representative has the most codes within the radius; ties go to the smallest id. Groups are ordered by
         their smallest id. ``checkpoint`` is that of `pairs`.
         """
-        return duplicate_groups(self._pair_search(radius, weighted, checkpoint))
+        return duplicate_groups(self._pair_search(radius, weighted, checkpoint)[0])
 
     def neighbours(self, k: int = 10) -> "csr_array":
         """Return the k-NN graph: row i holds the distances of the k codes nearest to ``ids[i]``, without itself.
@@ -343,9 +411,15 @@ class CodeIndex:
         """
         return neighbour_graph(self, as_count(k, "k"))
 
-    def _pair_search(self, radius: float, weighted: bool, checkpoint: str | os.PathLike[str] | None) -> PairSearch:
+    def _pair_search(
+        self, radius: float, weighted: bool, checkpoint: str | os.PathLike[str] | None
+    ) -> tuple[PairSearch, float]:
+        """Return the search for pairs, and the scale of its distances."""
         limit = as_radius(radius)
-        weights = self._codes.state.weights if weighted else None
+        with self._codes.mutex:
+            state, ids = self._codes.state, self.ids
+            codes = self.reconstruct(ids)
+        weights = state.weights if weighted else None
         if weights is not None and weights.ndim == 2:
             raise ValueError(
                 "weighted=True: with weights per class a distance depends on the direction; expected weighted=False"
@@ -354,10 +428,7 @@ class CodeIndex:
         if weights is not None and scale != 1:
             weights, limit = weights * scale, as_radius(float(radius) * scale)
         method = "auto" if self._method == "cells" else self._method
-        with self._codes.mutex:
-            ids = self.ids
-            codes = self.reconstruct(ids)
-        return PairSearch(ids, codes, self.n_bits, weights, float(limit), method, checkpoint, self.n_threads)
+        return PairSearch(ids, codes, state.n_bits, weights, float(limit), method, checkpoint, self.n_threads), scale
 
     def _exact_method(self, weights: ArrayLike | None, labels: ArrayLike | None, among: ArrayLike | None) -> str:
         """The method of a search that is not by cells."""
@@ -366,34 +437,53 @@ class CodeIndex:
         # A filter would distort what "auto" measures.
         return "scan" if self._method == "auto" and (labels is not None or among is not None) else self._method
 
+    def _view(self) -> tuple[IndexState, list[Segment]]:
+        """The state and its segments; a change of length replaces both."""
+        with self._codes.mutex:
+            segments = self._segments()
+            return self._codes.state, segments
+
     def _batch(
-        self, codes: ArrayLike | None, projections: ArrayLike | None, weights: ArrayLike | None, weighted: bool
+        self,
+        state: IndexState,
+        codes: ArrayLike | None,
+        projections: ArrayLike | None,
+        weights: ArrayLike | None,
+        weighted: bool,
     ) -> QueryBatch:
         if (codes is None) == (projections is None):
             raise ValueError("codes and projections: expected exactly one of them")
         if weights is not None and not weighted:
             raise ValueError("weights is given and weighted=False; expected only one of them")
-        own = self._codes.state.weights if weighted and weights is None else None
+        own = state.weights if weighted and weights is None else None
+        n_bits, full = state.n_bits, None if state.longer is None else state.longer.n_bits
         if projections is not None:
-            return QueryBatch.from_projections(projections, self.n_bits, own, weights)
+            if full is not None and np.shape(projections)[-1:] == (full,):
+                projections = np.asarray(projections)[..., :n_bits]
+            return QueryBatch.from_projections(projections, n_bits, own, weights)
         assert codes is not None
-        return QueryBatch.from_codes(as_codes(codes, self.n_bits), self.n_bits, own, weights)
+        if full is not None and np.shape(codes)[-1:] == (n_bytes(full),):
+            codes = prefix(as_codes(codes, full), n_bits)
+        return QueryBatch.from_codes(as_codes(codes, n_bits), n_bits, own, weights)
 
-    def _filtered(self, labels: ArrayLike | None, match: str, among: ArrayLike | None, n_queries: int) -> Filtered:
+    def _filtered(
+        self,
+        state: IndexState,
+        segments: list[Segment],
+        labels: ArrayLike | None,
+        match: str,
+        among: ArrayLike | None,
+        n_queries: int,
+    ) -> Filtered:
         label_codes = None
         if labels is None and match != "any":
             raise ValueError(f"match={match!r} is given without labels; expected labels too")
         if labels is not None:
-            vocabulary = self._codes.state.vocabulary
-            if vocabulary is None:
+            if state.vocabulary is None:
                 raise ValueError("labels is given, but this index has no labels; expected None")
-            label_codes = vocabulary.codes_of(labels, match)
+            label_codes = state.vocabulary.codes_of(labels, match)
         ids = None if among is None else as_ids(among, "among")
-        return filtered(self._segments(), label_codes, ids, n_queries)
-
-    def _decoded(self, label_codes: NDArray[np.int64]) -> NDArray[Any] | None:
-        vocabulary = self._codes.state.vocabulary
-        return None if vocabulary is None else vocabulary.decode(label_codes)
+        return filtered(segments, label_codes, ids, n_queries)
 
     def _segments(self) -> list[Segment]:
         """The segments to search; trains the cells when there are enough codes."""
@@ -548,14 +638,14 @@ class CodeIndex:
                     assert path is not None
                     store = IndexStore(Path(path))
                     if self._store is not None:
-                        # Copies, so that our segments keep the names they have in our own directory.
-                        segments = [dataclasses.replace(segment, stored_as=None) for segment in state.segments]
                         attached = None
                         if state.attached is not None:
                             files = state.attached.files.items()
                             copies = {key: dataclasses.replace(file, stored_as=None) for key, file in files}
                             attached = Attached(state.attached.values, copies)
-                        store.commit(dataclasses.replace(state, segments=segments, attached=attached))
+                        copied = _unnamed(state)
+                        longer = None if state.longer is None else _unnamed(state.longer)
+                        store.commit(dataclasses.replace(copied, longer=longer, attached=attached))
                         return
                 else:
                     store = self._store
@@ -612,6 +702,16 @@ class CodeIndex:
     def __getstate__(self) -> dict[str, Any]:
         # Copies within a program (joblib, deepcopy) hold the codes, but no directory.
         return {**self.__dict__, "_store": None}
+
+
+def _unnamed(state: IndexState) -> IndexState:
+    """Return a state with copies of its segments, so that ours keep the names they have in our own directory."""
+    segments = [dataclasses.replace(segment, stored_as=None) for segment in state.segments]
+    return dataclasses.replace(state, segments=segments)
+
+
+def _decoded(state: IndexState, label_codes: NDArray[np.int64]) -> NDArray[Any] | None:
+    return None if state.vocabulary is None else state.vocabulary.decode(label_codes)
 
 
 def _unscaled(distances: NDArray[np.float32], scale: float) -> NDArray[np.float32]:

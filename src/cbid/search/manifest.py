@@ -12,16 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.search.checks import IndexCorruptError
-from cbid.storage.atomic import check_regular, flush
+from cbid.storage.atomic import LOCK_NAME, check_regular, flush
 from cbid.storage.digests import digest_file, digest_text, new_digest
-from cbid.storage.lock import LOCK_NAME
-from cbid.storage.npy import DAMAGED_NPY, header_bytes, map_npy
+from cbid.storage.tensors import DAMAGED_NPY, header_bytes, map_npy
 
 __all__ = [
     "MANIFEST_NAME",
     "AttachedRecord",
     "FileRecord",
     "IndexManifest",
+    "LongerRecord",
     "SegmentRecord",
     "check_content",
     "is_index_file",
@@ -145,6 +145,20 @@ class SegmentRecord:
 
 
 @dataclass
+class LongerRecord:
+    """The entry of an index that is being lengthened: the codes of greater length so far."""
+
+    n_bits: int
+    weights: FileRecord | None = None
+    segments: list[SegmentRecord] = field(default_factory=list)
+
+    def files(self) -> list[FileRecord]:
+        """All files of the longer codes."""
+        own = [] if self.weights is None else [self.weights]
+        return own + [record for segment in self.segments for record in segment.files()]
+
+
+@dataclass
 class IndexManifest:
     """The committed state of an index; ``generation`` increases by one with every commit."""
 
@@ -162,17 +176,47 @@ class IndexManifest:
     centres: FileRecord | None = None
     segments: list[SegmentRecord] = field(default_factory=list)
     attached: AttachedRecord | None = None
+    longer: LongerRecord | None = None  # while the index is being lengthened
 
     def files(self) -> list[FileRecord]:
         """All files that the manifest names."""
         own = [record for record in (self.weights, self.centres, self.label_sets) if record is not None]
         if self.attached is not None:
             own += self.attached["files"].values()
+        if self.longer is not None:
+            own += self.longer.files()
         return own + [record for segment in self.segments for record in segment.files()]
+
+    def _check(self) -> None:
+        """Raise a TypeError for a value that has another type or range than those that ``write`` writes."""
+        counts = [self.generation, self.next_id, self.probes, self.n_cells or 0, self.n_weights or 0]
+        counts += [self.n_label_sets or 0, self.n_bits - 1]
+        segments = list(self.segments)
+        if self.longer is not None:
+            counts.append(self.longer.n_bits - 1)
+            segments += self.longer.segments
+        for segment in segments:
+            counts += [segment.n - 1, segment.n_live, segment.n - segment.n_live, segment.n_runs - 1]
+            texts = (segment.name, segment.label_type or "")
+            if not all(isinstance(text, str) for text in texts):
+                raise TypeError(f"the segment {segment.name!r} has a name or label type that is not text")
+        for record in self.files():
+            counts.append(record["bytes"])
+            if not isinstance(record["file"], str) or not isinstance(record["blake2b"], str):
+                raise TypeError(f"the name or checksum of {record['file']!r} is not text")
+        if not all(type(count) is int and 0 <= count < 2**63 for count in counts):
+            raise TypeError("a number is not in its range")
+        if self.centres is not None and not self.n_cells:
+            raise TypeError(f"n_cells={self.n_cells}")
+        kind = {"int": int, "str": str, "bool": bool, None: type(None)}[self.label_kind]
+        if not isinstance(self.label_values, list) or not all(type(value) is kind for value in self.label_values):
+            raise TypeError(f"the labels are not a list of {self.label_kind}")
+        if self.attached is not None and not isinstance(self.attached["values"], dict):
+            raise TypeError("the attached values are not a mapping")
 
     def _content(self) -> dict[str, Any]:
         content = {"format": FORMAT, "version": VERSION, **asdict(self)}
-        for name in ("attached", "label_sets", "n_label_sets"):
+        for name in ("attached", "label_sets", "n_label_sets", "longer"):
             if content[name] is None:
                 del content[name]  # release 0.1.0 rejects unknown fields
         return content
@@ -188,11 +232,11 @@ class IndexManifest:
         """
         content = self._content()
         stamp = _stamp(content)
-        text = json.dumps({"blake2b": stamp, "manifest": content}, indent=1) + "\n"
+        text = _text({"blake2b": stamp, "manifest": content})
         path = directory / MANIFEST_NAME
         temporary = path.with_name(path.name + ".tmp")
         with open(temporary, "wb", buffering=0) as file:
-            _write_fully(file, memoryview(text.encode()))
+            _write_fully(file, memoryview(text))
             os.fsync(file.fileno())
         os.replace(temporary, path)
         flush(directory)
@@ -218,7 +262,7 @@ class IndexManifest:
         content = outer.get("manifest") if isinstance(outer, dict) else None
         if not isinstance(content, dict) or content.get("format") != FORMAT:
             raise IndexCorruptError(f"{path} is not the manifest of a cbid index")
-        if outer.get("blake2b") != _stamp(content):
+        if outer.get("blake2b") != _stamp(content) or _text(outer) != text:
             raise IndexCorruptError(f"{path} is damaged: its checksum differs")
         if content.get("version") != VERSION:
             raise IndexCorruptError(
@@ -226,15 +270,26 @@ class IndexManifest:
             )
         fields = {name: value for name, value in content.items() if name not in ("format", "version")}
         try:
+            if not isinstance(fields["segments"], list):
+                raise TypeError("the segments are not a list")
             fields["segments"] = [SegmentRecord(**record) for record in fields["segments"]]
+            if fields.get("longer") is not None:
+                longer = LongerRecord(**fields["longer"])
+                longer.segments = [SegmentRecord(**record) for record in longer.segments]  # type: ignore[arg-type]
+                fields["longer"] = longer
             manifest = cls(**fields)
-            records = manifest.files()
+            manifest._check()
+            for record in manifest.files():
+                if not is_index_file(record["file"]):  # a name such as ../other would lead out of the directory
+                    raise IndexCorruptError(f"{path} names {record['file']!r}, which is not an index file")
         except (AttributeError, KeyError, TypeError) as error:
             raise IndexCorruptError(f"{path} has missing or unknown fields ({error})") from error
-        for record in records:
-            if not is_index_file(record["file"]):  # a name such as ../other would lead out of the directory
-                raise IndexCorruptError(f"{path} names {record['file']!r}, which is not an index file")
         return manifest, outer["blake2b"]
+
+
+def _text(outer: dict[str, Any]) -> bytes:
+    """Return the only text that a manifest of this content has."""
+    return (json.dumps(outer, indent=1) + "\n").encode()
 
 
 def _stamp(content: dict[str, Any]) -> str:

@@ -7,20 +7,34 @@ plain Hamming distances are whole numbers. Results are ordered by this float32 d
 
 import itertools
 import os
+import subprocess
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cbid.codes import n_bytes
+from cbid.progress import note
 from cbid.search.blocks import BLOCK, check_blocks, read_only
 from cbid.search.checks import as_count
 from cbid.search.kernels.compile import HAS_AVX2, simd_wanted
 from cbid.search.queries import Queries
 
-__all__ = ["even_edges", "prepare_search", "run_in_threads", "thread_count", "topk", "topk_in_spans", "within"]
+__all__ = [
+    "even_edges",
+    "prepare_meanwhile",
+    "prepare_search",
+    "run_in_threads",
+    "thread_count",
+    "topk",
+    "topk_in_spans",
+    "within",
+]
 
 Answers = tuple[NDArray[np.int64], NDArray[np.float32]]  # positions, distances
 Hits = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]  # queries, positions, distances
@@ -106,6 +120,45 @@ def prepare_search() -> None:
     """Compile the kernels of a search, or load them from the cache, which the first search would do otherwise."""
     one = np.zeros((1, 1), np.uint8)
     topk(read_only(np.zeros((1, 1, BLOCK), np.uint8)), 1, Queries.from_codes(one, 8), 1)
+
+
+@contextmanager
+def prepare_meanwhile() -> Iterator[Callable[[], None]]:
+    """Compile the kernels of a search in another process during the block, unless numba has them in its cache.
+
+    Yields a function that waits for that process and then does what `prepare_search` does.
+    """
+    process = None
+    if sys.executable and not _in_cache():
+        note("compiling the search kernels in the background, once for this installation")
+        # -P: no module of the current folder is imported.
+        command = [sys.executable, "-P", "-c", "from cbid.search import prepare_search; prepare_search()"]
+        nowhere = subprocess.DEVNULL
+        process = subprocess.Popen(command, stdin=nowhere, stdout=nowhere, stderr=nowhere)
+
+    def prepare() -> None:
+        if process is not None and process.poll() is None:
+            note("waiting for the search kernels")
+            process.wait()
+        prepare_search()  # from the cache; if the process failed, the kernels are compiled here
+
+    try:
+        yield prepare
+    finally:
+        if process is not None:
+            process.terminate()
+            process.wait()
+
+
+def _in_cache() -> bool:
+    """Return whether numba's cache has kernels that are newer than their sources, or cannot be used."""
+    from cbid.search.kernels import scan
+
+    folder = scan.scan_topk.stats.cache_path
+    if folder is None:
+        return True  # compiled in every process: another one does not help
+    changed = max(path.stat().st_mtime for path in Path(scan.__file__).parent.glob("*.py"))
+    return any(path.stat().st_mtime > changed for path in Path(folder).glob("scan.scan_topk-*.nbi"))
 
 
 def topk_in_spans(
@@ -217,7 +270,10 @@ def _check(
 
 def _just_above(distance: ArrayLike, n_queries: int, name: str) -> NDArray[np.float32]:
     """The smallest float32 above ``distance``, one per query: "at most" becomes "below"."""
-    given = np.asarray(distance, np.float64)
+    given = np.asarray(distance)
+    if given.dtype == np.float32 and given.shape == (n_queries,) and not np.isnan(given).any():
+        return np.nextafter(given, np.float32(np.inf))  # between segments: the rest would slow down single queries
+    given = given.astype(np.float64)
     if given.shape not in ((), (n_queries,)) or np.any(np.isnan(given)):
         raise ValueError(
             f"{name} has shape {given.shape}{' and NaN entries' if np.any(np.isnan(given)) else ''}; "

@@ -86,7 +86,7 @@ def _by_id(segment: Segment, labels: NDArray[np.int64] | None, among: NDArray[np
 
 def _id_mask(segment: Segment, among: NDArray[np.int64]) -> NDArray[np.uint8] | None:
     """1 where an id is in ``among``, in one pass over each; None if a table would be too large."""
-    from cbid.search.kernels.masks import mark_ids, mask_by_ids, mask_by_merging
+    from cbid.search.kernels.filters import mark_ids, mask_by_ids, mask_by_merging
 
     ends = np.append(segment.runs[1:, 0], len(segment)) - 1
     first, last = int(segment.ids[segment.runs[:, 0]].min()), int(segment.ids[ends].max())
@@ -112,7 +112,7 @@ def _label_mask(labels: NDArray[np.unsignedinteger], wanted: NDArray[np.int64]) 
         for first, last in ranges[1:]:
             keep |= _in_range(labels, first, last)
         return keep.view(np.uint8)
-    from cbid.search.kernels.masks import mask_by_table
+    from cbid.search.kernels.filters import mask_by_table
 
     table = np.zeros(max(int(wanted[-1]), int(labels.max())) + 1, dtype=np.uint8)
     table[wanted] = 1

@@ -26,6 +26,7 @@ from cbid.search.manifest import (
     MANIFEST_NAME,
     FileRecord,
     IndexManifest,
+    LongerRecord,
     SegmentRecord,
     check_content,
     is_index_file,
@@ -35,8 +36,7 @@ from cbid.search.manifest import (
 )
 from cbid.search.segments import Segment
 from cbid.search.vocabulary import Vocabulary
-from cbid.storage.atomic import flush
-from cbid.storage.lock import LOCK_NAME, WriterLock
+from cbid.storage.atomic import LOCK_NAME, WriterLock, flush
 
 __all__ = ["IndexStore"]
 
@@ -57,6 +57,7 @@ class IndexStore:
         self._segments: weakref.WeakValueDictionary[str, Segment] = weakref.WeakValueDictionary()
         self._cells: Cells | None = None
         self._vocabulary: Vocabulary | None = None
+        self._weights: list[tuple[NDArray[np.float64], FileRecord]] = []
 
     def acquire(self) -> None:
         """Take the writer lock of an existing index, and hold it until `close`."""
@@ -82,6 +83,10 @@ class IndexStore:
                 if IndexManifest.read(self.directory)[1] != stamp and attempt + 1 < _TRIES:
                     continue
                 raise IndexCorruptError(f"{error.filename} is missing") from error
+            except (KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
+                raise IndexCorruptError(
+                    f"{self.directory} is damaged: its manifest is not valid ({error})"
+                ) from error
             self._remember(manifest, stamp, state)
             return state
         raise IndexCorruptError(f"{self.directory} changed during each of {_TRIES} attempts to read it")
@@ -164,6 +169,18 @@ class IndexStore:
             n_sets = manifest.n_label_sets or 0
             vocabulary = Vocabulary.from_packed(manifest.label_kind, manifest.label_values, packed, n_sets)
         segments = [self._mapped_segment(record, n_bytes(n_bits)) for record in manifest.segments]
+        longer = None
+        if manifest.longer is not None:
+            length, stored = manifest.longer.n_bits, manifest.longer.weights
+            n_longer = sum(record.n_live for record in manifest.longer.segments)
+            if length <= n_bits or n_longer >= sum(record.n_live for record in manifest.segments):
+                raise IndexCorruptError(
+                    f"{self.directory} has {n_longer} codes of {length} bits beside those of {n_bits}; expected more "
+                    "bits and fewer codes"
+                )
+            longer_weights = None if stored is None else self._loaded(stored, np.float64, (length,))
+            longer_segments = [self._mapped_segment(record, n_bytes(length)) for record in manifest.longer.segments]
+            longer = IndexState(length, longer_weights, None, 0, None, 0, None, longer_segments)
         return IndexState(
             n_bits,
             weights,
@@ -174,6 +191,7 @@ class IndexStore:
             cells,
             segments,
             self._attached(manifest),
+            longer,
         )
 
     def _attached(self, manifest: IndexManifest) -> Attached | None:
@@ -209,6 +227,8 @@ class IndexStore:
         if record.removed is not None:
             removed = self._loaded(record.removed, np.uint8, (n_bytes(n),))
             keep = 1 - np.unpackbits(removed, count=n)
+        if record.n_live != (n if keep is None else int(keep.sum())):
+            raise IndexCorruptError(f"{directory} is damaged: {record.name} has another number of codes")
         return Segment(blocks, ids, labels, runs, keep, record.n_live, stored_as=record.name)
 
     def _loaded(self, record: FileRecord, dtype: Any, shape: tuple[int, ...] | None) -> NDArray[Any]:
@@ -221,9 +241,15 @@ class IndexStore:
         self.manifest, self.stamp = manifest, stamp
         self._cells, self._vocabulary = state.cells, state.vocabulary
         self._segments.clear()
-        for segment, record in zip(state.segments, manifest.segments):
-            self._segments[record.name] = segment
-            segment.stored_as, segment.keep_stored = record.name, True
+        self._weights = []
+        for part, records in ((state, manifest), (state.longer, manifest.longer)):
+            if part is None or records is None:
+                continue
+            for segment, record in zip(part.segments, records.segments):
+                self._segments[record.name] = segment
+                segment.stored_as, segment.keep_stored = record.name, True
+            if part.weights is not None and records.weights is not None:
+                self._weights.append((part.weights, records.weights))
         if state.attached is not None and manifest.attached is not None:
             for key, file in state.attached.files.items():
                 file.stored_as = manifest.attached["files"][key]["file"]
@@ -293,7 +319,10 @@ class IndexStore:
             return None
 
     def _written(self, state: IndexState, previous: IndexManifest | None) -> IndexManifest:
-        known = {record.name: record for record in self.manifest.segments} if self.manifest is not None else {}
+        known: dict[str, SegmentRecord] = {}
+        if self.manifest is not None:
+            longer = [] if self.manifest.longer is None else self.manifest.longer.segments
+            known = {record.name: record for record in (*self.manifest.segments, *longer)}
         manifest = IndexManifest(
             n_bits=state.n_bits,
             generation=previous.generation + 1 if previous is not None else 1,
@@ -311,16 +340,16 @@ class IndexStore:
                     manifest.label_sets = write_array(self._new_path("sets"), state.vocabulary.packed_sets())
         if state.weights is not None:
             manifest.n_weights = state.weights.shape[1] if state.weights.ndim == 2 else 0
-            manifest.weights = self.manifest.weights if self.manifest is not None else None
-            if manifest.weights is None:  # the weights of an index never change
-                manifest.weights = write_array(self._new_path("weights"), state.weights)
+            manifest.weights = self._written_weights(state.weights)
         if state.cells is not None:
             manifest.centres = self.manifest.centres if self.manifest is not None else None
             if manifest.centres is None or state.cells is not self._cells:
                 manifest.centres = write_array(self._new_path("centres"), state.cells.centres)
-        for segment in state.segments:
-            record = known.get(segment.stored_as) if segment.stored_as is not None else None
-            manifest.segments.append(self._written_segment(segment, record))
+        manifest.segments = [self._written_segment(segment, known) for segment in state.segments]
+        if state.longer is not None:
+            weights = None if state.longer.weights is None else self._written_weights(state.longer.weights)
+            segments = [self._written_segment(segment, known) for segment in state.longer.segments]
+            manifest.longer = LongerRecord(state.longer.n_bits, weights, segments)
         if state.attached is not None:
             stored = {record["file"]: record for record in self.manifest.files()} if self.manifest is not None else {}
             files = {}
@@ -336,8 +365,13 @@ class IndexStore:
         flush(path)
         return record_of(path)
 
-    def _written_segment(self, segment: Segment, record: SegmentRecord | None) -> SegmentRecord:
+    def _written_weights(self, weights: NDArray[np.float64]) -> FileRecord:
+        known = [record for array, record in self._weights if array is weights]
+        return known[0] if known else write_array(self._new_path("weights"), weights)
+
+    def _written_segment(self, segment: Segment, known: dict[str, SegmentRecord]) -> SegmentRecord:
         labels = segment.labels
+        record = known.get(segment.stored_as) if segment.stored_as is not None else None
         if record is None:
             path = self._new_path("segment")
             record = SegmentRecord(

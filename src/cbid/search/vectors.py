@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from cbid.search.checks import IndexCorruptError
 from cbid.search.collection import AttachedFile
-from cbid.storage.npy import DAMAGED_NPY, map_npy
+from cbid.storage.tensors import DAMAGED_NPY, map_npy
 
 __all__ = ["KEEP", "METRICS", "KeptVectors"]
 

@@ -9,9 +9,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from cbid.codes import check_codes, check_n_bits, n_bytes
 from cbid.extras import missing_extra
-from cbid.storage.atomic import whole_directory, whole_file
-from cbid.storage.npy import DAMAGED_NPY, map_npy
+from cbid.storage.atomic import check_regular, whole_directory, whole_file
+from cbid.storage.digests import digest_of
 from cbid.storage.store_formats import FORMATS, StoreFormat
+from cbid.storage.tensors import DAMAGED_NPY, map_npy
 
 __all__ = ["EXPORTS", "export", "load", "load_export", "load_parquet", "save", "save_parquet"]
 
@@ -41,7 +42,8 @@ def load(path: PathLike, *, mmap: bool = True) -> Codes:
 def save_parquet(path: PathLike, codes: Codes, n_bits: int, ids: ArrayLike | None = None) -> None:
     """Write codes to a parquet table with columns ``id`` and ``code``.
 
-    Ids are int64, by default the row number; codes are fixed-size binary. The metadata holds the number of bits.
+    Ids are int64, by default the row number; codes are fixed-size binary. The metadata holds the number of bits and a
+    digest of the content, which `load_parquet` compares.
     """
     arrow, parquet = _pyarrow()
     n_bits = check_n_bits(n_bits)
@@ -49,7 +51,7 @@ def save_parquet(path: PathLike, codes: Codes, n_bits: int, ids: ArrayLike | Non
     chosen = np.arange(len(codes)) if ids is None else _check_ids(ids, len(codes))
     schema = arrow.schema(
         [("id", arrow.int64()), ("code", arrow.binary(n_bytes(n_bits)))],
-        metadata={"cbid.n_bits": str(n_bits)},
+        metadata={"cbid.n_bits": str(n_bits), "cbid.blake2b": digest_of(n_bits, codes, np.asarray(chosen, np.int64))},
     )
     with whole_file(path) as temporary, parquet.ParquetWriter(temporary, schema) as writer:
         for i in range(0, len(codes), _ROWS):
@@ -63,7 +65,8 @@ def save_parquet(path: PathLike, codes: Codes, n_bits: int, ids: ArrayLike | Non
 def load_parquet(path: PathLike) -> tuple[Codes, Ids, int]:
     """Return codes (n, bytes), ids (n,) and the number of bits of a table written by `save_parquet`."""
     arrow, parquet = _pyarrow()
-    table = parquet.read_table(path)
+    check_regular(path)
+    table = _read_table(parquet, path)
     n_bits_text = (table.schema.metadata or {}).get(b"cbid.n_bits")
     if n_bits_text is None or {"id", "code"} - set(table.column_names):
         raise ValueError(
@@ -87,7 +90,20 @@ def load_parquet(path: PathLike) -> tuple[Codes, Ids, int]:
     data = np.frombuffer(column.buffers()[1], np.uint8)[column.offset * width :]
     codes = data[: len(column) * width].reshape(-1, width)
     checked = check_codes(codes, n_bits, name=f"the column code of {os.fspath(path)}")
-    return checked, _parquet_ids(arrow, table.column("id"), path), n_bits
+    ids = _parquet_ids(arrow, table.column("id"), path)
+    digest = table.schema.metadata.get(b"cbid.blake2b")  # files of 0.1.0 have none
+    if digest is not None and digest != digest_of(n_bits, checked, ids).encode():
+        raise ValueError(f"{os.fspath(path)} is damaged: its digest differs from its content")
+    return checked, ids, n_bits
+
+
+def _read_table(parquet: Any, path: PathLike) -> Any:
+    try:
+        return parquet.read_table(path)
+    except (ValueError, OSError):
+        raise
+    except Exception as error:  # pyarrow has errors of its own, and RuntimeError, for damaged files
+        raise ValueError(f"{os.fspath(path)} is not a parquet file, or is damaged: {error}") from error
 
 
 def _parquet_ids(arrow: Any, column: Any, path: PathLike) -> Ids:
@@ -159,7 +175,7 @@ def load_export(path: PathLike, n_bits: int, of: str) -> tuple[Codes, Ids | None
     try:
         codes, ids = format.read(Path(path), n_bits)
         return check_codes(codes, n_bits, name=name), None if ids is None else _check_ids(ids, len(codes), "ids")
-    except (ValueError, TypeError, KeyError, StopIteration, EOFError) as error:
+    except (*DAMAGED_NPY, TypeError, KeyError, IndexError, AttributeError, StopIteration, MemoryError) as error:
         raise ValueError(f"{os.fspath(path)} is not a file of {n_bits}-bit codes for {of}: {error}") from error
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import sqlite3
+import struct
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from cbid.codes import n_bytes
 from cbid.extras import missing_extra
+from cbid.storage.tensors import map_npy
 
 __all__ = ["FORMATS", "StoreFormat"]
 
@@ -113,19 +115,41 @@ def _write_usearch(path: Path, codes: Codes, n_bits: int, ids: Ids | None) -> No
     index.save(os.fspath(path))
 
 
+_USEARCH_HEAD = struct.Struct("<7s6x4B3Q?")  # magic, kinds of metric, scalar, key and slot, present, deleted, bits
+_USEARCH_GRAPH = struct.Struct("<5Q")  # nodes, links of a node at upper levels and at the lowest, two more
+_B1, _U64, _U32 = 1, 14, 15
+_DELETED = np.uint64(2**64 - 1)
+
+
 def _read_usearch(path: Path, n_bits: int) -> Read:
-    usearch = _require("usearch.index", "usearch", (2, 15), "stores")
+    """Read codes and keys; usearch's own loader follows damaged links out of its memory."""
+    data = np.memmap(path, np.uint8, "r") if path.stat().st_size else np.empty(0, np.uint8)
     try:
-        index = usearch.Index.restore(os.fspath(path))
-    except RuntimeError as error:
-        raise ValueError(f"usearch cannot read it: {error}") from error
-    if index is None or index.ndim != n_bits or "B1" not in str(index.dtype).upper():
-        found = "no index" if index is None else f"{index.ndim} numbers of type {index.dtype}"
-        raise ValueError(f"it holds {found}: expected {n_bits} of type b1")
-    if not len(index):
-        return np.empty((0, n_bytes(n_bits)), np.uint8), np.empty(0, np.int64)
-    keys = np.sort(np.asarray(index.keys))
-    return np.asarray(index.get(keys), np.uint8).reshape(len(keys), -1), keys.astype(np.int64)
+        n, width = struct.unpack_from("<2I", data)
+        codes = np.frombuffer(data, np.uint8, n * width, 8).reshape(n, width)
+        place = 8 + codes.size
+        magic, _, scalar, key, slot, present, _, bits, _ = _USEARCH_HEAD.unpack_from(data, place)
+        place += 64
+        nodes, upper, lowest, _, _ = _USEARCH_GRAPH.unpack_from(data, place)
+        place += _USEARCH_GRAPH.size
+        levels = np.frombuffer(data, "<i2", n, place).astype(np.int64)
+    except (struct.error, ValueError) as error:
+        raise ValueError(f"it is no usearch index with vectors, or incomplete: {error}") from error
+    if magic != b"usearch" or nodes != n:
+        raise ValueError("it is no usearch index with vectors")
+    if (scalar, key, slot, bits, width) != (_B1, _U64, _U32, n_bits, n_bytes(n_bits)):
+        raise ValueError(f"it holds {bits} numbers of type {scalar}: expected {n_bits} bits of type b1 with integer keys")
+    # A node is its key, its level and for each level a count and the links. Floats cannot overflow.
+    ends = np.cumsum(10 + 4.0 * (1 + lowest) + levels * 4.0 * (1 + upper))
+    if n and (levels.min() < 0 or place + 2 * n + ends[-1] != len(data)):
+        raise ValueError("its graph is damaged or incomplete")
+    starts = place + 2 * n + np.concatenate([[0], ends[:-1]]).astype(np.int64)[:n]
+    keys = data[starts[:, None] + np.arange(8)].view("<u8")[:, 0]
+    kept = np.flatnonzero(keys != _DELETED)
+    if len(kept) != present or np.any(keys[kept] > np.iinfo(np.int64).max):
+        raise ValueError(f"it holds {len(kept)} keys of int64 or {present} codes: expected the same number of both")
+    kept = kept[np.argsort(keys[kept])]
+    return codes[kept], keys[kept].astype(np.int64)
 
 
 # Lines of text: PostgreSQL's bit(n) for pgvector, and hexadecimal digits
@@ -303,7 +327,7 @@ def _write_binary(path: Path, codes: Codes, n_bits: int, ids: Ids | None) -> Non
 
 def _read_array(dtype: type[np.generic]) -> Callable[[Path, int], Read]:
     def read(path: Path, n_bits: int) -> Read:
-        array = np.load(path, allow_pickle=False)
+        array = map_npy(path)
         if array.dtype != dtype or array.ndim != 2 or array.shape[1] != n_bytes(n_bits):
             expected = f"{np.dtype(dtype)} (n, {n_bytes(n_bits)})"
             raise ValueError(f"it holds an array of {array.dtype} {array.shape}: expected {expected}")

@@ -10,8 +10,7 @@ try:
 except ImportError as error:
     raise missing_extra("the service", "serve") from error
 
-from cbid.web.app import create_app
-from cbid.web.server import listen, make_server, run
+from cbid.web.server import create_app, listen, make_server, run
 from cbid.web.settings import ServiceSettings, Settings, is_loopback
 
 __all__ = ["ServiceSettings", "Settings", "create_app", "is_loopback", "listen", "make_server", "run"]

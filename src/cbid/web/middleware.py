@@ -10,14 +10,14 @@ import re
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cbid.web.errors import error_response, http_error
-from cbid.web.metrics import Metrics
 from cbid.web.settings import ServiceSettings
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "AccessGuard",
     "BodyLimit",
     "DrainedRejection",
+    "Metrics",
     "RateLimit",
     "RequestMetrics",
     "request_id",
@@ -59,6 +60,57 @@ _MAX_SESSION_BYTES = 4 * 2**10  # this route needs no key
 _MAX_PARALLEL_UPLOADS = 16  # all requests together may hold this many uploads of the largest size
 # The rest of a rejected request is still arriving, so the connection cannot be used again.
 _CLOSE = {"Connection": "close"}
+
+
+# Clients may send any text as a method. Only these are counted by name, because every name is kept forever.
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_EDGES = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+
+
+class Metrics:
+    """Counters since the start of the service, and memory and descriptors of the process; safe in any thread."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        self._requests = Counter(
+            "cbid_requests", "Responses.", ("method", "route", "status"), registry=self._registry
+        )
+        self._rejected = Counter(
+            "cbid_refused", "Requests rejected before their route.", ("status",), registry=self._registry
+        )
+        self._seconds = Histogram(
+            "cbid_request_seconds",
+            "Time from request to response.",
+            ("route",),
+            registry=self._registry,
+            buckets=_EDGES,
+        )
+        self._searches = Histogram(
+            "cbid_search_seconds", "Time of the search alone.", ("how",), registry=self._registry, buckets=_EDGES
+        )
+        self._gauges: dict[str, Gauge] = {}
+
+    def request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count a response. ``route`` is the template of the path, which keeps the number of routes small."""
+        self._requests.labels(method if method in _METHODS else "other", route, status).inc()
+        self._seconds.labels(route).observe(seconds)
+
+    def search(self, how: str, seconds: float) -> None:
+        """Count a search and its time."""
+        self._searches.labels(how).observe(seconds)
+
+    def rejected(self, status: int) -> None:
+        """Count a request that the access rules rejected."""
+        self._rejected.labels(status).inc()
+
+    def text(self, gauges: Mapping[str, tuple[str, float]]) -> str:
+        """Return all metrics. ``gauges`` maps a name to its description and value."""
+        for name, (description, value) in gauges.items():
+            if name not in self._gauges:
+                self._gauges[name] = Gauge(name, description, registry=self._registry)
+            self._gauges[name].set(value)
+        return generate_latest(self._registry).decode()
 
 
 class RequestMetrics:

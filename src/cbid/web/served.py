@@ -23,7 +23,7 @@ from cbid.project import ImageRecord, Project
 from cbid.search import UnknownIdError
 from cbid.search.stores import MilvusStore
 from cbid.web.errors import http_error
-from cbid.web.metrics import Metrics
+from cbid.web.middleware import Metrics
 from cbid.web.settings import ServiceSettings
 
 __all__ = ["ServedProject", "WorkerPool", "served_by"]

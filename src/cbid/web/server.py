@@ -1,4 +1,4 @@
-"""The server: uvicorn with a time limit for request headers, and a limit of connections per address."""
+"""The application, and its server: uvicorn with a time limit for request headers and a limit of connections."""
 
 import asyncio
 import contextlib
@@ -11,27 +11,81 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict
 from ipaddress import ip_address, ip_network
+from pathlib import Path
 from typing import Any
 
 import h11
 import uvicorn
 from fastapi import FastAPI
+from starlette.staticfiles import StaticFiles
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from cbid.web.middleware import request_id
+import cbid
+from cbid.web.errors import add_handlers
+from cbid.web.middleware import AccessGuard, BodyLimit, DrainedRejection, RequestMetrics, request_id
+from cbid.web.routes import all_routes
+from cbid.web.served import ServedProject
 from cbid.web.settings import ServiceSettings
 
-__all__ = ["listen", "log_to_stderr", "make_server", "run", "run_workers", "worker"]
+__all__ = ["create_app", "listen", "log_to_stderr", "make_server", "run", "run_workers", "worker"]
 
+PAGE = Path(__file__).parent / "page"
 HEADER_SECONDS = 10.0
 GRACE_SECONDS = 10
 _KEEP_ALIVE_SECONDS = 30
 _MAX_HEADER_BYTES = 32 * 1024
-_MIN_SECONDS = 5.0  # a worker process that ends sooner is not started again
+_MIN_SECONDS = 5.0  # a worker process that ends sooner is not started again,
+_NOT_STARTED = 70  # nor is one that ends with this status: it could not open the project
 _LOG = logging.getLogger("cbid.web")
+
+
+def create_app(path: str | os.PathLike[str], settings: ServiceSettings | None = None) -> FastAPI:
+    """Create the service of one project as an ASGI application.
+
+    The project is opened at once and closed at shutdown.
+    """
+    served = ServedProject(path, settings or ServiceSettings())
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        await asyncio.to_thread(served.warm_up)
+        following = asyncio.create_task(served.follow_commits())
+        try:
+            yield
+        finally:
+            following.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await following
+            await asyncio.to_thread(served.close)
+
+    # FastAPI's documentation pages load scripts from other hosts, so they are off. Clients use openapi.json.
+    app = FastAPI(
+        title="cbid",
+        description="Search images by compact binary codes: with an image, an id, a vector or a code.",
+        version=cbid.__version__,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+    )
+    app.state.served = served
+    app.include_router(all_routes())
+    app.mount("/", StaticFiles(directory=PAGE, html=True), name="page")
+    add_handlers(app)
+    # A request passes the middleware added last first.
+    limits = served.settings
+    app.add_middleware(BodyLimit, max_bytes=limits.max_upload, seconds=limits.upload_seconds)
+    app.add_middleware(AccessGuard, settings=limits, metrics=served.metrics)
+    app.add_middleware(DrainedRejection, max_bytes=4 * limits.max_upload, seconds=limits.upload_seconds)
+    app.add_middleware(RequestMetrics, metrics=served.metrics)
+    if limits.trusted_proxies:
+        # Outermost: address and scheme of the client, as a trusted proxy reports them.
+        app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=list(limits.trusted_proxies))
+    return app
 
 
 class HeaderDeadline(H11Protocol):
@@ -227,7 +281,8 @@ def run_workers(
             start()
         while not stop.wait(0.2):
             for process in [process for process in processes if process.poll() is not None]:
-                if time.monotonic() - processes.pop(process) < _MIN_SECONDS:
+                seconds = time.monotonic() - processes.pop(process)
+                if seconds < _MIN_SECONDS or process.returncode == _NOT_STARTED:
                     raise OSError(f"a worker process ended at its start, with status {process.returncode}")
                 _LOG.error("a worker process ended with status %s; another is started", process.returncode)
                 start()
@@ -246,11 +301,14 @@ def run_workers(
 
 def worker() -> None:
     """Serve as one of several processes; settings and socket come from standard input."""
-    from cbid.web.app import create_app
-
     given = json.load(sys.stdin)
     settings: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in given["settings"].items()
     }
     log_to_stderr(given["log"])
-    run(create_app(given["path"], ServiceSettings(**settings)), socket.socket(fileno=given["fd"]))
+    try:
+        app = create_app(given["path"], ServiceSettings(**settings))
+    except Exception:
+        _LOG.exception("the service cannot start")
+        sys.exit(_NOT_STARTED)
+    run(app, socket.socket(fileno=given["fd"]))

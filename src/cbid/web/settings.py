@@ -29,10 +29,10 @@ class ServiceSettings:
         Most images in one request.
     max_pixels : int, default=25,000,000
         Largest image in pixels, read from its header before it is decoded.
-    decode_seconds : float, default=2
-        Time limit for decoding one image, in a process of its own.
-    decode_memory : int, default=300 MiB
-        Memory limit for decoding one image, in bytes. WebP needs up to 16 bytes per pixel, other formats 4 to 10.
+    decode_seconds : float, default=1.5
+        Processor time for decoding one image, in a process of its own. The limit of wall-clock time is twice as long.
+    decode_memory : int, default=280 MiB
+        Memory limit of that process in bytes. Decoding needs 4 to 10 bytes per pixel, animated WebP up to 16.
     seconds : float, default=10
         Time limit for the work of one request, including the wait for a thread.
     upload_seconds : float, default=20
@@ -61,8 +61,8 @@ class ServiceSettings:
     max_upload: int = 20 * 2**20
     max_files: int = 64
     max_pixels: int = 25_000_000
-    decode_seconds: float = 2.0
-    decode_memory: int = 300 * 2**20
+    decode_seconds: float = 1.5
+    decode_memory: int = 280 * 2**20
     seconds: float = 10.0
     upload_seconds: float = 20.0
     rate: float = 100.0

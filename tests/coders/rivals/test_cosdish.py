@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cbid.coders import COSDISH
-from cbid.coders.rivals.cosdish import Columns, descend, energy, improve_drawn
+from cbid.coders.rivals.sdh import Columns, descend, energy, improve_drawn
 from tests.coders.blobs import blobs
 
 X, Y = blobs(n=50, d=4, k=4)

@@ -7,8 +7,7 @@ import pytest
 from scipy.linalg import orthogonal_procrustes
 
 from cbid.coders import CCAITQ, ITQ, PCASign
-from cbid.coders.rivals.itq import fit_rotation
-from cbid.coders.rivals.signs import canonical_directions
+from cbid.coders.rivals.signs import canonical_directions, fit_rotation
 from cbid.learning.scaling import centre
 from tests.coders.blobs import blobs
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from cbid.coders import CCAITQ, COSDISH, KSH, LSI, SDH, FastHash, LDASign, MCBit, PiCoDes
-from cbid.coders.rivals import cosdish, ksh, signs
+from cbid.coders.rivals import ksh, sdh, signs
 from cbid.coders.rivals.fasthash import class_blocks, infer_bit, most_frequent_labels
 from cbid.learning.scaling import centre
 
@@ -80,7 +80,7 @@ def test_ksh_products_and_residues_by_the_matrix_itself():
 def test_cosdish_columns_by_the_matrix_itself():
     drawn = np.array([0, 5, 7, 31])
     rest = np.setdiff1d(np.arange(90), drawn)
-    columns = cosdish.Columns(y, drawn, rest, 3, ALIKE)
+    columns = sdh.Columns(y, drawn, rest, 3, ALIKE)
     S = np.where(similarity() > 0, 1.0, -columns.other)
     assert S[:, drawn].sum() == pytest.approx(0)
     np.testing.assert_allclose(columns.among_drawn(), S[np.ix_(drawn, drawn)])

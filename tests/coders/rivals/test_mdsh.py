@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cbid import codes
 from cbid.coders import MultidimensionalSpectralHashing
-from cbid.coders.rivals.mdsh import BINS, best_products, grid_eigenfunctions, histograms, interpolate
+from cbid.coders.rivals.spectral import BINS, best_products, grid_eigenfunctions, histograms, interpolate
 
 
 @pytest.fixture

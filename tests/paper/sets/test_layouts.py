@@ -31,7 +31,7 @@ def test_every_protocol_of_the_paper_is_there():
         assert "paper" in CATALOGUE[name].protocols
     for name in ("scene15", "caltech101-five", "graz02", "sports8"):
         assert "patches" in CATALOGUE[name].protocols
-    assert len(CATALOGUE) == 14
+    assert len(CATALOGUE) == 15
     for info in CATALOGUE.values():
         assert all((info.title, info.layout, info.get, info.licence, info.protocols))
 
@@ -294,6 +294,37 @@ def test_mnist(no_data, name, packed):
     (folder / f"t10k-labels-idx1-ubyte{'.gz' if packed else ''}").unlink()
     with pytest.raises(DataAbsent, match="t10k-labels-idx1-ubyte is missing"):
         open_set(name)
+
+
+def write_cifar(folder, sizes=(4, 4, 4, 4, 4, 10)):
+    """Batches with the number of the image in red, 7 in green and noise in blue; classes in turn."""
+    rng = np.random.default_rng(0)
+    folder.mkdir(parents=True)
+    start = 0
+    for name, size in zip([*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"], sizes):
+        number = np.arange(start, start + size)
+        rows = np.column_stack([number % 10, *[number] * 3072]).astype("u1")
+        rows[:, 1 + 1024 : 1 + 2048] = 7
+        rows[:, 1 + 2048 :] = rng.integers(0, 256, (size, 1024))
+        (folder / name).write_bytes(rows.tobytes())
+        start += size
+
+
+@pytest.mark.parametrize("inner", ["", "cifar-10-batches-bin"])
+def test_cifar10(no_data, inner):
+    folder = no_data / "cifar10" / inner
+    write_cifar(folder)
+    data = open_set("cifar10")
+    assert data.images[3].shape == (32, 32, 3)
+    assert data.images[3][5, 6, :2].tolist() == [3, 7]
+    assert data.labels.tolist() == [i % 10 for i in range(30)]
+    assert [len(part) for part in (data.split("given").train, data.split("given").test)] == [20, 10]
+    (folder / "data_batch_2.bin").write_bytes(b"abc")
+    with pytest.raises(ValueError, match="3 bytes: expected a multiple of 3073"):
+        open_set("cifar10")
+    (folder / "data_batch_2.bin").unlink()
+    with pytest.raises(DataAbsent, match="data_batch_2"):
+        open_set("cifar10")
 
 
 def test_digits():

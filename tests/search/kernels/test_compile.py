@@ -1,9 +1,11 @@
 """How the kernels are compiled: for other processors, from the cache, without a cache."""
 
+import fcntl
 import os
 import subprocess
 import sys
 import textwrap
+from concurrent.futures import ThreadPoolExecutor
 
 import numba
 import pytest
@@ -88,6 +90,19 @@ def test_without_a_place_for_the_cache_kernels_still_compile(monkeypatch):
     with pytest.warns(RuntimeWarning, match="NUMBA_CACHE_DIR"):
         twice = _compile.compiled(_twice)
     assert twice(21) == 42
+
+
+def test_one_process_at_a_time_uses_the_cache(tmp_path, monkeypatch):
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    twice = _compile.compiled(_twice)
+    with ThreadPoolExecutor(1) as threads, open(f"{twice._cache._cache_file._index_path}.lock", "ab") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        result = threads.submit(twice, 21)
+        with pytest.raises(TimeoutError):
+            result.result(0.3)
+        fcntl.flock(other, fcntl.LOCK_UN)
+        assert result.result(60) == 42
+    assert len(list(tmp_path.rglob("*.nbc"))) == 1
 
 
 def test_other_errors_of_the_compiler_are_not_hidden(monkeypatch):

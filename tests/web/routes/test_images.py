@@ -10,6 +10,7 @@ from PIL import Image
 
 from cbid.data.isolated import _Worker
 from cbid.project import Project
+from cbid.web.served import ServedProject
 from tests.data.pictures import png_of_claimed_size
 from tests.web.conftest import PER_CLASS, client_of
 from tests.web.shapes import KINDS, png
@@ -212,6 +213,19 @@ def test_many_read_while_one_writes(writing):
     assert failures == []
     assert len(counts) >= 4
     assert writing.get("/health").json()["images"] == 48 + 6 - 1
+
+
+def test_a_match_that_is_removed_before_its_record_is_read_is_replaced(writing, monkeypatch):
+    calls, records = [], ServedProject.records
+
+    def without_the_first(self, ids):
+        calls.append(len(ids))
+        return records(self, ids[1:] if len(calls) < 3 else ids)
+
+    monkeypatch.setattr(ServedProject, "records", without_the_first)
+    found = writing.post("/api/search", json={"query": {"id": 1}, "k": 7}).json()
+    assert len(found["matches"]) == 7
+    assert calls == [7, 7, 7]
 
 
 def test_images_of_a_class_and_of_a_part(client, project):

@@ -1,23 +1,18 @@
 """Published methods that C-BID is compared with, one module for each method or small family."""
 
 from cbid.coders.rivals.agh import AnchorGraphHashing
-from cbid.coders.rivals.cosdish import COSDISH
 from cbid.coders.rivals.fasthash import FastHash
-from cbid.coders.rivals.itq import CCAITQ, ITQ
 from cbid.coders.rivals.kmeans_hashing import KMeansHashing
 from cbid.coders.rivals.ksh import KSH
-from cbid.coders.rivals.lch import LaplacianCoHashing
 from cbid.coders.rivals.linear_scores import ArgmaxCode, ScoreLSH
 from cbid.coders.rivals.lsh import LSH, PStableLSH, ShiftInvariantLSH
-from cbid.coders.rivals.mcbit import MCBit
-from cbid.coders.rivals.mdsh import MultidimensionalSpectralHashing
-from cbid.coders.rivals.picodes import PiCoDes
-from cbid.coders.rivals.sdh import SDH
-from cbid.coders.rivals.signs import LSI, LDASign, PCASign, SignEmbedding
-from cbid.coders.rivals.spectral import SpectralHashing
+from cbid.coders.rivals.picodes import MCBit, PiCoDes
+from cbid.coders.rivals.sdh import COSDISH, SDH
+from cbid.coders.rivals.signs import CCAITQ, ITQ, LSI, LDASign, PCASign, SignEmbedding
+from cbid.coders.rivals.spectral import MultidimensionalSpectralHashing, SpectralHashing
 from cbid.coders.rivals.spherical import SphericalHashing, spherical_hamming
 from cbid.coders.rivals.spline import SplineRegressionHashing
-from cbid.coders.rivals.sth import SelfTaughtHashing
+from cbid.coders.rivals.sth import LaplacianCoHashing, SelfTaughtHashing
 
 __all__ = [
     "CCAITQ",

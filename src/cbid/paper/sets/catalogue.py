@@ -5,6 +5,7 @@ from functools import partial
 from cbid.paper.sets.base import SetInfo, by_part, by_pose_block, per_class, query_poses
 from cbid.paper.sets.layouts import (
     arrays_or_folders,
+    cifar10,
     class_folders,
     detection,
     digits,
@@ -208,6 +209,17 @@ _SETS = (
         marks=(("train-images-idx3-ubyte.gz",), ("train-images-idx3-ubyte",)),
         elsewhere=("/usr/share/datasets/fashion-mnist",),
         protocols={"given": _GIVEN, "held-out": per_class(5000, 1000, given=True)},
+    ),
+    SetInfo(
+        name="cifar10",
+        title="CIFAR-10",
+        layout="data_batch_1.bin to data_batch_5.bin and test_batch.bin (the binary version), directly or in "
+        "cifar-10-batches-bin",
+        get="A. Krizhevsky's page at the University of Toronto, the binary version",
+        licence="none stated; published for research (Krizhevsky 2009)",
+        open=cifar10,
+        marks=(("test_batch.bin",), ("cifar-10-batches-bin/test_batch.bin",)),
+        protocols={"given": _GIVEN},
     ),
     SetInfo(
         name="digits",

@@ -216,6 +216,30 @@ def mnist(path: Path) -> Opened:
     return images, {"set": lambda: np.repeat(["train", "test"], sizes)}
 
 
+CIFAR_BYTES = 1 + 3 * 32 * 32  # a label, then the red, green and blue values
+
+
+def cifar10(path: Path) -> Opened:
+    """Open the binary version of CIFAR-10: five training batches and a test batch of 32 x 32 colour images."""
+    folder = _inner(path, "cifar-10-batches-bin")
+    parts = []
+    for name in (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"):
+        file = folder / name
+        if not file.exists():
+            raise DataAbsent(f"{file} is missing")
+        values = np.fromfile(file, dtype=np.uint8)
+        if not len(values) or len(values) % CIFAR_BYTES:
+            raise ValueError(f"{file} has {len(values)} bytes: expected a multiple of {CIFAR_BYTES}")
+        parts.append(values.reshape(-1, CIFAR_BYTES))
+    rows = np.concatenate(parts)
+    sizes = [len(rows) - len(parts[-1]), len(parts[-1])]
+    names = [f"{part}/{i:05d}" for part, size in zip(("train", "test"), sizes) for i in range(size)]
+    pixels = rows[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+    images = ImageItems(np.ascontiguousarray(pixels), names)
+    images.classes, images.labels = encode_labels(rows[:, 0].astype(np.int64), missing=True)
+    return images, {"set": lambda: np.repeat(["train", "test"], sizes)}
+
+
 def digits(path: Path) -> Opened:
     """Open scikit-learn's digits, 8 x 8, values 0..16 scaled to 0..1; the last 597 are the test."""
     from sklearn.datasets import load_digits

@@ -32,7 +32,7 @@ group of queries from the weights, and revises it by the number of false candida
 **Scans** (`scan`). `scan_topk` keeps a heap of the k best per query, whose worst distance is the threshold; a sample
 of the codes gives a first guess of it. `scan_within` collects all codes below a fixed threshold. `scan_spans` serves
 IVF: each query scans its own spans of positions. `partition` finds the nearest code of each part of a partition, by
-scans with tables that all queries share or, up to 32 bits, by buckets. `masks` makes the masks of codes to skip.
+scans with tables that all queries share or, up to 32 bits, by buckets. The masks of codes to skip are in `filters`.
 
 **Buckets** (`buckets`). Without a scan: tables find the codes that agree with a query in some bits, or nearly, until
 no other code can be near enough. `cbid.search.buckets` builds the tables and chooses between them and a scan.

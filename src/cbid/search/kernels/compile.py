@@ -98,11 +98,39 @@ def helper(function: Callable[..., Any]) -> Any:
     return numba.njit(**options)(function)
 
 
+def lock_cache(dispatcher: Any) -> Any:
+    """Let one process at a time use the cached kernels of a function.
+
+    numba numbers the files of a function's kernels without a lock: two processes that compile it for different types
+    at once can take one file name, and then load the kernel of the other. A directory that cannot be written needs no
+    lock.
+    """
+    entries = getattr(dispatcher._cache, "_cache_file", None)
+    if entries is None or "load" in vars(entries):
+        return dispatcher
+    load, save, path = entries.load, entries.save, f"{entries._index_path}.lock"
+    entries.load = lambda key: _alone(path, load, key)
+    entries.save = lambda key, data: _alone(path, save, key, data)
+    return dispatcher
+
+
+def _alone(path: str, call: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        import fcntl
+
+        lock = open(path, "ab")  # noqa: SIM115  closed below; the directory exists once something is saved
+    except (ImportError, OSError):
+        return call(*arguments)
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # released when the file is closed
+        return call(*arguments)
+
+
 def compiled(function: Callable[..., Any]) -> Any:
     """Apply `numba.njit` to a function that Python calls; it releases the interpreter lock and is cached on disk."""
     keyed = _keyed_by_sources(function)
     try:
-        return numba.njit(keyed, cache=True, nogil=True)
+        return lock_cache(numba.njit(keyed, cache=True, nogil=True))
     except RuntimeError as error:
         # Neither the directory of the package nor the cache of the user is writable. Other errors are raised again.
         uncached = numba.njit(keyed, nogil=True)

@@ -3,7 +3,8 @@
 A SIMD filter looks up fields for the codes of a few blocks at once and compares the sums with a limit. It has the
 quantised tables of one query (``.._one``) or of a group of GROUP queries (``.._all``). The sums of a group stay in
 registers, and the bytes of the codes are split into fields only once. The portable filter is for processors without
-AVX2. Candidates are written as offsets from the first code, in order.
+AVX2. Candidates are written as offsets from the first code, in order. Masks say which codes of a segment
+a search keeps: one pass each, where numpy would copy or widen indices.
 """
 
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.search.kernels.compile import helper
+from cbid.search.kernels.compile import compiled, helper
 from cbid.search.kernels.tables import LEVELS
 from cbid.search.kernels.vectors import (
     AT_ONCE,
@@ -214,3 +215,44 @@ def filter_portable(
                 candidates[count] = (b - first) * 32 + lane
                 count += 1
     return count
+
+
+@compiled
+def mask_by_table(labels: NDArray[np.unsignedinteger], table: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return table[labels]: 1 where the label of a code is wanted."""
+    keep = np.empty(len(labels), np.uint8)
+    for i in range(len(labels)):
+        keep[i] = table[labels[i]]
+    return keep
+
+
+@compiled
+def mark_ids(ids: NDArray[np.int64], first: int, table: NDArray[np.uint8]) -> None:
+    """Set table[id - first] to 1 for each of ``ids``, in any order; ids outside the table are skipped."""
+    for i in range(len(ids)):
+        place = ids[i] - first
+        if 0 <= place < len(table):
+            table[place] = 1
+
+
+@compiled
+def mask_by_ids(ids: NDArray[np.int64], first: int, table: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return table[ids - first]."""
+    keep = np.empty(len(ids), np.uint8)
+    for i in range(len(ids)):
+        keep[i] = table[ids[i] - first]
+    return keep
+
+
+@compiled
+def mask_by_merging(ids: NDArray[np.int64], wanted: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """Return 1 where an id is in ``wanted``; both are ascending."""
+    keep = np.zeros(len(ids), np.uint8)
+    i = j = 0
+    while i < len(ids) and j < len(wanted):
+        here, there = ids[i], wanted[j]
+        keep[i] = here == there
+        # Branch-free: the branch would be unpredictable.
+        i += here <= there
+        j += here >= there
+    return keep

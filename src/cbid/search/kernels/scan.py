@@ -110,19 +110,33 @@ def _scan_chunk(
     thresholds: Singles, distances: Singles, positions: Positions, sizes: NDArray[np.int64],
 ) -> None:  # fmt: skip
     """Push the hits of a chunk to the heaps of all queries, one group after the other."""
+    blocks, start, stop, keep = codes
     n_queries, k = distances.shape
     for q in range(0, n_queries, GROUP):
         size = min(GROUP, n_queries - q)
-        find_hits(codes, chunk, done, tables, q, size, thresholds, plans, portable, work)
+        if plans.until[q] <= done:
+            plan_level(plans, q, tables, thresholds[q], done)
+        find_candidates(codes, chunk, tables, q, size, thresholds, plans.level[q], portable, work)
+        n_false = 0
         for slot in range(size):
             i = q + slot
+            before = thresholds[i]
+            # Not `find_hits`: the heap needs no list of hits, which would take a tenth of the time of one query.
             for c in range(work.counts[slot]):
-                distance, position = work.distances[slot, c], 32 * chunk.first + work.candidates[slot, c]
+                position = position_of(
+                    work.candidates[slot, c], 32 * chunk.first, chunk.copied, work.places, start, stop, keep
+                )
+                if position < 0:
+                    continue
+                distance = exact_distance(tables.base[i], tables.costs[i], tables.nearest_code[i], blocks, position)
+                n_false += distance >= before
                 # Positions rise, so a code as far as the worst of k comes after it.
                 if distance < thresholds[i]:
                     sizes[i] = _push(distances[i], positions[i], sizes[i], distance, position)
                     if sizes[i] == k:
                         thresholds[i] = min(thresholds[i], distances[i, 0])
+        if n_false > 0:
+            judge_level(plans, q, tables, n_false / size, done, done + chunk.last - chunk.first)
 
 
 @helper

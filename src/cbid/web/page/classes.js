@@ -75,7 +75,7 @@ function confusion(classes, matrix) {
   const cell = (n, i, j, total) => {
     const share = total ? n / total : 0;
     const right = i === j;
-    const shade = !right ? share : share > HALF ? 0.7 + 0.6 * (share - HALF) : 0.9 * share;
+    const shade = !right ? n && 0.3 + 0.7 * share : share > HALF ? 0.7 + 0.6 * (share - HALF) : 0.9 * share;
     const kind = right ? (share > HALF ? "strong" : undefined) : "wrong";
     const title = `${n} of ${total} ${classes[i]} classified as ${classes[j]}`;
     const address = `#mistakes/${encodeURIComponent(classes[i])}/${encodeURIComponent(classes[j])}`;

@@ -76,7 +76,7 @@ function show(compared, options) {
   $("why-sum").replaceChildren(
     h("strong", {}, `${compared.agree.length - compared.differing} of ${plural(compared.agree.length, "bit")} agree. `),
     compared.differing ? `Those that differ have ${figure((100 * compared.distance) / all)}% of the weight. ` : "",
-    options.how === "raw" ? "The results are ranked by raw vectors." : "Point at a bit to read what it separates.",
+    options.how === "raw" ? "The results are ranked by raw vectors." : "Choose a bit to read what it separates.",
   );
   const equal = Math.max(...compared.weights) - Math.min(...compared.weights) < 1e-9 * all;
   $("why-heights").hidden = equal;

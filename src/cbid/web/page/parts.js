@@ -45,7 +45,7 @@ export function card(image, onclick, options = {}) {
         "span",
         { class: "caption" },
         h("span", { class: "name" }, label),
-        options.distance === undefined ? null : h("span", { class: "distance" }, options.agreeing ?? figure(options.distance)),
+        options.distance === undefined ? null : h("span", { class: "distance" }, options.agreeing ?? `distance ${figure(options.distance)}`),
         options.note ? h("span", { class: "distance" }, options.note) : null,
         options.similarity === undefined ? null : h("span", { class: "meter" }, h("i", { style: { "--share": options.similarity } })),
       ),

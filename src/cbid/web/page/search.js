@@ -171,6 +171,7 @@ export async function byIds(text) {
     begin(examples[0]);
     await again();
   } catch (error) {
+    outdate();
     showError($("search-error"), `The search with image ${text} failed.`, error.message);
   }
 }
@@ -301,12 +302,18 @@ async function again() {
     showError($("search-error"));
   } catch (error) {
     if (error.name === "AbortError") return;
-    const old = $("results").querySelector(".card");
-    if (!old) $("results").replaceChildren();
-    $("search-status").textContent = old ? "The images below belong to the search before." : "";
-    $("more").hidden = true;
+    outdate();
     showError($("search-error"), "The search failed.", error.message);
   }
+}
+
+/** After an error: dim the results of the search before, if there are any. */
+function outdate() {
+  const old = $("results").querySelector(".card");
+  if (!old) $("results").replaceChildren();
+  $("results").classList.add("stale");
+  $("search-status").textContent = old ? "The images below belong to the search before." : "";
+  $("more").hidden = true;
 }
 
 /** Fetch the next results. */

@@ -35,6 +35,7 @@ router = APIRouter(prefix="/api", tags=["search"])
 ImageFile = Annotated[UploadFile, File(description="A JPEG, PNG, WebP, GIF, BMP, TIFF or PPM file.")]
 Code = NDArray[np.uint8]  # (ceil(n_bits / 8),)
 Vector = NDArray[np.float32]  # (d,)
+_TRIES = 5  # searches, if matches are removed before their records are read
 
 
 class ImageSearchOptions(SearchOptions):
@@ -162,9 +163,6 @@ def _search(
         raise ValueError(f"n_bits={options.n_bits}: a raw search compares whole vectors")
     if raw and like.vectors is None:
         raise ValueError("how='raw': expected an id or a vector as the query, not a code")
-    total = len(project)
-    if not total:
-        raise ValueError("the project is empty")
     wanted = [*options.labels, *([] if options.label is None else [options.label])]
     common: dict[str, Any] = {
         "n_bits": options.n_bits,
@@ -174,17 +172,23 @@ def _search(
         "match": options.match,
         "likeness": options.likeness,
     }
-    k = min(options.first + options.k, total)
-    if len(like.codes) == 1 and (unlike is None or not len(unlike.codes)):
-        found = project.search(
-            like.codes if like.vectors is None or not raw else like.vectors, k, vectors=like.vectors, **common
-        )
-    else:
-        found = project.search_examples(like, unlike, k, **common)
-    served.metrics.search(options.how, found.seconds)
-    places = {id: place for place, id in enumerate(found.ids[0].tolist())}
-    shown = found.ids[0][options.first :]
-    records = served.records(shown[shown >= 0])
+    for _ in range(_TRIES):
+        total = len(project)
+        if not total:
+            raise ValueError("the project is empty")
+        k = min(options.first + options.k, total)
+        if len(like.codes) == 1 and (unlike is None or not len(unlike.codes)):
+            found = project.search(
+                like.codes if like.vectors is None or not raw else like.vectors, k, vectors=like.vectors, **common
+            )
+        else:
+            found = project.search_examples(like, unlike, k, **common)
+        served.metrics.search(options.how, found.seconds)
+        places = {id: place for place, id in enumerate(found.ids[0].tolist())}
+        shown = found.ids[0][options.first :]
+        records = served.records(shown[shown >= 0])
+        if len(records) == (shown >= 0).sum():  # else a match was removed since: another takes its place
+            break
     return SearchResult(
         matches=[
             Match(

@@ -1,0 +1,279 @@
+"""Inputs found by coverage, for every reader. Expected: a result, or a ValueError or OSError; never anything else.
+
+    python -m attacks.reader_fuzz                      the same 200 random mutations for each reader, every time
+    python -m attacks.reader_fuzz SECONDS [READER ...] guided by coverage, SECONDS for each reader
+
+Guiding needs atheris (the extra fuzz), which has wheels for Linux on x86_64. Without it, mutations are random.
+
+A reader gets bytes. Checksums would stop every mutant at the door, so readers of sealed files get the content, and
+the right checksum is put on it: this is what the author of a hostile file would do. Seeds are the sound files of
+`attacks.formats`; inputs that once failed are kept in `attacks/corpus/READER` and are always tried first.
+"""
+
+import contextlib
+import functools
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from attacks.file_mutants import mutated
+from attacks.formats import FORMATS
+
+CORPUS = Path(__file__).parent / "corpus"
+_SAMPLE = 200  # inputs for each reader without arguments
+_LONGEST = 20.0  # seconds for one input
+_MOST = 1 << 16  # bytes of an input
+
+Read = Callable[[bytes], Any]
+
+
+@functools.cache
+def _made(name: str) -> Path:
+    """Return a folder with sound files of a format. It lives as long as the process."""
+    folder = tempfile.TemporaryDirectory(prefix="cbid-fuzz-")
+    _KEPT.append(folder)
+    FORMATS[name].make(Path(folder.name))
+    return Path(folder.name)
+
+
+_KEPT: list[Any] = []
+
+
+def _file(format: str, pattern: str) -> Path:
+    return next(path for path in sorted(_made(format).rglob(pattern)) if path.is_file())
+
+
+def _plain(format: str, pattern: str) -> tuple[Callable[[], list[bytes]], Read]:
+    """A reader of a file as it is."""
+
+    def read(data: bytes) -> None:
+        path = _file(format, pattern)
+        sound = path.read_bytes()
+        path.write_bytes(data)
+        try:
+            FORMATS[format].read(_made(format))
+        finally:
+            path.write_bytes(sound)
+
+    return lambda: [_file(format, pattern).read_bytes()], read
+
+
+def _with_json(data: bytes) -> Any:
+    """Return the JSON value of an input; inputs that are none are of no interest here."""
+    return json.loads(data)
+
+
+def _model(format: str, pattern: str) -> tuple[Callable[[], list[bytes]], Read]:
+    """A reader of a model whose JSON content is the input, with the right checksum."""
+    from cbid.storage.tensors import FileKind
+
+    def kind(path: Path) -> FileKind:
+        header = json.loads(path.read_bytes()[8 : 8 + int.from_bytes(path.read_bytes()[:8], "little")])
+        return FileKind(header["__metadata__"]["format"], int(header["__metadata__"]["version"]), "file", ValueError)
+
+    def seeds() -> list[bytes]:
+        path = _file(format, pattern)
+        return [json.dumps(kind(path).read(path)[0]).encode()]
+
+    def read(data: bytes) -> None:
+        content, path = _with_json(data), _file(format, pattern)
+        sound, made = path.read_bytes(), kind(path)
+        try:
+            made.write(path, content, made.read(path)[1])
+            FORMATS[format].read(_made(format))
+        finally:
+            path.write_bytes(sound)
+
+    return seeds, read
+
+
+def _manifest(format: str, pattern: str, seal: Callable[[Any], bytes]) -> tuple[Callable[[], list[bytes]], Read]:
+    """A reader of a manifest whose content is the input, with the right checksum."""
+
+    def read(data: bytes) -> None:
+        content, path = _with_json(data), _file(format, pattern)
+        sound = path.read_bytes()
+        try:
+            path.write_bytes(seal(content))
+            FORMATS[format].read(_made(format))
+        finally:
+            path.write_bytes(sound)
+
+    return lambda: [_file(format, pattern).read_bytes()], read
+
+
+def _sealed_index(outer: Any) -> bytes:
+    from cbid.search.manifest import _stamp, _text
+
+    if isinstance(outer, dict) and isinstance(outer.get("manifest"), dict):
+        outer = {**outer, "blake2b": _stamp(outer["manifest"])}
+    return _text(outer)
+
+
+def _sealed_project(content: Any) -> bytes:
+    from cbid.project.files import _sealed_text
+
+    return _sealed_text(content) if isinstance(content, dict) else json.dumps(content).encode()
+
+
+def _evaluation() -> tuple[Callable[[], list[bytes]], Read]:
+    """A reader of an evaluation that project.json names with the right checksum."""
+    from cbid.project import Project
+    from cbid.storage.digests import digest_text
+
+    def read(data: bytes) -> None:
+        path, manifest = _file("project", "evaluation-*"), _file("project", "project.json")
+        sound, sealed = path.read_bytes(), manifest.read_bytes()
+        content = json.loads(sealed)
+        content["checksums"][path.name] = digest_text(data)
+        try:
+            path.write_bytes(data)
+            manifest.write_bytes(_sealed_project(content))
+            with Project.open(manifest.parent) as project:
+                json.dumps([project.evaluation, project.confusion])
+        finally:
+            path.write_bytes(sound)
+            manifest.write_bytes(sealed)
+
+    return lambda: [_file("project", "evaluation-*").read_bytes()], read
+
+
+def _image() -> tuple[Callable[[], list[bytes]], Read]:
+    import io
+
+    from PIL import Image
+
+    from cbid.data import read_image
+
+    def seeds() -> Iterable[bytes]:
+        for kind in ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM"):
+            buffer = io.BytesIO()
+            Image.effect_noise((9, 7), 50).convert("RGB").save(buffer, kind)
+            yield buffer.getvalue()
+
+    return lambda: list(seeds()), lambda data: read_image(data, max_pixels=10**6)
+
+
+def _headers() -> tuple[Callable[[], list[bytes]], Read]:
+    from cbid.web.middleware import _cookie_of, _is_session, session_cookie
+
+    key = "a key of many letters"
+    return (
+        lambda: [b"a=b; cbid_session=" + session_cookie(key, 10**10).encode(), b'x="\\"; y'],
+        lambda data: _is_session(_cookie_of([(b"cookie", part) for part in data.split(b"\n")]), key),
+    )
+
+
+def readers() -> dict[str, tuple[Callable[[], list[bytes]], Read]]:
+    """Return seeds and reader by name."""
+    return {
+        "tensors": _plain("tensors", "file"),
+        "coder": _model("coder", "linear"),
+        "nbnn": _model("nbnn", "model"),
+        "detector": _model("detector", "model"),
+        "pooling": _model("pooling", "model"),
+        "index": _manifest("index", "manifest.json", _sealed_index),
+        "vector-index": _manifest("vector index", "manifest.json", _sealed_index),
+        "project": _manifest("project", "project.json", _sealed_project),
+        "evaluation": _evaluation(),
+        "table": _plain("project", "images.sqlite"),
+        "vectors": _plain("project", "vectors.f32"),
+        "codes-npy": _plain("codes.npy", "*.npy"),
+        "codes-parquet": _plain("codes.parquet", "*.parquet"),
+        **{f"export-{to.partition(' ')[2]}": _plain(to, "codes") for to in FORMATS if to.startswith("export ")},
+        **{f"source-{to.partition('.')[2]}": _plain(to, "source*") for to in FORMATS if to.startswith("source ")},
+        "image": _image(),
+        "headers": _headers(),
+    }
+
+
+def tried(read: Read, data: bytes) -> None:
+    """Read one input; errors that a reader may raise are ignored."""
+    with contextlib.suppress(ValueError, OSError), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        read(data)
+
+
+def kept(name: str) -> list[bytes]:
+    """Return the inputs that once failed."""
+    return [path.read_bytes() for path in sorted((CORPUS / name).glob("*"))]
+
+
+def sample(n: int = 0, seconds: float = 0.0, names: Iterable[str] = ()) -> None:
+    """Try ``n`` random mutations in this process for each reader, or as many as ``seconds`` allow."""
+    chosen = set(names)
+    for name, (make, read) in readers().items():
+        if chosen and name not in chosen:
+            continue
+        seeds, rng, done, slowest = make(), random.Random(name), 0, 0.0
+        tried(read, seeds[0])  # compiles and imports what it needs
+        inputs, end = iter([*kept(name), *seeds]), time.monotonic() + seconds
+        while (data := next(inputs, None)) or done < n or time.monotonic() < end:
+            data = data or mutated(rng.choice(seeds), rng)[:_MOST]
+            begun = time.monotonic()
+            try:
+                tried(read, data)
+            except Exception as error:
+                raise AssertionError(f"{name}: {data!r:.3000}") from error
+            done, slowest = done + 1, max(slowest, time.monotonic() - begun)
+        print(f"{name:18}{done:7} inputs, slowest {slowest:.2f} s", flush=True)
+        assert slowest < _LONGEST, name
+
+
+def guided(name: str, seconds: int) -> None:
+    """Let atheris look for inputs that reach new lines, in a process of its own; report the first that fails."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = Path(folder) / "found"
+        found.mkdir()
+        command = [sys.executable, "-m", "attacks.reader_fuzz", "--one", name, folder, str(seconds)]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        failed = [path for path in Path(folder).iterdir() if path.name.startswith(("crash-", "timeout-", "oom-"))]
+        tail = "\n".join(done.stderr.splitlines()[-25:])
+        runs = [line for line in done.stderr.splitlines() if line.startswith(("Done ", "stat::number_of_exec"))]
+        print(f"{name:18}{'; '.join(runs) or 'ended early'}, {len(list(found.iterdir()))} inputs kept", flush=True)
+        if failed or done.returncode:
+            content = failed[0].read_bytes() if failed else b""
+            raise AssertionError(f"{name}: {content!r:.2000}\n{tail}")
+
+
+def one(name: str, folder: str, seconds: str) -> None:
+    """Run libFuzzer on one reader; it ends the process."""
+    import atheris
+
+    with atheris.instrument_imports(include=["cbid"]):
+        import cbid.project
+        import cbid.storage.code_files  # noqa: F401
+
+        make, read = readers()[name]
+    for i, data in enumerate([*kept(name), *make()]):
+        (Path(folder) / "found" / f"seed-{i}").write_bytes(data)
+    limits = [f"-max_total_time={seconds}", f"-timeout={_LONGEST:.0f}", f"-max_len={_MOST}", "-rss_limit_mb=4096"]
+    where = [f"-artifact_prefix={folder}/", f"{folder}/found"]
+    atheris.Setup([sys.argv[0], *limits, "-print_final_stats=1", *where], lambda data: tried(read, data))
+    atheris.Fuzz()
+
+
+def main(*arguments: str) -> None:
+    """Run the attack."""
+    if arguments[:1] == ("--one",):
+        one(*arguments[1:])
+    elif arguments and find_spec("atheris") is None:
+        print("atheris is not installed: mutations are random")
+        sample(seconds=float(arguments[0]), names=arguments[1:])
+    elif arguments:
+        for name in arguments[1:] or readers():
+            guided(name, int(arguments[0]))
+    else:
+        sample(_SAMPLE)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

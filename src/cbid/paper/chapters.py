@@ -1,0 +1,159 @@
+"""Chapters of the report on what is not in the paper: unseen classes, few labels, several labels, trees.
+
+They are made from the raw results of the scripts of that name in the project's ``benchmarks`` folder.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cbid.evaluation import confidence_interval
+from cbid.paper.base import Context
+from cbid.paper.report import COLOURS, Page, mean_and_deviation, new_figure
+
+Lines = list[dict[str, Any]]
+
+
+def chapters(out: Path, folder: Path, context: Context) -> list[str]:
+    """Return the chapters as HTML; a chapter whose raw results are missing says so."""
+    parts = ["<h2>Beyond the paper</h2>"]
+    for name, (title, text, show) in _CHAPTERS.items():
+        source = folder / f"{name}.jsonl"
+        link = os.path.relpath(source, out)
+        page = Page(name, out / "plots", context, False, raw=link, command=f"python -m benchmarks.{name}")
+        parts.append(f'<h3 id="{name}">{escape(title)}</h3><p>{escape(text)}</p>')
+        if source.exists():
+            show([json.loads(line) for line in source.read_text().splitlines()], page)
+            parts += page.parts
+        else:
+            parts.append(f"<p>Left out: {escape(str(source))} is missing.</p>")
+    return parts
+
+
+def _tested(lines: Lines) -> Lines:
+    """Return the lines measured on test data, not those that chose settings."""
+    return [line for line in lines if not line.get("validation")]
+
+
+def _groups(lines: Lines, *names: str) -> list[tuple[Any, ...]]:
+    """Return the values of some fields that occur together, in order of appearance."""
+    return list(dict.fromkeys(tuple(line.get(name) for name in names) for line in lines))
+
+
+def _of(lines: Lines, **wanted: Any) -> Lines:
+    return [line for line in lines if all(line.get(k) == v for k, v in wanted.items())]
+
+
+def _cell(lines: Lines, metric: str) -> str:
+    return mean_and_deviation([line[metric] for line in lines if line.get(metric) is not None])
+
+
+def _bars(page: Page, names: Sequence[str], values: dict[str, list[list[float]]], label: str, caption: str) -> None:
+    """Add bars for each name: one for each series, with 95 % intervals over seeds."""
+    figure, (ax,) = new_figure(width=max(6.0, 1.1 * len(names)), height=3.2)
+    width = 0.8 / max(len(values), 1)
+    for number, ((series, found), colour) in enumerate(zip(values.items(), COLOURS)):
+        intervals = [confidence_interval(v) if v else None for v in found]
+        x = [i + width * (number - (len(values) - 1) / 2) for i, v in enumerate(intervals) if v is not None]
+        y = [100 * v.mean for v in intervals if v is not None]
+        error = [100 * np.nan_to_num(v.high - v.mean) for v in intervals if v is not None]
+        ax.bar(x, y, width, yerr=error, label=series, color=colour, capsize=2, error_kw={"linewidth": 0.8})
+    ax.set_xticks(range(len(names)), names, fontsize=7)
+    ax.set_ylabel(label)
+    ax.set_ylim(0, 100)
+    ax.grid(visible=False, axis="x")
+    figure.legend(loc="outside lower center", ncols=2)
+    page.plot(figure, "", caption)
+
+
+def _unseen(lines: Lines, page: Page) -> None:
+    tested = [line for line in _tested(lines) if _shown(line["method"])]
+    metrics = {
+        "unseen_map": "unseen: mAP",
+        "unseen_p10": "precision at 10",
+        "seen_map": "seen: mAP",
+        "seen_knn": "5-NN",
+    }
+    rows = [
+        [
+            f"{name}, {method}, {bits} bits",
+            *(_cell(_of(tested, set=name, method=method, bits=bits), m) for m in metrics),
+        ]
+        for name, bits, method in _groups(tested, "set", "bits", "method")
+    ]
+    page.table(
+        "Classes that were not learned, and those that were, % (mean ± deviation)", ["", *metrics.values()], rows
+    )
+    places = _groups(tested, "set", "bits")
+    methods = [method for (method,) in _groups(tested, "method") if not method.startswith("linear")]
+    values = {
+        m: [[line["unseen_map"] for line in _of(tested, set=s, bits=b, method=m)] for s, b in places] for m in methods
+    }
+    names = [f"{name}\n{bits} bits" for name, bits in places]
+    _bars(
+        page, names, values, "mAP, unseen classes, %", "Retrieval of classes that were not learned; 95 % intervals."
+    )
+
+
+def _shown(method: str) -> bool:
+    """Leave out codes put together by hand, and other weights of the same bits: docs/learner.md tells of them."""
+    return "concatenation" not in method and " at " not in method
+
+
+def _few(lines: Lines, page: Page) -> None:
+    kinds = {
+        "raw": "vectors, labelled images alone",
+        "labelled": "C-BID of labelled images alone",
+        "likeness": "C-BID, others for likeness",
+        "spread": "C-BID, labels spread",
+    }
+    places = _groups(lines, "set", "labels")
+    rows = [[f"{s}, {n} labels a class", *(_cell(_of(lines, set=s, labels=n), k) for k in kinds)] for s, n in places]
+    page.table("5-NN accuracy with few labels, % (mean ± deviation)", ["", *kinds.values()], rows)
+    values = {
+        text: [[line[k] for line in _of(lines, set=s, labels=n) if k in line] for s, n in places]
+        for k, text in kinds.items()
+    }
+    _bars(page, [f"{s}\n{n} labels" for s, n in places], values, "accuracy, %", "Few labels a class; 95 % intervals.")
+
+
+def _kinds(lines: Lines, page: Page) -> None:
+    tested = _tested(lines)
+    skipped = {"part", "set", "seed", "validation", "method", "bits", "seconds"}
+    for (part,) in _groups(tested, "part"):
+        of = _of(tested, part=part)
+        metrics = [k for k in dict.fromkeys(k for line in of for k in line) if k not in skipped]
+        metrics = [k for k in metrics if all(isinstance(line.get(k, 0.0), (int, float)) for line in of)]
+        rows = [
+            [
+                f"{s}, {m}" + (f", {b} bits" if b else ""),
+                *(_cell(_of(of, set=s, method=m, bits=b), k) for k in metrics),
+            ]
+            for s, m, b in _groups(of, "set", "method", "bits")
+        ]
+        page.table(f"{_PARTS.get(part, part)}, % (mean ± deviation)", ["", *metrics], rows)
+
+
+_PARTS = {"sets": "Several labels per sample", "tree": "Trees of labels", "trees": "Trees of labels"}
+_CHAPTERS: dict[str, tuple[str, str, Any]] = {
+    "unseen_classes": (
+        "Classes that were not learned",
+        "A part of the classes is kept from learning; its images are queries and database. “raw” are the vectors.",
+        _unseen,
+    ),
+    "few_labels": (
+        "Few labels",
+        "Of each class a few training images have a label, the others none.",
+        _few,
+    ),
+    "label_kinds": (
+        "Several labels, and trees of labels",
+        "The paper names both as future work.",
+        _kinds,
+    ),
+}

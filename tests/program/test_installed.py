@@ -1,0 +1,271 @@
+"""What goes wrong with folders, labels, ties and interruptions, tried with the command that pip installs.
+
+Each case runs in an empty folder, in processes of its own.
+"""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import sysconfig
+import time
+from pathlib import Path
+from urllib.request import urlopen
+
+import numpy as np
+import pytest
+from PIL import Image, features
+
+from cbid import CBID
+from cbid.codes import pack
+from cbid.report.page import interval
+from tests.project.made import picture, write_images
+
+SCRIPT = Path(sysconfig.get_path("scripts")) / "cbid"
+pytestmark = pytest.mark.skipif(not SCRIPT.exists(), reason=f"cbid is not installed: {SCRIPT} is missing")
+
+
+def cbid(folder, *arguments, status=0, **options):
+    """Run the installed command in a folder; return the finished process."""
+    done = subprocess.run(
+        [SCRIPT, *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=600, **options
+    )
+    assert done.returncode == status, done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def write_picture(path, pixels):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels).save(path)
+
+
+@pytest.fixture(scope="module")
+def messy(tmp_path_factory):
+    """Fit a folder as phones, cameras and file servers leave it; return it and the result of the fit.
+
+    It has 3 classes of 16 pictures. Each picture of the blue class is there twice, and one also in the green class.
+    """
+    home = tmp_path_factory.mktemp("messy")
+    photos = write_images(home / "photos", n=16, colours=("green", "red"))
+    write_images(home / "one", n=8, colours=("blue",))
+    (photos / "猫の写真").mkdir()
+    for path in (home / "one" / "blue").iterdir():
+        shutil.copy(path, photos / "猫の写真" / path.name)
+        shutil.copy(path, photos / "猫の写真" / f"copy of {path.name}")
+    shutil.copy(home / "one" / "blue" / "000.png", photos / "green" / "astray.png")
+    for hidden in ("@eaDir", ".trash", "thumbnails", "__MACOSX"):
+        write_picture(photos / hidden / "red" / "ghost.png", picture("red", 3))
+        write_picture(photos / "red" / hidden / "ghost.png", picture("red", 3))
+    (photos / "red" / "raw.cr2").write_bytes(b"a camera's own format")
+    (photos / "red" / "phone.heic").write_bytes(b"not readable, with or without the extra")
+    if features.check("avif"):
+        Image.fromarray(picture("red", 77)).save(photos / "red" / "phone.avif")
+    write_picture(photos / "red" / "poster.png", picture("red", 5, side=80))
+    done = cbid(home, "fit", "photos", "-d", "hog", "-b", 16, "--max-pixels", 5000, "--json")
+    return home, json.loads(done.stdout), done.stderr
+
+
+def test_what_is_no_image_is_named_and_the_rest_is_read(messy):
+    _, fit, warned = messy
+    assert fit["images"] == 49 + features.check("avif")  # 48 and the one astray; no ghost
+    named = {Path(name).name: reason for name, reason in fit["fit"]["failures"]}
+    assert named.keys() == {"raw.cr2", "phone.heic", "poster.png"}
+    assert "80 x 80 pixels: expected at most 5000" in named["poster.png"]
+    assert ".cr2" in named["raw.cr2"]
+    assert "3 of the source, such as " in warned
+
+
+def test_copies_are_reported(messy):
+    _, _, warned = messy
+    assert re.search(r"\d+ copies lie in two classes, such as \S+ and \S+", warned)
+    assert re.search(r"\d+ copies lie in the training and the held-out part", warned)
+
+
+def test_names_in_any_script_are_in_the_report(messy):
+    home, fit, _ = messy
+    assert fit["classes"] == ["green", "red", "猫の写真"]
+    cbid(home, "report", "--out", "report.html")
+    report = (home / "report.html").read_text(encoding="utf-8")
+    assert report.count("猫の写真") > 3
+    assert re.search(r"\d+ of 16 bits agree", report)
+    assert not re.search(r"(src|href)=[\"']?(https?:)?//", report)
+
+
+@pytest.fixture(scope="module")
+def tied(tmp_path_factory):
+    """Fit 8 bits to vectors of ten even classes in the order of the classes; 60 more have the label -1."""
+    home = tmp_path_factory.mktemp("tied")
+    rng = np.random.default_rng(1)
+    means = rng.normal(size=(10, 12))
+    y = np.repeat(np.arange(10), 60)
+    X, new = ((means[y] + 1.2 * rng.normal(size=(len(y), 12))).astype(np.float32) for _ in range(2))
+    noise = rng.normal(size=(60, 12)).astype(np.float32)
+    np.savez(home / "v.npz", X=np.concatenate([X, noise]), y=np.concatenate([y, np.full(60, -1)]))
+    np.save(home / "new.npy", new)
+    fit = json.loads(cbid(home, "fit", "v.npz", "-b", 8, "--json").stdout)
+    answers = json.loads(cbid(home, "classify", "new.npy", "--json").stdout)
+    return fit, np.array([answer["label"] for answer in answers]), y.astype(str)
+
+
+def test_ties_favour_no_class(tied):
+    """Each class is predicted 60 times, give or take 40 %."""
+    _, predicted, labels = tied
+    counts = [int((predicted == name).sum()) for name in np.unique(labels)]
+    assert min(counts) >= 36, counts
+    assert max(counts) <= 84, counts
+
+
+def test_the_printed_accuracy_is_that_of_new_vectors(tied):
+    """The accuracy on 600 new vectors is in the interval that the fit prints."""
+    fit, predicted, labels = tied
+    measured = fit["evaluation"]
+    low, high = interval(measured["codes"][-1]["weighted"]["accuracy"], measured["n_queries"])
+    assert low <= (predicted == labels).mean() <= high
+
+
+def test_no_label_is_no_class(tied):
+    fit, predicted, labels = tied
+    assert fit["classes"] == sorted(np.unique(labels).tolist())
+    assert fit["fit"]["images"]["added"] == 60  # indexed, not learned from
+    assert set(predicted.tolist()) <= set(fit["classes"])
+
+
+@pytest.mark.long
+def test_labels_in_paths(tmp_path):
+    """Dated folders with the class below them, and a flat folder with the class in the names."""
+    for i in range(24):
+        kind = "cat" if i % 2 else "dog"
+        pixels = picture("red" if i % 2 else "blue", i)
+        write_picture(tmp_path / "dated" / f"20{i % 3}" / kind / f"{i}.png", pixels)
+        write_picture(tmp_path / "flat" / f"{kind}_{i:02}.png", pixels)
+    settings = ["-d", "pixels", "-b", 8, "--json"]
+    for source, option in (("dated", ["--label-depth", 2]), ("flat", ["--label", "([a-z]+)_[0-9]+"])):
+        fit = json.loads(cbid(tmp_path, "fit", source, *settings, *option).stdout)
+        assert (fit["classes"], fit["images"]) == (["cat", "dog"], 24)
+
+
+@pytest.mark.long
+def test_a_coder_from_python(tmp_path):
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], 20)
+    X = (4 * np.eye(3, 6)[y] + rng.normal(size=(60, 6))).astype(np.float32)
+    coder = CBID(n_bits=16).fit(X, y)
+    coder.save(tmp_path / "coder.safetensors")
+    np.savez(tmp_path / "v.npz", X=X, y=y)
+    model = ["--model", "coder.safetensors"]
+    cbid(tmp_path, "encode", "v.npz", *model, "--out", "codes.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "codes.npy"), coder.encode(X))
+    shown = json.loads(cbid(tmp_path, "evaluate", "v.npz", *model, "--json").stdout)
+    assert shown["codes"][-1]["weighted"]["accuracy"] > 0.9
+    cbid(tmp_path, "export", "out.npy", "--source", "v.npz", *model)
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), pack(coder.transform(X)))
+
+
+@pytest.mark.long
+def test_ctrl_c_and_the_same_codes_after_a_resume(tmp_path):
+    """Interrupted when the first batch is stored: status 130, and one line says what the next run resumes."""
+    write_images(tmp_path / "images", n=70)
+    fit = ["fit", "images", "-d", "hog", "-b", "16", "--json", "--out"]
+    process = subprocess.Popen(
+        [SCRIPT, *fit, "one.cbid"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 300
+    while _stored(tmp_path / "one.cbid") < 64 and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=300)
+    assert (process.returncode, out) == (130, "")
+    said = re.search(r"interrupted; run the same command again to resume \((\d+) images are read", err)
+    assert said is not None, err
+    read = [json.loads(cbid(tmp_path, *fit, name).stdout)["fit"]["read"] for name in ("one.cbid", "two.cbid")]
+    assert read == [210 - int(said[1]), 210]
+    for name in ("one", "two"):
+        cbid(tmp_path, "export", f"{name}.npy", "--project", f"{name}.cbid")
+    np.testing.assert_array_equal(np.load(tmp_path / "one.npy"), np.load(tmp_path / "two.npy"))
+
+
+def _stored(project):
+    """Count the rows of the table of a fit that is running."""
+    try:
+        with sqlite3.connect(f"file:{project / 'images.sqlite'}?mode=ro", uri=True) as table:
+            return table.execute("SELECT count(*) FROM images").fetchone()[0]
+    except sqlite3.OperationalError:  # missing, or being written
+        return 0
+
+
+@pytest.mark.long
+def test_commands_that_the_program_prints_work(tmp_path):
+    write_images(tmp_path / "photos", n=6)
+    out = cbid(tmp_path, "fit", "photos", "-d", "pixels", "-b", 8).stdout
+    printed = re.findall(r"^(\S*cbid (?:search|report|serve) .*?)    \S", out, re.M)
+    assert [re.search(r"cbid (\w+)", command)[1] for command in printed] == ["search", "report", "serve"]
+    for command in printed[:2]:
+        words = ["photos/red/000.png" if word == "IMAGE" else word for word in shlex.split(command)]
+        assert subprocess.run(words, cwd=tmp_path, capture_output=True, timeout=600).returncode == 0, command
+
+
+@pytest.mark.long
+def test_a_missing_extra_is_named_with_the_command_that_installs_it(tmp_path):
+    """A package that cannot be imported stands for one that is not installed."""
+    stub = tmp_path / "stub" / "fastapi"
+    stub.mkdir(parents=True)
+    (stub / "__init__.py").write_text("raise ModuleNotFoundError('No module named fastapi', name='fastapi')\n")
+    write_images(tmp_path / "photos", n=4)
+    cbid(tmp_path, "fit", "photos", "-d", "pixels", "-b", 8, "-q")
+    paths = os.pathsep.join([str(stub.parent), os.environ.get("PYTHONPATH", "")])
+    done = cbid(tmp_path, "serve", "photos.cbid", status=1, env={**os.environ, "PYTHONPATH": paths})
+    assert "cbid[" not in done.stderr
+    command = shlex.split(done.stderr[done.stderr.index("'serve': ") + len("'serve': ") :])
+    assert any(word.startswith("uvicorn") for word in command[4:])
+    asked = subprocess.run([*command[:3], "install", "--help"], cwd=tmp_path, capture_output=True, timeout=300)
+    assert (command[1:4], asked.returncode) == (["-m", "pip", "install"], 0)
+
+
+@pytest.mark.long
+def test_class_scores_of_a_network_get_a_warning(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    from onnx import TensorProto, helper
+
+    nodes = [helper.make_node("Flatten", ["image"], ["flat"]), helper.make_node("Softmax", ["flat"], ["scores"])]
+    shapes = ("image", ["n", 3, 8, 8]), ("scores", ["n", 192])
+    image, scores = (helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in shapes)
+    graph = helper.make_graph(nodes, "net", [image], [scores])
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), tmp_path / "net.onnx"
+    )
+    write_images(tmp_path / "photos", n=4)
+    done = cbid(tmp_path, "fit", "photos", "-d", "onnx:net.onnx", "-b", 8, "-q")
+    assert "class scores" in done.stderr
+    done = cbid(tmp_path, "fit", "photos", "-d", "onnx:net.onnx#flat", "-b", 8, "-q", "--out", "flat.cbid")
+    assert "class scores" not in done.stderr
+
+
+@pytest.mark.long
+def test_the_demo_and_its_page(tmp_path):
+    """``cbid demo --serve`` after the demo starts the page only."""
+    with socket.socket() as probe:
+        if probe.connect_ex(("127.0.0.1", 8000)) == 0:
+            pytest.skip("port 8000, the default of the service, is in use")
+    cbid(tmp_path, "demo", "--n-bits", 16)
+    made = {path: path.stat().st_mtime_ns for path in (tmp_path / "cbid-demo").rglob("*") if path.is_file()}
+    command = [SCRIPT, "demo", "--n-bits", "16", "--serve"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            lines = []
+            while process.poll() is None and not (lines and "http://" in lines[-1]):
+                lines.append(process.stdout.readline())
+            address = re.search(r"http://\S+", lines[-1])[0]
+            with urlopen(f"{address}/", timeout=300) as answer:
+                assert b"<html" in answer.read()
+        finally:
+            process.terminate()
+    assert not any(" fit " in line for line in lines)
+    for path, time_of_writing in made.items():
+        assert path.stat().st_mtime_ns == time_of_writing, path
