@@ -1,4 +1,7 @@
-"""Run all benchmarks, or those named, then write docs/benchmarks.md: ``python -m benchmarks [NAME ...]``."""
+"""Run all benchmarks, or those named, then write docs/benchmarks.md: ``python -m benchmarks [NAME ...]``.
+
+``python -m benchmarks figure PAGE [FIGURE]`` recomputes figures from the raw files instead: see ``figures.py``.
+"""
 
 import importlib
 import sys
@@ -30,6 +33,10 @@ NAMES = [
 ]
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["figure"]:
+        from benchmarks.figures import main
+
+        sys.exit(main(sys.argv[2:]))
     names, sys.argv = sys.argv[1:] or NAMES, sys.argv[:1]  # each script reads its own arguments
     for name in names:
         print(f"== {name}", flush=True)

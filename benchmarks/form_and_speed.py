@@ -3,9 +3,9 @@
 - choice: 64 class bits in the linear form, in the kernel form, and in the form that ``kernel="auto"`` chooses:
   5-NN accuracy and mean average precision on test samples by plain Hamming distance, also at 16 bits. On
   Caltech-101, beside the argmax of a linear SVM as a code.
-- training: seconds of the processor, one thread, beside SDH and KSH in the same run.
+- training: seconds of the processor, one thread, beside SDH and KSH in the same run; and ``CBID.paper`` on digits.
 - jobs: ``n_jobs=2`` beside ``n_jobs=1``, in turns.
-- growth: four times the samples.
+- growth: 10,000 samples and four times as many.
 - encoding: seconds to encode 20,000 vectors in the kernel form, beside the bare products and SDH.
 
 Results go to benchmarks/results/form_and_speed.json. A part that runs again replaces what it stored. Seed 0.
@@ -16,6 +16,7 @@ import time
 import warnings
 
 import numpy as np
+from sklearn.datasets import load_digits
 from sklearn.preprocessing import normalize
 from threadpoolctl import threadpool_limits
 
@@ -88,6 +89,8 @@ def choice():
 def training():
     X, y, *_ = data.scene15()
     ways = {
+        "C-BID, default, 64 bits": lambda: CBID(n_bits=64, n_jobs=1),
+        "C-BID, default, 256 bits": lambda: CBID(n_bits=256, n_jobs=1),
         "C-BID, linear, 64 bits": lambda: CBID(n_bits=64, likeness=0, kernel="linear", n_jobs=1),
         "SDH, linear, 64 bits": lambda: SDH(n_bits=64, kernel=None),
         "C-BID, RBF, 256 bits": lambda: CBID(n_bits=256, likeness=0, kernel="rbf", n_jobs=1),
@@ -98,6 +101,8 @@ def training():
     for name, make in ways.items():
         found[name] = seconds_of(make, X, y)[1]
         print(name, found[name], flush=True)
+    X, y = load_digits(return_X_y=True)
+    found["C-BID, the paper's settings, digits, 64 bits"] = seconds_of(lambda: CBID.paper(64, n_jobs=1), X, y)[1]
     return found
 
 
@@ -112,7 +117,8 @@ def jobs():
     for name, (X, y), form in (
         ("Scene-15, linear, 32 bits", data.scene15()[:2], "linear"),
         ("Scene-15, RBF, 32 bits", data.scene15()[:2], "rbf"),
-        ("20,000 x 64, linear, 32 bits", blobs(20_000), "linear"),
+        ("2,400 x 1,280, linear, 32 bits", blobs(2_400, 1_280), "linear"),
+        ("60,000 x 64, linear, 32 bits", blobs(60_000), "linear"),
     ):
         for clock in (time.perf_counter, time.process_time):
             ways = {
@@ -127,7 +133,7 @@ def jobs():
 def growth():
     result = {}
     for form in ("linear", "rbf"):
-        for n in (2_500, 10_000):
+        for n in (10_000, 40_000):
             X, y = blobs(n)
             _, seconds = seconds_of(lambda form=form: CBID(n_bits=32, likeness=0, kernel=form, n_jobs=1), X, y)
             result[f"{form}, {n}"] = seconds

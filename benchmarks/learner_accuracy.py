@@ -1,6 +1,6 @@
 """Accuracy of the default settings on test splits: 5-NN accuracy / mean average precision, plain Hamming, five seeds.
 
-    python -m benchmarks.learner_accuracy [accuracy] [ranking]
+    python -m benchmarks.learner_accuracy [accuracy] [ranking] [classes-scene15] [classes-caltech101]
 
 accuracy:
 - Scene-15 embeddings: one fit of 256 bits evaluated at its prefixes, on the given split (the seed is the coder's
@@ -16,6 +16,9 @@ random order (the expectation) or in the order of the training rows, which is th
 rows of the first five classes come first, so both choices favour a method, most of all short or unsupervised codes.
 Figures of different ways are not comparable.
 
+classes: what likeness costs on learned classes. The default against ``CBID(likeness=0)``, both linear and ranked by
+``weights_`` (plain Hamming beside), on the sets and splits of docs/rivals.md; one line for each seed and length.
+
 Mean average precision is over the training set, tie-aware (cbid.evaluation) unless stated otherwise.
 """
 
@@ -26,8 +29,9 @@ import numpy as np
 from sklearn.neighbors import KNeighborsClassifier
 
 from benchmarks import data
-from benchmarks.results import store
-from benchmarks.scoring import neighbour_accuracy, prefix_scores, scores
+from benchmarks.results import add_line, load_lines, store
+from benchmarks.rivals import DATA
+from benchmarks.scoring import figures, hamming_rows, neighbour_accuracy, prefix_scores, scores
 from cbid import CBID
 from cbid.coders import ITQ, SDH
 from cbid.evaluation import mean_average_precision
@@ -175,8 +179,41 @@ def ranking():
     store("scene15_ranking", results)
 
 
+def classes(name):
+    """Store 5-NN and mAP with and without likeness, and print the differences."""
+    stored = {(line["set"], line["seed"]) for line in load_lines("classes_learned")}
+    for seed in SEEDS:
+        if (name, seed) in stored:
+            continue
+        X, y, Xt, yt = DATA[name][0]("test", seed)
+        fits = {
+            way: CBID(n_bits=128, kernel="linear", random_state=seed, **given).fit(X, y)
+            for way, given in (("default", {}), ("classes only", {"likeness": 0}))
+        }
+        for length in (32, 64, 128):
+            line = {"set": name, "seed": seed, "bits": length}
+            for way, whole in fits.items():
+                coder = whole.truncate(length)
+                train, test = coder.transform(X).astype(np.float32), coder.transform(Xt).astype(np.float32)
+                for ranked, weights in (("", coder.weights_), (", plain", None)):
+                    found = figures(hamming_rows(train, test, weights), y, yt)
+                    line[way + ranked] = [found["knn"], found["map"]]
+            add_line("classes_learned", line)
+    for length in (32, 64, 128):
+        lines = [line for line in load_lines("classes_learned") if (line["set"], line["bits"]) == (name, length)]
+        mean = {way: np.mean([line[way] for line in lines], axis=0) for way in ("default", "classes only")}
+        change = mean["default"] - mean["classes only"]
+        cells = "   ".join(f"{way} {knn:.4f} / {ap:.4f}" for way, (knn, ap) in mean.items())
+        print(f"{name} {length:4} bits   {cells}   {change[0]:+.4f} / {change[1]:+.4f}   seeds: {len(lines)}")
+
+
 def main():
-    parts = {"accuracy": accuracy, "ranking": ranking}
+    parts = {
+        "accuracy": accuracy,
+        "ranking": ranking,
+        "classes-scene15": partial(classes, "scene15"),
+        "classes-caltech101": partial(classes, "caltech101"),
+    }
     for name in sys.argv[1:] or parts:
         parts[name]()
 

@@ -1,16 +1,17 @@
 """Patch classifiers beside the table of ``cbid reproduce patches``, with its descriptors, draws and methods.
 
-    python -m benchmarks.nbnn_times [times] [queries] [place]
+    python -m benchmarks.nbnn_times [times] [queries] [--methods ...]
+    python -m benchmarks.nbnn_times table [--sets ...] [--draws ...] [--methods ...]
 
 times: seconds for an image and a class. Whole images, about 10,000 patches, one thread, all methods in one run, on
 the first draw of Caltech-101. queries: accuracy by the number of patches searched for, on the first draws. Both are
-lines of benchmarks/results/nbnn_times.jsonl. place: accuracy of exact NBNN and ITQ with the location of patches,
-and of C-BID without; lines of patch_place.jsonl.
+lines of benchmarks/results/nbnn_times.jsonl. table: some cells of ``cbid reproduce patches``, or all, one after the
+other in one thread; lines of patches.jsonl.
 
 Stored lines are not run again. ``python -m benchmarks.nbnn_report`` makes docs/nbnn.md from them.
 """
 
-import sys
+import argparse
 import time
 from pathlib import Path
 
@@ -19,19 +20,28 @@ import numpy as np
 from benchmarks.results import FOLDER, add_line, load_lines
 from cbid.descriptors import DenseSIFT
 from cbid.paper.base import Context
-from cbid.paper.patches import EXPERIMENT, METHODS, PLACE_METHODS, learn_cbid, sampled
+from cbid.paper.patches import DRAWS, EXPERIMENT, METHODS, QUERIES, SLOW, learn_cbid, sampled
 from cbid.paper.raw import RawResults
 from cbid.paper.runner import one_thread
 from cbid.paper.sets import open_set
 from cbid.threads import faiss_products
 
-PLACE_RAW = RawResults(FOLDER / "patch_place.jsonl")
-FEW_DRAWS = 2  # of exact NBNN with location on Scene-15, which is slow
+RAW = RawResults(FOLDER / "patches.jsonl")
 SETS = ("caltech101-five", "scene15")
 # Numbers of queries whose accuracies are compared; exact search of Scene-15 takes half an hour for each thousand.
 CHECKED = {"cbid128": (50, 150, 300, 1000), "exact": (50, 150, 300, 600)}
 TIMED_IMAGES, TIMED_RUNS = 3, 3
-SLOW = ("exact", "placed", "bbf", "lsh")  # timed once
+SCANS = ("faiss", "scipy", "numpy")
+# Timed beside the plain scans: what costs the same with place is timed once.
+TIMED = [method for method in METHODS if method != "bow" and not method.endswith("_placed")]
+# All cells of the protocol with as many queries as the reduced form has, which has some of them in fewer draws.
+CELLS = [
+    {"set": name, "repeat": repeat, "method": method, "train": 10, "test": 25, "classes": None, "step": 2,
+     "queries": QUERIES}
+    for name in SETS
+    for repeat in range(DRAWS)
+    for method in METHODS
+]  # fmt: skip
 
 
 def lines():
@@ -61,34 +71,40 @@ def queries():
         train, y, images, truth = draw(name)
         asked = sampled(images, max(n for counts in missing.values() for n in counts), 0)
         for method, counts in missing.items():
-            model = METHODS[method].make(0, learn_cbid(train, y, 0) if method != "exact" else None).fit(train, y)
+            model = (
+                METHODS[method]
+                .make(0, learn_cbid(train, y, 0, placed=False) if method != "exact" else None)
+                .fit(train, y)
+            )
             for n in counts:
                 found = model.predict(asked.sample(n, np.random.default_rng(0)))
                 write({"kind": "queries", "set": name, "method": method, "queries": n,
                        "accuracy": float(np.mean(found == truth))})  # fmt: skip
 
 
-def times():
-    """Every method, one after the other in one thread; and three plain scans of all distances."""
+def times(methods):
+    """Every method, or these, one after the other in one thread; and three plain scans of all distances."""
     done = {line["method"] for line in lines() if line["kind"] == "time"}
-    if "numpy" in done:  # the last one
+    wanted = [m for m in (*TIMED, *SCANS) if m not in done and (not methods or m in methods)]
+    if not wanted:
         return
     train, y, images, _ = draw(SETS[0])
     step = len(images) // TIMED_IMAGES
     asked = DenseSIFT().transform(images[::step][:TIMED_IMAGES])
-    cbid = learn_cbid(train, y, 0)
+    cbid = learn_cbid(train, y, 0, placed=False) if set(wanted) - set(SCANS) else None
     fixed = {"kind": "time", "set": SETS[0], "queries": asked.sizes.tolist(), "rows": len(train.values)}
-    for method, about in (METHODS | PLACE_METHODS).items():
-        if method == "bow":
+    for method in wanted:
+        if method in SCANS:
             continue
-        model = about.make(0, cbid).fit(train, y)
+        model = METHODS[method].make(0, cbid).fit(train, y)
         model.predict(asked.take([0]).sample(10, np.random.default_rng(0)))  # compile before timing
         found = [model.evaluation_time(asked) for _ in range(1 if method in SLOW else TIMED_RUNS)]
         write({**fixed, "method": method, "per_image_and_class": float(np.median([t.total for t in found])),
                "seconds": [[t.encode, t.search] for t in found]})  # fmt: skip
     classes = np.unique(y)
     part = train.take(np.flatnonzero(y == classes[0])).values
-    for method, scan in (("faiss", faiss_scan), ("scipy", plain_scan), ("numpy", plain_product)):
+    for method in [m for m in wanted if m in SCANS]:
+        scan = {"faiss": faiss_scan, "scipy": plain_scan, "numpy": plain_product}[method]
         started = time.thread_time()
         scan(asked[0], part)
         seconds = (time.thread_time() - started) * len(train.values) / len(part) / len(classes)
@@ -119,32 +135,39 @@ def plain_product(queries, rows):
         (squares - 2 * part @ rows.T).min(axis=1)
 
 
-def place_cells():
-    draws = [cell for cell in EXPERIMENT.cells(SETS, False) if cell["method"] == "exact"]
-    return [
-        {**cell, "method": method}
-        for cell in draws
-        for method in PLACE_METHODS
-        if method != "placed" or cell["set"] != "scene15" or cell["repeat"] < FEW_DRAWS
+def table(sets, draws, methods):
+    """Run the cells of the table that are not stored yet; a killed run resumes."""
+    cells = [
+        cell
+        for cell in (CELLS if methods else EXPERIMENT.cells(SETS, False))
+        if cell["set"] in sets and cell["repeat"] in draws and (not methods or cell["method"] in methods)
     ]
-
-
-def place():
-    """Run exact NBNN and ITQ with the location of patches, and C-BID without it."""
+    cells.sort(key=lambda cell: (draws.index(cell["repeat"]), sets.index(cell["set"])))
     context = Context(None, Path("descriptors"))
-    for task in EXPERIMENT.tasks(PLACE_RAW.missing(place_cells())):
+    for task in EXPERIMENT.tasks(RAW.missing(cells)):
         started = time.process_time()
         for settings, result in EXPERIMENT.run(task, context):
-            PLACE_RAW.add(settings, result, time.process_time() - started)
+            RAW.add(settings, result, time.process_time() - started)
             started = time.process_time()
-            print(settings["set"], settings["repeat"], settings["method"], flush=True)
+            right = np.mean(np.array(result["truth"]) == np.array(result["predicted"]))
+            print(settings["set"], settings["repeat"], settings["method"], f"{100 * right:.1f}", flush=True)
 
 
 def main():
-    parts = {"times": times, "queries": queries, "place": place}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", choices=("times", "queries", "table", []), default=["times", "queries"])
+    parser.add_argument("--sets", nargs="+", default=list(SETS), choices=SETS)
+    parser.add_argument("--draws", nargs="+", type=int, default=list(range(5)))
+    parser.add_argument("--methods", nargs="+", choices=[*METHODS, *SCANS], default=[])
+    given = parser.parse_args()
     with one_thread():
-        for name in sys.argv[1:] or parts:
-            parts[name]()
+        for name in given.parts:
+            if name == "table":
+                table(given.sets, given.draws, given.methods)
+            elif name == "times":
+                times(given.methods)
+            else:
+                queries()
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import json
 import os
 from pathlib import Path
 
-from cbid.paper.raw import append_line, describe_machine
+from cbid.paper.raw import append_line, defaults_fingerprint, describe_machine, today
 
 FOLDER = Path(__file__).parent / "results"
 
@@ -17,7 +17,8 @@ def store(name, results):
     """Write results (JSON values) to benchmarks/results/NAME.json."""
     FOLDER.mkdir(exist_ok=True)
     path = FOLDER / f"{name}.json"
-    content = {"machine": describe_machine(), "results": results}
+    about = {"machine": describe_machine(), "defaults": defaults_fingerprint(), "made": today()}
+    content = {**about, "results": results}
     path.write_text(json.dumps(content, indent=1, default=float) + "\n")
     print(f"raw results: benchmarks/results/{path.name}")
 
@@ -37,8 +38,8 @@ def load_lines(name):
 
 
 def add_line(name, line):
-    """Append a line to benchmarks/results/NAME.jsonl."""
-    append_line(FOLDER / f"{name}.jsonl", line)
+    """Append a line to benchmarks/results/NAME.jsonl, with the fingerprint of the defaults of CBID and the day."""
+    append_line(FOLDER / f"{name}.jsonl", {**line, "defaults": defaults_fingerprint(), "made": today()})
 
 
 class Steps(dict):

@@ -131,16 +131,23 @@ def raw(block: str) -> dict:
     return json.loads((FOLDER / f"scale_{block}.json").read_text())["results"]
 
 
-def page_with(block: str, results: dict) -> str:
-    """docs/scale.md with these results."""
+def page_with(block: str, results: dict, page: str | None = None) -> str:
+    """docs/scale.md, or the text given, with these results."""
     begin, end = f"<!-- {block}: written by python -m benchmarks.scale_report -->", f"<!-- end of {block} -->"
     text = f"{begin}\n{BLOCKS[block](results)}\n{end}"
-    return re.sub(f"{begin}.*{end}", lambda _: text, PAGE.read_text(), flags=re.S)
+    return re.sub(f"{begin}.*{end}", lambda _: text, PAGE.read_text() if page is None else page, flags=re.S)
+
+
+def document() -> str:
+    """Return docs/scale.md."""
+    page = PAGE.read_text()
+    for block in BLOCKS:
+        page = page_with(block, raw(block), page)
+    return page
 
 
 def main() -> None:
-    for block in BLOCKS:
-        PAGE.write_text(page_with(block, raw(block)))
+    PAGE.write_text(document())
 
 
 if __name__ == "__main__":

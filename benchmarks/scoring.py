@@ -11,6 +11,7 @@ import numpy as np
 
 from cbid.evaluation import average_precision, mean_average_precision, precision_at
 from cbid.paper.coding import linear_svm
+from cbid.paper.unseen import nearest_class
 
 BLOCK = 256  # queries at a time
 
@@ -45,14 +46,6 @@ def figures(rows, y, yt, train=None, test=None):
         train, test = (part / np.sqrt(part.shape[1]) for part in (train, test))
         found["svm"] = float(linear_svm().fit(train, y).score(test, yt))
     return found
-
-
-def nearest_class(distances, y, k=5):
-    """Return the class with most of the k nearest, for each row of distances."""
-    nearest = np.argsort(distances, axis=1, kind="stable")[:, :k]
-    votes = np.zeros((len(distances), int(y.max()) + 1), dtype=int)
-    np.add.at(votes, (np.arange(len(distances))[:, None], y[nearest]), 1)
-    return votes.argmax(axis=1)
 
 
 def neighbour_accuracy(train, y, test, yt, k=5):

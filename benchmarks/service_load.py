@@ -1,6 +1,7 @@
 """The service under load, beside the bare index: 50 clients for 30 seconds against 1 million codes.
 
     python -m benchmarks.service_load [--images 1000000] [--clients 50] [--seconds 30]
+    python -m benchmarks.service_load --soak --seconds 600
 
 Claims: no error; memory stays flat; a client that sends slowly, huge uploads and decompression bombs do not disturb
 the others. Reported: requests a second and the times of requests (p50, p99), beside one query at a time on the bare
@@ -10,10 +11,16 @@ The project holds vectors around 10 centres; CBID learns 64 bits from 2,000 of t
 a process of its own (``cbid serve``), the clients are another: on few cores they take processor time from each other,
 so the figures of the service are a lower bound. Each client keeps one connection and asks by code for the 10
 nearest, one request after the other. Processor time is reported too: it depends less on other load.
+
+With ``--soak`` the project holds 400 images, and all attackers are beside the clients all the time, from other
+addresses: also hostile images (``attacks.hostile_images``), slow cookies, a flood of connections, and smuggled
+requests. Claims: no error for the clients; memory, descriptors and decoding processes of the server stay flat. Stored
+as ``service_soak``.
 """
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -23,12 +30,14 @@ import sys
 import tempfile
 import time
 import zlib
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import numpy as np
+from attacks.hostile_images import families
 
 from benchmarks.results import store
+from cbid.data import ImageItems
 from cbid.data.tables import VectorTable
 from cbid.project import Project
 
@@ -108,6 +117,53 @@ async def client(port, requests, until, times, errors):
     writer.close()
 
 
+def build_images(path, n=400):
+    """A project of n small images."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(n) % 4
+    pictures = [(rng.integers(0, 99, (32, 32)) + 50 * label).astype(np.uint8) for label in labels]
+    images = ImageItems(pictures, None, labels, np.array(["a", "b", "c", "d"]))
+    Project.fit(path, images, descriptor="hog", n_bits=N_BITS, coder="ITQ").close()
+
+
+async def sent_again(port, until, ended, contents, pause=0.05):
+    """Send requests in turn, each on a connection of its own from another address."""
+    i = 0
+    while time.perf_counter() < until:
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.2", 0))
+            reply = asyncio.create_task(answered(reader))
+            writer.write(contents[i % len(contents)])
+            ended[await _status(reply)] += 1
+            writer.close()
+        except OSError as error:
+            ended[type(error).__name__] += 1
+        i += 1
+        await asyncio.sleep(pause)
+
+
+async def flood(port, until, ended):
+    """Open connections from one address and keep them, more than it may."""
+    while time.perf_counter() < until:
+        kept = []
+        try:
+            opening = [asyncio.open_connection("127.0.0.1", port, local_addr=("127.0.0.3", 0)) for _ in range(300)]
+            kept = await asyncio.gather(*opening)
+            ended["opened"] += len(kept)
+        except OSError as error:
+            ended[type(error).__name__] += 1
+        await asyncio.sleep(1)
+        for _, writer in kept:
+            writer.close()
+
+
+def hostile_requests():
+    """The hostile images of ``attacks``, as uploads."""
+    start = b'--x\r\nContent-Disposition: form-data; name="image"; filename="a"\r\n\r\n'
+    kind = "multipart/form-data; boundary=x"
+    return [request("/api/search/image", start + data + b"\r\n--x--\r\n", kind) for data in families().values()]
+
+
 async def slow_client(port, until, ended):
     """Sends a byte now and then, until it is shown the door; then again."""
     while time.perf_counter() < until:
@@ -175,21 +231,39 @@ async def _status(reply):
         return type(error).__name__
 
 
-async def watched_memory(pid, until, sizes):
-    """Resident MiB of the server, twice a second."""
+async def watched_memory(pid, until, sizes, descriptors, children):
+    """Resident MiB, open descriptors and child processes of the server, twice a second."""
     while time.perf_counter() < until:
         with open(f"/proc/{pid}/statm", encoding="ascii") as file:
             sizes.append(int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20)
+        descriptors.append(len(os.listdir(f"/proc/{pid}/fd")))
+        found = 0
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(OSError):  # a thread that has ended
+                found += len((thread / "children").read_text().split())
+        children.append(found)
         await asyncio.sleep(0.5)
 
 
-async def load(port, pid, requests, n_clients, seconds, *, abused):
+async def load(port, pid, requests, n_clients, seconds, *, abused, soak=False):
     """All clients at once, with or without those who mean harm."""
+    hostile = hostile_requests() if soak else []
     until = time.perf_counter() + seconds
-    times, errors, sizes = [], Counter(), []
-    ended = {"slow client": Counter(), "huge upload": Counter(), "bomb": Counter()}
+    times, errors, sizes, descriptors, children = [], Counter(), [], [], []
+    ended = defaultdict(Counter)
     tasks = [client(port, requests[i::n_clients], until, times, errors) for i in range(n_clients)]
-    tasks.append(watched_memory(pid, until, sizes))
+    tasks.append(watched_memory(pid, until, sizes, descriptors, children))
+    if soak:
+        both = (
+            b"POST /api/search HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n"
+        )
+        cookie = b'GET /api/project HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: a="' + b"\\" * 31_000 + b'"\r\n\r\n'
+        tasks += [
+            sent_again(port, until, ended["hostile image"], hostile),
+            sent_again(port, until, ended["slow cookie"], [cookie]),
+            sent_again(port, until, ended["smuggled"], [both + b"0\r\n\r\n"]),
+            flood(port, until, ended["flood"]),
+        ]
     if abused:
         tasks += [slow_client(port, until, ended["slow client"]) for _ in range(5)]
         tasks += [huge_upload(port, until, ended["huge upload"]), bombs(port, until, ended["bomb"])]
@@ -208,13 +282,15 @@ async def load(port, pid, requests, n_clients, seconds, *, abused):
         "errors": dict(errors),
         "abusers_were_told": {name: {str(k): n for k, n in counts.items()} for name, counts in ended.items()},
         "resident_mib": [round(size, 1) for size in sizes],
+        "descriptors": descriptors,
+        "children": children,
     }
 
 
-def serve(path):
+def serve(path, max_upload=2):
     """The server as a process, and its port; it accepts uploads only as far as 2 MiB, and waits 2 s for them."""
     command = [sys.executable, "-m", "cbid", "serve", str(path), "--port", "0", "--rate", "0", "--read-only"]
-    command += ["--upload-seconds", "2", "--max-upload", "2"]
+    command += ["--upload-seconds", "2", "--max-upload", str(max_upload)]
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}
     )
@@ -228,7 +304,11 @@ def main():
     parser.add_argument("--clients", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--project", type=Path, help="made before; made if it is not there")
+    parser.add_argument("--soak", action="store_true", help="all attackers beside the clients, against images")
     arguments = parser.parse_args()
+    if arguments.soak:
+        soak(arguments.clients, arguments.seconds)
+        return
     with tempfile.TemporaryDirectory() as folder:
         path = arguments.project or Path(folder) / "load.cbid"
         if not path.exists():
@@ -269,24 +349,53 @@ def main():
     print(summary(results))
 
 
+def soak(n_clients, seconds):
+    """Run clients and all attackers together, and store what they saw."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "soak.cbid"
+        build_images(path)
+        with Project.open(path) as project:
+            codes = [project.code(id) for id in project.ids.tolist()]
+        bodies = [json.dumps({"query": {"code": code.tobytes().hex()}, "k": K}).encode() for code in codes]
+        requests = [request("/api/search", body) for body in bodies]
+        process, port = serve(path, max_upload=20)
+        try:
+            warm = asyncio.run(load(port, process.pid, requests, n_clients, min(10, seconds), abused=False))
+            run = asyncio.run(load(port, process.pid, requests, n_clients, seconds, abused=True, soak=True))
+        finally:
+            process.terminate()
+            process.wait()
+    results = {"exit_status": process.returncode, "load_average": os.getloadavg(), "runs": [warm, run]}
+    store("service_soak", results)
+    for entry in results["runs"]:
+        print(line_of(entry))
+    fifth = max(1, len(run["descriptors"]) // 5)
+    for name in ("resident_mib", "descriptors", "children"):
+        print(f"{name}: {np.mean(run[name][fifth : 2 * fifth]):.0f} in the second fifth, "
+              f"{np.mean(run[name][-fifth:]):.0f} in the last")  # fmt: skip
+
+
+def line_of(run):
+    """Describe one run in a line, and what abusers got."""
+    sizes, ms = run["resident_mib"], run["milliseconds"]
+    tenth = max(1, len(sizes) // 10)
+    line = (
+        f"{'with abusers' if run['abused'] else 'alone'}: {run['per_second']:.0f} requests a second, "
+        f"p50 {ms['p50']:.1f} ms, p99 {ms['p99']:.1f} ms, "
+        f"{run['processor_milliseconds_per_request']:.2f} ms of processor time each, "
+        f"errors {run['errors'] or 'none'}, "
+        f"resident {np.mean(sizes[:tenth]):.0f} to {np.mean(sizes[-tenth:]):.0f} MiB"
+    )
+    return line + (f"\n  abusers got: {run['abusers_were_told']}" if run["abused"] else "")
+
+
 def summary(results):
     lines = [
         f"{results['images']:,} codes of {results['n_bits']} bits; the bare index, one thread: "
         f"{results['bare_index_per_second']:.0f} queries a second, "
         f"{results['bare_index_processor_milliseconds']:.2f} ms of processor time each"
     ]
-    for run in results["runs"]:
-        sizes, ms = run["resident_mib"], run["milliseconds"]
-        tenth = max(1, len(sizes) // 10)
-        lines.append(
-            f"{'with abusers' if run['abused'] else 'alone'}: {run['per_second']:.0f} requests a second, "
-            f"p50 {ms['p50']:.1f} ms, p99 {ms['p99']:.1f} ms, "
-            f"{run['processor_milliseconds_per_request']:.2f} ms of processor time each, "
-            f"errors {run['errors'] or 'none'}, "
-            f"resident {np.mean(sizes[:tenth]):.0f} to {np.mean(sizes[-tenth:]):.0f} MiB"
-        )
-        if run["abused"]:
-            lines.append(f"  abusers got: {run['abusers_were_told']}")
+    lines += [line_of(run) for run in results["runs"]]
     return "\n".join(lines)
 
 

@@ -27,11 +27,11 @@ import numpy as np
 from sklearn.preprocessing import normalize
 
 from benchmarks.results import add_line, load_lines
-from benchmarks.scoring import nearest_class
 from cbid import CBID
 from cbid.coders import ITQ
 from cbid.evaluation import average_precision, precision_at
 from cbid.paper.sets import open_set
+from cbid.paper.unseen import UnseenSplit, code_distances, unseen_figures, unseen_split
 
 SETS = {"scene15": (5, 100), "caltech101": (30, 20)}  # classes kept from learning, training images a class
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -45,48 +45,15 @@ FIGURES = (
 
 def split(name, seed, validation):
     """Return X, y and the rows for training, test, unseen queries and unseen database."""
-    n_unseen, n_train = SETS[name]
     images = open_set(name)
     X, y = normalize(images.part("embeddings").astype(np.float32)), images.labels
-    rng = np.random.default_rng(seed)
-    classes = rng.permutation(int(y.max()) + 1)
-    unseen, seen = classes[:n_unseen], classes[n_unseen:]
-    if validation:
-        unseen, seen = seen[: len(seen) // 3], seen[len(seen) // 3 :]
-    train, test = [], []
-    for c in seen:
-        rows = rng.permutation(np.flatnonzero(y == c))
-        count = min(n_train, len(rows) // 2)
-        train.append(rows[:count])
-        test.append(rows[count : count + 150])
-    kept = rng.permutation(np.concatenate([rng.permutation(np.flatnonzero(y == c))[:200] for c in unseen]))
-    train = rng.permutation(np.concatenate(train))  # ties of distances must not meet the order of the classes
-    return X, y, train, np.concatenate(test), kept[: len(kept) // 2], kept[len(kept) // 2 :]
-
-
-def distances(queries, stored, weights):
-    """Return weighted Hamming distances; sums that differ in their last digits are ties."""
-    share = weights / weights.sum()
-    return np.round((1 - (queries * share) @ stored.T.astype(np.float64)) / 2, 9)
+    return X, y, *unseen_split(y, *SETS[name], seed, validation=validation)
 
 
 def measure(data, between, mixed):
     """Return the figures, where ``between(rows, rows)`` gives distances between samples."""
     X, y, train, test, queries, database = data
-    D = between(queries, database)
-    relevant = y[queries][:, None] == y[database]
-    nearest = np.zeros(D.shape, dtype=bool)
-    np.put_along_axis(nearest, np.argsort(-(X[queries] @ X[database].T), axis=1)[:, :10], True, axis=1)
-    S = between(test, train)
-    seen = y[test][:, None] == y[train]
-    figures = [
-        average_precision(D, relevant).mean(),
-        precision_at(D, relevant, 10).mean(),
-        precision_at(D, nearest, 10).mean(),
-        average_precision(S, seen).mean(),
-        precision_at(S, seen, 10).mean(),
-        np.mean(nearest_class(S, y[train]) == y[test]),
-    ]
+    figures = list(unseen_figures(X, y, UnseenSplit(train, test, queries, database), between).values())
     everything = np.concatenate([train, database])
     for rows in (queries, test) if mixed else ():
         D = between(rows, everything)
@@ -103,7 +70,7 @@ def methods(data, lengths, kernel):
     X, y, train, *_ = data
 
     def by_code(bits, weights):
-        return lambda a, b: distances(bits[a], bits[b], weights)
+        return lambda a, b: code_distances(bits[a], bits[b], weights)
 
     itq = {}
     for n_bits in lengths:
