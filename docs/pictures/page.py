@@ -3,15 +3,20 @@
     python docs/pictures/page.py PROJECT ID
 
 Those that are kept show a held-out image of ``cbid demo``'s project, in fewer colours, so that they stay small.
+Sheets show every state of the page on a screen of 1280 x 800, the same in the dark, and on a phone of 390 x 844.
+``tutorial.py`` uses the functions of this file.
 """
 
+import io
 import shutil
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import Page, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from cbid.web import ServiceSettings, create_app, listen, make_server
 
@@ -21,45 +26,98 @@ DESKTOP, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 
 
 def main(project: str, id: str) -> None:
+    with browsing(project) as (browser, address):
+        page = browser.new_page(viewport=DESKTOP, reduced_motion="reduce")
+        page.set_default_timeout(120_000)
+        page.goto(f"{address}/#search/{id}")
+        page.wait_for_selector("#results .card")
+        keep(page, "page")
+        page.locator("#results .card").nth(3).click()
+        page.wait_for_selector("#why-bits button")
+        page.locator("#why-bits button").nth(2).hover()
+        page.click("#why-where")
+        page.wait_for_selector("#why .heat")
+        keep(page, "page_why")
+        page.goto(f"{address}/#classes")
+        page.wait_for_selector(".confusion")
+        keep(page, "page_classes")
+        page = browser.new_page(viewport=PHONE, reduced_motion="reduce", is_mobile=True, has_touch=True)
+        page.goto(f"{address}/#search/{id}")
+        page.wait_for_selector("#results .card")
+        keep(page, "page_phone")
+        for name, viewport, columns, more in (
+            ("page_states", DESKTOP, 3, {}),
+            ("page_states_dark", DESKTOP, 3, {"color_scheme": "dark"}),
+            ("page_states_phone", PHONE, 6, {"is_mobile": True, "has_touch": True}),
+        ):
+            page = browser.new_page(viewport=viewport, reduced_motion="reduce", **more)
+            page.set_default_timeout(120_000)
+            sheet(list(states(page, address, id)), name, columns)
+
+
+def states(page: Page, address: str, id: str) -> Iterator[bytes]:
+    """Yield a screenshot of each state of the page."""
+    for place, ready in (
+        ("", "#sample-list .card"),
+        (f"#search/{id}", "#results:not(.stale) .card"),
+        (f"#search/{id}+140-20", "#unlike .chip"),
+        ("#search/99999", "#results.stale .card"),
+        ("#browse", "#view-browse .card"),
+        ("#duplicates", "#browse-status:not(:empty)"),
+        ("#classes", ".confusion"),
+        ("#bits", "#bit-weights button"),
+        ("#add", "#view-add"),
+        (f"#search/{id}", "#results:not(.stale) .card"),
+    ):
+        page.goto(f"{address}/{place}")
+        page.wait_for_selector(ready)
+        page.wait_for_timeout(1500)
+        yield page.screenshot()
+    page.locator("#results .card").nth(3).click()
+    page.wait_for_selector("#why-bits button")
+    page.wait_for_timeout(500)
+    yield page.screenshot()
+    page.click("#why-where")
+    page.wait_for_selector("#why .heat")
+    page.wait_for_timeout(500)
+    yield page.screenshot()
+
+
+def sheet(shots: list[bytes], name: str, columns: int) -> None:
+    """Save screenshots beside each other, at half their size."""
+    pictures = [Image.open(io.BytesIO(shot)).convert("RGB").reduce(2) for shot in shots]
+    width, height = pictures[0].size
+    rows = -(-len(pictures) // columns)
+    whole = Image.new("RGB", (columns * (width + 8) - 8, rows * (height + 8) - 8), (128, 128, 128))
+    for i, picture in enumerate(pictures):
+        whole.paste(picture, ((i % columns) * (width + 8), (i // columns) * (height + 8)))
+    whole.quantize(128).save(FOLDER / f"{name}.png", optimize=True)
+
+
+@contextmanager
+def browsing(project: str | Path) -> Iterator[tuple[Browser, str]]:
+    """Start the service of a project and a browser; yield the browser and the address."""
     sock = listen("127.0.0.1", 0)
-    server = make_server(create_app(project, ServiceSettings(rate=0, read_only=True, seconds=60.0)))
+    server = make_server(create_app(project, ServiceSettings(rate=0, seconds=60.0)))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True)
     thread.start()
-    address = f"http://127.0.0.1:{sock.getsockname()[1]}"
     try:
         with sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-            page = browser.new_page(viewport=DESKTOP, reduced_motion="reduce")
-            page.set_default_timeout(120_000)
-            page.goto(f"{address}/#search/{id}")
-            page.wait_for_selector("#results .card")
-            keep(page, "page")
-            page.locator("#results .card").nth(3).click()
-            page.wait_for_selector("#why-bits button")
-            page.locator("#why-bits button").nth(2).hover()
-            page.click("#why-where")
-            page.wait_for_selector("#why .heat")
-            keep(page, "page_why")
-            page.goto(f"{address}/#classes")
-            page.wait_for_selector(".confusion")
-            keep(page, "page_classes")
-            page = browser.new_page(viewport=PHONE, reduced_motion="reduce", is_mobile=True, has_touch=True)
-            page.goto(f"{address}/#search/{id}")
-            page.wait_for_selector("#results .card")
-            keep(page, "page_phone")
+            yield browser, f"http://127.0.0.1:{sock.getsockname()[1]}"
             browser.close()
     finally:
         server.should_exit = True
         thread.join()
 
 
-def keep(page: Page, name: str) -> None:
-    """Save a screenshot once the pictures are there, with 160 colours."""
+def keep(page: Page, name: str, colours: int = 160) -> None:
+    """Save a screenshot once the pictures are there, with few colours."""
     page.wait_for_timeout(2000)
     target = FOLDER / f"{name}.png"
     page.screenshot(path=target)
     with Image.open(target) as picture:
-        small = picture.convert("RGB").quantize(160)
+        small = picture.convert("RGB").quantize(colours)
     small.save(target, optimize=True)
 
 
