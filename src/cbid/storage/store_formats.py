@@ -123,7 +123,7 @@ _DELETED = np.uint64(2**64 - 1)
 
 def _read_usearch(path: Path, n_bits: int) -> Read:
     """Read codes and keys; usearch's own loader follows damaged links out of its memory."""
-    data = np.memmap(path, np.uint8, "r") if path.stat().st_size else np.empty(0, np.uint8)
+    data: Any = np.memmap(path, np.uint8, "r") if path.stat().st_size else np.empty(0, np.uint8)
     try:
         n, width = struct.unpack_from("<2I", data)
         codes = np.frombuffer(data, np.uint8, n * width, 8).reshape(n, width)
