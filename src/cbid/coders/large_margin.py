@@ -296,15 +296,16 @@ class LargeMarginCoder(HyperplaneCoder):
         """Keep the weights of the present length at every point of the dial."""
         if not 0 < learned.about["likeness_"] < 1:
             return
-        W = learned.path[-1]
-        by_point = {}
-        for point in sorted(DIAL, key=lambda a: abs(a - learned.about["likeness_"])):
-            *by_class, alike = problem.parts
+        at = learned.about["likeness_"]
+        *by_class, alike = problem.parts
+        by_point = {at: learned.path[-1]}
+        for point in sorted(set(DIAL) - {at}, key=lambda a: abs(a - at)):
             share, share_alike = _shares(point)
             parts = [replace(part, share=share / len(by_class)) for part in by_class]
             parts.append(replace(alike, share=share_alike))
-            by_point[point] = fit_weights(replace(problem, parts=parts), W, tol=float(self.tol)).W[:, 0]
-        learned.dial.append(np.stack([by_point[point] for point in DIAL], axis=1))
+            nearest = by_point[min(by_point, key=lambda a: abs(a - point))]
+            by_point[point] = fit_weights(replace(problem, parts=parts), nearest, tol=float(self.tol)).W
+        learned.dial.append(np.hstack([by_point[point] for point in DIAL]))
 
     def weights_at(self, likeness: float) -> NDArray[np.float64]:
         """Return Hamming weights (n_bits_,) for a point between "same class" (0) and "looks alike" (1).

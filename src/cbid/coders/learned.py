@@ -19,7 +19,7 @@ _STEP = 64
 
 # Points between "same class" (0) and "looks alike" (1) whose weights are kept, and the lengths they are kept for.
 DIAL = (0.0, 0.25, 0.5, 0.75, 1.0)
-_DIAL_STEP = 16
+_SHORTEST_DIAL = 16
 
 
 def _is_kept(length: int) -> bool:
@@ -33,11 +33,11 @@ def kept_lengths(n_bits: int) -> NDArray[np.int64]:
 
 def has_dial(length: int) -> bool:
     """Return whether the dial of this length is kept in the middle of a fit."""
-    return length % _DIAL_STEP == 0
+    return length >= _SHORTEST_DIAL and length.bit_count() == 1
 
 
 def dial_lengths(n_bits: int) -> NDArray[np.int64]:
-    """Return the lengths whose dial is kept for a code of ``n_bits``, ascending: every 16th and the last."""
+    """Return the lengths whose dial is kept for a code of ``n_bits``, ascending: 16, 32, 64, ... and the last."""
     return np.array([s for s in range(1, n_bits + 1) if has_dial(s) or s == n_bits], dtype=np.int64)
 
 
