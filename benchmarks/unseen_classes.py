@@ -21,6 +21,8 @@ had shown a seen mAP .013 below that of class bits alone.
 """
 
 import argparse
+import functools
+import itertools
 from collections import defaultdict
 
 import numpy as np
@@ -62,58 +64,54 @@ def measure(data, between, mixed):
     return dict(zip(FIGURES, map(float, figures)))
 
 
-def methods(data, lengths, kernel):
-    """Yield the length, the name of each method, and a function of its distances.
+def methods(data, lengths, kernel, share):
+    """Yield the length, the name of each method, and a function of its distances, for one share of likeness.
 
-    A prefix of a long C-BID code is the code of a short fit, so the longest is fitted once.
+    A prefix of a long C-BID code is the code of a short fit, so the longest is fitted once. Concatenations, ITQ and
+    the original vectors come with the class bits, a share of 0.
     """
     X, y, train, *_ = data
 
     def by_code(bits, weights):
         return lambda a, b: code_distances(bits[a], bits[b], weights)
 
-    itq = {}
+    @functools.cache
+    def itq(count):
+        return ITQ(n_bits=count).fit(X[train]).transform(X).astype(np.float32)
+
+    whole = CBID(n_bits=max(lengths), kernel=kernel, likeness=share).fit(X[train], y[train])
     for n_bits in lengths:
-        for part in (0.0, *PARTS):
-            count = n_bits - int(part * n_bits)
-            if count not in itq:
-                itq[count] = ITQ(n_bits=count).fit(X[train]).transform(X).astype(np.float32)
-        yield n_bits, "raw", lambda a, b: 1 - (X[a] @ X[b].T).astype(np.float64)
-        yield n_bits, "ITQ", by_code(itq[n_bits], np.ones(n_bits))
-    for share in SHARES:
-        whole = CBID(n_bits=max(lengths), kernel=kernel, likeness=share).fit(X[train], y[train])
-        for n_bits in lengths:
-            coder = whole.truncate(n_bits)
-            bits = coder.transform(X).astype(np.float32)
-            yield n_bits, f"{kernel} likeness {share}", by_code(bits, coder.weights_)
-            if share == 0.5:
-                for point in (0.0, 0.25, 0.75, 1.0) if hasattr(coder, "dial_") else ():
-                    yield n_bits, f"{kernel} likeness 0.5 at {point}", by_code(bits, coder.weights_at(point))
-            if share == 0:
-                for part in PARTS:
-                    count = int(part * n_bits)
-                    both = np.hstack([bits[:, :count], itq[n_bits - count]])
-                    for weight in WEIGHTS:
-                        weights = np.concatenate([np.full(count, float(weight)), np.ones(n_bits - count)])
-                        yield n_bits, f"{kernel} concatenation {count} x {weight}", by_code(both, weights)
+        coder = whole.truncate(n_bits)
+        bits = coder.transform(X).astype(np.float32)
+        if share == 0.5:
+            for point in (0.0, 0.25, 0.75, 1.0) if hasattr(coder, "dial_") else ():
+                yield n_bits, f"{kernel} likeness 0.5 at {point}", by_code(bits, coder.weights_at(point))
+        if share == 0:
+            yield n_bits, "raw", lambda a, b: 1 - (X[a] @ X[b].T).astype(np.float64)
+            yield n_bits, "ITQ", by_code(itq(n_bits), np.ones(n_bits))
+            for part in PARTS:
+                count = int(part * n_bits)
+                both = np.hstack([bits[:, :count], itq(n_bits - count)])
+                for weight in WEIGHTS:
+                    weights = np.concatenate([np.full(count, float(weight)), np.ones(n_bits - count)])
+                    yield n_bits, f"{kernel} concatenation {count} x {weight}", by_code(both, weights)
+        yield n_bits, f"{kernel} likeness {share}", by_code(bits, coder.weights_)
 
 
 def run(sets, lengths, seeds, kernels, validation):
     """Measure what is not stored yet."""
     stored = {(r["set"], r["bits"], r["seed"], r["method"], r["validation"]) for r in load_lines("unseen_classes")}
-    for name in sets:
-        for seed in range(seeds):
-            data = split(name, seed, validation)
-            for kernel in kernels:
-                if (name, max(lengths), seed, f"{kernel} likeness {SHARES[-1]}", validation) in stored:
-                    continue
-                for n_bits, method, between in methods(data, lengths, kernel):
-                    if (name, n_bits, seed, method, validation) in stored:
-                        continue
-                    stored.add((name, n_bits, seed, method, validation))
-                    line = {"set": name, "bits": n_bits, "seed": seed, "method": method, "validation": validation}
-                    mixed = "concatenation" not in method or f" {n_bits // 2} x" in method
-                    add_line("unseen_classes", {**line, **measure(data, between, mixed)})
+    for name, seed, kernel, share in itertools.product(sets, range(seeds), kernels, SHARES):
+        if all((name, n, seed, f"{kernel} likeness {share}", validation) in stored for n in lengths):
+            continue
+        data = split(name, seed, validation)
+        for n_bits, method, between in methods(data, lengths, kernel, share):
+            if (name, n_bits, seed, method, validation) in stored:
+                continue
+            stored.add((name, n_bits, seed, method, validation))
+            line = {"set": name, "bits": n_bits, "seed": seed, "method": method, "validation": validation}
+            mixed = "concatenation" not in method or f" {n_bits // 2} x" in method
+            add_line("unseen_classes", {**line, **measure(data, between, mixed)})
 
 
 def frontier(points, seen):
