@@ -10,7 +10,7 @@ from cbid import threads
 
 @pytest.fixture(scope="session")
 def workers():
-    """Two processes, each of which imports the library once; ``tests/test_threads.py`` tests processes of their own."""
+    """Two processes, each of which imports the library once. ``tests/test_threads.py`` tests how they are started."""
     with ProcessPoolExecutor(2, env=dict.fromkeys(threads._LIBRARIES, "1")) as pool:
         yield pool
 
