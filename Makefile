@@ -6,6 +6,8 @@ BIN := .venv/bin
 JOBS ?= 2
 PYTEST := $(BIN)/python -m pytest
 PARALLEL := -n $(JOBS) --dist worksteal
+# Test modules are compiled once, not by every test process and every program that a test starts.
+unexport PYTHONDONTWRITEBYTECODE
 
 # Seconds of `make fuzz` for each reader.
 FUZZ_SECONDS ?= 600

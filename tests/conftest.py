@@ -41,3 +41,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.register_profile("explore", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
+
+# Packages whose tests compile the kernels of the search, which takes about a minute if .numba_cache is empty. They
+# come first: one process compiles them while another runs the other tests, and no long test is left for the end.
+FIRST = ["search", "classify", "project", "web", "commands", "paper", "scale", "integrations", "program", "report"]
+
+
+def pytest_collection_modifyitems(items):
+    def place(item):
+        package = "".join(item.nodeid.split("/")[1:2])  # "search" in tests/search/kernels/test_filters.py::test_name
+        return FIRST.index(package) if package in FIRST else len(FIRST)
+
+    items.sort(key=place)

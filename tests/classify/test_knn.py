@@ -221,6 +221,7 @@ def test_a_coder_must_encode(digits):
 @pytest.mark.parametrize("margin", ["paper", "class"])
 def test_weights_by_the_class_of_the_query_are_ignored(digits, margin):
     X, X_test, y, _ = digits
+    X, X_test, y = X[:300], X_test[:100], y[:300]
     coder = CBID(n_bits=8, margin=margin)
     with pytest.warns(UserWarning, match=f"margin='{margin}'"):
         model = CodeKNeighborsClassifier(3, coder=coder).fit(X, y)

@@ -348,10 +348,15 @@ def test_ready_made_triplets(digits):
         CBID(margin="class").fit_triplets(X, [0], [1], [2])
 
 
-def test_inside_scikit_learn(digits):
+@pytest.mark.parametrize("n_jobs", [None, pytest.param(2, marks=pytest.mark.long)])  # processes import everything
+def test_inside_scikit_learn(digits, n_jobs):
     X, y = digits
+    X, y = X[:300], y[:300]
     search = GridSearchCV(
-        make_pipeline(CBID(n_bits=8, kernel="linear"), LogisticRegression()), {"cbid__nu": [0.1, 0.5]}, cv=2, n_jobs=2
+        make_pipeline(CBID(n_bits=8, kernel="linear"), LogisticRegression()),
+        {"cbid__nu": [0.1, 0.5]},
+        cv=2,
+        n_jobs=n_jobs,
     ).fit(X, y)
     assert search.best_score_ > 0.5
     assert clone(CBID(n_bits=8, nu=0.3)).nu == 0.3

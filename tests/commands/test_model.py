@@ -78,12 +78,13 @@ def test_images_need_the_descriptor_of_the_model(tmp_path, monkeypatch, capsys):
     write_images(tmp_path / "photos", n=3)
     paths = sorted((tmp_path / "photos").rglob("*.png"))
     X = RawPixels(size=(32, 32), color=True).transform([read_image(path) for path in paths])
-    ITQ(n_bits=8).fit(X).save("itq.safetensors")
+    coder = ITQ(n_bits=8).fit(X)
+    coder.save("itq.safetensors")
     assert run(["encode", "photos", "--model", "itq.safetensors"]) == 1
     assert "photos holds images: give the --descriptor" in capsys.readouterr().err
     assert run(["encode", "photos", "--model", "itq.safetensors", "--descriptor", "pixels", "--json"]) == 0
     codes = [entry["code"] for entry in json.loads(capsys.readouterr().out)["codes"]]
-    assert codes == [code.tobytes().hex() for code in ITQ(n_bits=8).fit(X).encode(X)]
+    assert codes == [code.tobytes().hex() for code in coder.encode(X)]
 
 
 @pytest.mark.parametrize(

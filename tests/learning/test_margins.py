@@ -176,9 +176,9 @@ def test_memory_does_not_grow_with_the_square_of_the_classes(margin):
 
     from cbid import CBID
 
-    n, d = 1200, 4
+    n, d = 600, 4
     peaks = []
-    for k in (20, 120):
+    for k in (10, 60):
         rng = np.random.default_rng(0)
         y = np.arange(n) % k
         X = rng.standard_normal((k, d))[y] + 0.1 * rng.standard_normal((n, d))
@@ -186,4 +186,4 @@ def test_memory_does_not_grow_with_the_square_of_the_classes(margin):
         CBID(n_bits=1, margin=margin, n_starts=2, n_climbs=1, nu=1e-3).fit(X, y)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    assert peaks[1] < 8 * peaks[0]  # 6 times the classes; the square would be 36
+    assert peaks[1] < 1.5 * peaks[0]  # 6 times the classes; one number for each sample and pair of classes doubles it
