@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from cbid.learning.graph import Graph, WeightedClassGraph, worth
+from cbid.learning.graph import Graph, WeightedClassGraph, worths
 from cbid.learning.ridge import RidgeMap
 from cbid.learning.sides import WholeClassSides
 
@@ -315,7 +315,7 @@ class BitSearch:
         H = np.where(
             self.X @ directions.astype(np.float32) + b.astype(np.float32) >= 0, np.float32(1), np.float32(-1)
         )
-        return [Bit(directions[:, c], float(b[c]), H[:, c], worth(graph, H[:, c])) for c in range(len(b))]
+        return [Bit(directions[:, c], float(b[c]), H[:, c], v) for c, v in enumerate(worths(graph, H).tolist())]
 
     def _at_best_threshold(self, graph: Graph, directions: NDArray[np.float64]) -> list[Bit]:
         """A bit for every direction (d, m) that parts the samples at all."""

@@ -37,6 +37,8 @@ class Columns:
         self.rows = rows
         self.n_weights = 1 if margin == "shared" else rows.n_classes  # weight vectors
         self.n_bits = 0
+        self.margin = margin
+        self._blocks: list[_Block] | None = None
         miss_terms, hit_terms = MARGINS[margin]
         miss = [(sign, whose, rows.miss) for sign, whose in miss_terms]
         hit = [(sign, whose, rows.hit) for sign, whose in hit_terms]
@@ -118,6 +120,52 @@ class Columns:
                 G[:, c] += group.store.summed(per_side, part.sides)
         return G
 
+    @property
+    def compares(self) -> bool:
+        """Whether every weight vector measures hits as it measures misses, so that C_q is made of a_q alone."""
+        miss_terms, hit_terms = MARGINS[self.margin]
+        return hit_terms == [(-sign, whose) for sign, whose in miss_terms]
+
+    def curvature(self, v: NDArray[np.floating]) -> NDArray[np.float64]:
+        """(1/R) sum_q v_q C_q C_q', (t * n_weights, t * n_weights), in the order of ``dense``; margins that compare.
+
+        Rows of one pair of classes have the same weight vectors, so sum_q v_q a_q a_q' over them is all that is
+        needed. It is D' L D, with the distances D of their sides, and L the Laplacian of the graph that joins the hit
+        and the miss of every row. Products are in float32.
+        """
+        assert self.compares
+        if self._blocks is None:
+            self._blocks = list(self._make_blocks())
+        terms = MARGINS[self.margin][0]
+        misses, hits = self._groups[0].store, self._groups[-1].store
+        t, k = self.n_bits, self.n_weights
+        total = np.zeros((k, k, t, t), dtype=np.float32)
+        for block in self._blocks:
+            D = np.vstack([misses.distances(block.misses), hits.distances(block.hits)])
+            LD = np.zeros_like(D)
+            _laplacian_of_rows(block.rows, block.first, block.second, v, D, LD)
+            product = D.T @ LD
+            whose = {None: 0, "own": block.own, "other": block.other}
+            for sign, left in terms:
+                for other_sign, right in terms:
+                    total[whose[left], whose[right]] += np.float32(sign * other_sign) * product
+        return total.transpose(2, 0, 3, 1).reshape(t * k, t * k).astype(np.float64) / len(self.rows)
+
+    def _make_blocks(self) -> "Iterator[_Block]":
+        """Yield blocks of rows that have the same weight vectors, none of them large."""
+        rows = self.rows
+        if self.n_weights == 1:
+            order, ends = np.arange(len(rows)), np.array([], dtype=np.intp)
+        else:
+            classes = rows.own.astype(np.int64) * self.n_weights + rows.other
+            order = np.argsort(classes, kind="stable")
+            ends = np.flatnonzero(np.diff(classes[order])) + 1
+        for same in np.split(order, ends):
+            for start in range(0, len(same), _MOST_IN_BLOCK):
+                part = same[start : start + _MOST_IN_BLOCK]
+                own, other = (0, 0) if self.n_weights == 1 else (int(rows.own[part[0]]), int(rows.other[part[0]]))
+                yield _Block.of(part, rows, own, other)
+
     def dense(self) -> NDArray[np.float64]:
         """C as a matrix (R, t * n_weights) for solvers that want one; column s * n_weights + c is W[s, c]."""
         size = self.n_bits * self.n_weights
@@ -145,6 +193,43 @@ def _by_class(numbers: NDArray[np.integer], n_classes: int) -> list[NDArray[np.i
     """The rows of each class."""
     order = np.argsort(numbers, kind="stable")
     return np.split(order, np.searchsorted(numbers[order], np.arange(1, n_classes)))
+
+
+_MOST_IN_BLOCK = 16_384  # rows whose distances are held unpacked at a time
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Rows of one pair of classes.
+
+    rows : the numbers of the rows
+    misses, hits : the sides that they compare
+    first, second : the two sides of each row, by their places in ``misses`` followed by ``hits``
+    """
+
+    own: int
+    other: int
+    rows: NDArray[np.intp]
+    misses: NDArray[np.integer]
+    hits: NDArray[np.integer]
+    first: NDArray[np.intp]
+    second: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, rows: NDArray[np.intp], every: Rows, own: int, other: int) -> "_Block":
+        misses, miss = np.unique(every.miss[rows], return_inverse=True)
+        hits, hit = np.unique(every.hit[rows], return_inverse=True)
+        return cls(own, other, rows, misses, hits, miss, len(misses) + hit)
+
+
+@numba.njit(nogil=True, cache=True, fastmath=True)
+def _laplacian_of_rows(rows, first, second, v, D, out):  # type: ignore[no-untyped-def]
+    for q in range(len(rows)):
+        i, j, value = first[q], second[q], np.float32(v[rows[q]])
+        for s in range(D.shape[1]):
+            change = value * (D[i, s] - D[j, s])
+            out[i, s] += change
+            out[j, s] -= change
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,9 @@ class Store(Protocol):
     def summed(self, per_side: Array, sides: NDArray[np.integer] | None = None) -> Array:
         """D @ per_side, (t,), for per_side (S,), or (m,) over the m ``sides`` alone, in its precision."""
 
+    def distances(self, sides: NDArray[np.integer]) -> NDArray[np.float32]:
+        """Distances of m ``sides`` under every bit, (m, t)."""
+
 
 class Sides(Protocol):
     """S comparisons of a sample with a set."""
@@ -164,6 +167,9 @@ class _DenseStore:
             total += per_side[where] @ part
         return total
 
+    def distances(self, sides: NDArray[np.integer]) -> NDArray[np.float32]:
+        return self._D[sides, : self.n_bits]
+
     def _parts(self, dtype: np.dtype[Any]) -> Iterator[tuple[slice, Array]]:
         """D' as it is; in another type by slices, so that no second copy is held."""
         D = self._D[:, : self.n_bits]
@@ -234,6 +240,10 @@ class _PairStore:
         else:
             _gather_some(self._packed, sides, per_side, table)
         return 2 * (table @ _BITS_OF_BYTE).ravel()[: self.n_bits]
+
+    def distances(self, sides: NDArray[np.integer]) -> NDArray[np.float32]:
+        differ = np.unpackbits(self._packed[sides], axis=1, count=self.n_bits, bitorder="little")
+        return np.multiply(differ, np.float32(2), dtype=np.float32)
 
     @property
     def _n_bytes(self) -> int:
@@ -336,6 +346,11 @@ class _MeansStore:
         H = self._H[: self.n_bits, samples].astype(per_side.dtype, copy=False)
         inner: Array = np.einsum("tk,tk->t", H @ V, self._means[: self.n_bits], dtype=np.float64)
         return V.sum(dtype=np.float64) - inner
+
+    def distances(self, sides: NDArray[np.integer]) -> NDArray[np.float32]:
+        samples, classes = np.divmod(sides, self.sides.n_classes)
+        products = self._H[: self.n_bits, samples].T * self._means[: self.n_bits, classes].T
+        return self.sides.factor[samples, classes][:, None] * (1 - products)
 
     def _samples_of(
         self, sides: NDArray[np.integer] | None

@@ -17,6 +17,7 @@ from scipy.sparse import csr_matrix, eye_array, hstack, vstack
 
 from cbid.learning.losses import Hinge, Loss, SmoothedHinge
 from cbid.learning.margins import Columns
+from cbid.learning.newton import newton
 from cbid.learning.penalties import KindNorm, Norm, OwnNorm
 
 __all__ = ["Part", "Problem", "WeightFit", "fit_weights"]
@@ -112,6 +113,16 @@ class Problem:
             [p.share * p.scale * p.columns.correlations(v, precise=precise) for p, v in zip(self.parts, u)], axis=0
         )
 
+    def curvature(self, u: Sequence[Array]) -> NDArray[np.float64]:
+        """Return the Hessian of the loss at the margins that have the duals u, over W.ravel()."""
+        return np.sum(
+            [
+                part.share * part.scale**2 * part.columns.curvature(self.loss.curvature(v))  # type: ignore[attr-defined]
+                for part, v in zip(self.parts, u)
+            ],
+            axis=0,
+        )
+
     def dual_bound(self, u: Sequence[Array], G: Array) -> float:
         """Return D at u scaled into the feasible set: a lower bound on the optimum."""
         size = self.norm.dual(G) * (1 + _ROUNDING)
@@ -146,7 +157,7 @@ def fit_weights(problem: Problem, start: NDArray[np.float64], *, tol: float, max
 
 
 def _descend(problem: Problem, start: NDArray[np.float64], tol: float, max_iter: int) -> WeightFit:
-    """L-BFGS-B in variables where the penalty is smooth, stopped by the certificate.
+    """L-BFGS-B in variables where the penalty is smooth, or Newton's method before it, stopped by the certificate.
 
     In float32 first; then the certificate is made anew in float64, and where it does not hold there, the descent goes
     on in float64. What is returned is certified in float64 always.
@@ -164,6 +175,16 @@ def _descend(problem: Problem, start: NDArray[np.float64], tol: float, max_iter:
             loss, G = trace.evaluate(variables.weights(x))
             return loss + problem.nu * variables.penalty(x), variables.gradient(x, -G)
 
+        if _suits_newton(problem) and not trace.done:
+            found = newton(
+                objective,
+                lambda trace=trace: problem.curvature(trace.u),  # type: ignore[misc]
+                variables.start(W),
+                max_iter=_MOST_NEWTON_STEPS,
+                done=lambda trace=trace: trace.done,  # type: ignore[misc]
+            )
+            W = variables.weights(found)
+
         left = max_iter
         while left > 0 and not trace.done:
             result = minimize(
@@ -180,6 +201,21 @@ def _descend(problem: Problem, start: NDArray[np.float64], tol: float, max_iter:
             if result.nit <= 1:  # even with its memory cleared it finds no descent
                 break
     return trace.fit()
+
+
+# Newton's method: steps, and the largest number of weights, whose Hessian is factored in each step.
+_MOST_NEWTON_STEPS = 50
+_MOST_FOR_NEWTON = 2048
+
+
+def _suits_newton(problem: Problem) -> bool:
+    """Whether the objective is smooth over W >= 0, its Hessian known and small, and first-order steps are many.
+
+    These are few with one weight vector: together they cost less than one Hessian.
+    """
+    smooth = problem.norm.p == 1 and hasattr(problem.loss, "curvature")
+    known = smooth and all(part.columns.compares for part in problem.parts)
+    return known and problem.shape[1] > 1 and int(np.prod(problem.shape)) <= _MOST_FOR_NEWTON
 
 
 def _off_zero(problem: Problem, W: NDArray[np.float64], trace: "_Certificate") -> NDArray[np.float64]:
@@ -210,14 +246,18 @@ class _Certificate:
         self.objective, self.bound = np.inf, -np.inf
         self.W: NDArray[np.float64] = np.zeros(problem.shape)
         self.u: list[Array] = []
+        self._last: tuple[NDArray[np.float64], float, NDArray[np.float64]] | None = None
 
     def evaluate(self, W: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         """The mean loss at W, and G at the dual variables that W implies."""
+        if self._last is not None and np.array_equal(W, self._last[0]):  # a solver starts where another ended
+            return self._last[1:]
         excess = self.problem.excess(W, precise=self.precise)
         u = self.problem.duals(excess)
         G = self.problem.correlations(u, precise=self.precise)
         loss = self.problem.mean_loss(excess)
         self.see(W, u, G, loss + self.problem.nu * self.problem.norm.value(W))
+        self._last = W.copy(), loss, G
         return loss, G
 
     def see(self, W: NDArray[np.float64], u: list[Array], G: Array, objective: float) -> None:
