@@ -8,7 +8,6 @@ takes the place of its hyperplane, which follows the training samples more close
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +18,7 @@ from scipy.special import expit
 from cbid.learning.graph import Graph, WeightedClassGraph, worths
 from cbid.learning.ridge import RidgeMap
 from cbid.learning.sides import WholeClassSides
+from cbid.threads import each
 
 __all__ = ["SIGMOIDS", "STARTS", "Bit", "BitSearch", "Sigmoid", "TakenBits", "descend", "relaxed_objective"]
 
@@ -236,8 +236,7 @@ class BitSearch:
         """Return the results of a function for all items, in threads where that pays."""
         if self.n_threads == 1 or len(items) < 2 or self.X.size < _VALUES_FOR_THREADS:
             return [function(item) for item in items]
-        with ThreadPoolExecutor(min(self.n_threads, len(items))) as pool:
-            return list(pool.map(function, items))
+        return each(function, items, self.n_threads)
 
     def _start(self, graph: Graph, rng: np.random.Generator) -> list[Bit]:
         d = self.X.shape[1]

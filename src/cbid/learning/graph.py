@@ -6,7 +6,7 @@ only the weights change with the dual variables.
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Protocol
 
 import numba
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.learning.sides import ListedSides, WholeClassSides
+from cbid.threads import each
 
 __all__ = ["ClassGraph", "Graph", "PairGraph", "SignedGraph", "WeightedClassGraph", "best_cut", "worth", "worths"]
 
@@ -95,14 +96,10 @@ class SignedGraph:
     def _each_part(self, kernel: Callable[..., None], *arrays: Array) -> None:
         """Run a kernel over row ranges of equal work; kernels release the interpreter lock."""
 
-        def run(start: int, stop: int) -> None:
-            kernel(self.indptr, self.indices, self.data, *arrays, start, stop)
+        def run(ends: tuple[int, int]) -> None:
+            kernel(self.indptr, self.indices, self.data, *arrays, *ends)
 
-        if len(self._cuts) == 2:
-            run(0, self.n)
-        else:
-            with ThreadPoolExecutor(len(self._cuts) - 1) as pool:
-                list(pool.map(run, self._cuts[:-1], self._cuts[1:]))
+        each(run, list(pairwise(self._cuts)), len(self._cuts) - 1)
 
     def laplacian_times(self, h: Array) -> Array:
         """Return L h for h (n,), or L H for several columns H (n, m)."""

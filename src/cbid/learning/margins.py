@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from cbid.learning.rows import Rows
 from cbid.learning.sides import Sides, Store
+from cbid.threads import blocks_of, each
 
 __all__ = ["MARGINS", "Columns"]
 
@@ -49,7 +50,7 @@ class Columns:
 
     def _group(self, sides: Sides, capacity: int, terms: list[tuple[int, str | None, NDArray[np.int32]]]) -> "_Group":
         if self.n_weights == 1:
-            everywhere = [_Term(sign, slice(None), side) for sign, _, side in terms]
+            everywhere = [_Term(sign, None, side) for sign, _, side in terms]
             return _Group(len(sides), sides.store(capacity), [_Part(None, everywhere)])
         parts = []
         by_class = [_by_class(getattr(self.rows, str(whose)), self.n_weights) for _, whose, _ in terms]
@@ -67,19 +68,16 @@ class Columns:
             group.store.append(h)
         self.n_bits += 1
 
-    def margins(self, W: NDArray[np.floating], *, precise: bool = False) -> NDArray[np.floating]:
+    def margins(self, W: NDArray[np.floating], *, precise: bool = False, n_threads: int = 1) -> NDArray[np.floating]:
         """rho (R,) under weights W (t, n_weights); in float32, or ``precise`` in float64."""
         weights: NDArray[np.floating] = W.T.astype(np.float64 if precise else np.float32, order="C")
         rho = np.zeros(len(self.rows), dtype=weights.dtype)
         if self.n_bits:
             for group in self._groups:
                 for w, part in zip(weights, group.parts):
-                    distances = group.store.weighted(w, part.sides)
+                    distances = group.store.weighted(w, part.sides, n_threads=n_threads)
                     for term in part.terms:
-                        if isinstance(term.rows, slice):
-                            rho += term.sign * distances[term.place]
-                        else:
-                            _add(rho, term.rows, weights.dtype.type(term.sign), distances, term.place)
+                        term.add(rho, distances, n_threads)
         return rho
 
     def side_weights(self, u: NDArray[np.floating]) -> Iterator[list[NDArray[np.float64]]]:
@@ -100,25 +98,33 @@ class Columns:
                 per_kind.append(sums)
             yield per_kind
 
-    def _summed_up(self, part: "_Part", group: "_Group", u: NDArray[np.floating]) -> NDArray[np.float64]:
+    def _summed_up(
+        self, part: "_Part", group: "_Group", u: NDArray[np.floating], n_threads: int = 1
+    ) -> NDArray[np.float64]:
         """u of the rows, added up over the sides of a part."""
-        total = np.zeros(group.n_sides if part.sides is None else len(part.sides))
-        for term in part.terms:
-            if isinstance(term.rows, slice):
-                total += term.sign * np.bincount(term.place, weights=u, minlength=len(total))
-            else:
-                _add_up(total, term.place, term.sign, u, term.rows)
-        return total / len(self.rows)
+        size = group.n_sides if part.sides is None else len(part.sides)
+        totals = each(lambda term: term.added_up(size, u), part.terms, n_threads)
+        total = totals[0]
+        for other in totals[1:]:
+            total += other
+        total /= len(self.rows)
+        return total
 
-    def correlations(self, u: NDArray[np.floating], *, precise: bool = False) -> NDArray[np.float64]:
+    def correlations(
+        self, u: NDArray[np.floating], *, precise: bool = False, n_threads: int = 1
+    ) -> NDArray[np.float64]:
         """G(u) = (1/R) sum_q u_q C_q, (t, n_weights)."""
         dtype = np.float64 if precise else np.float32
-        G = np.zeros((self.n_bits, self.n_weights))
-        for group in self._groups:
-            for c, part in enumerate(group.parts):
-                per_side: NDArray[np.floating] = self._summed_up(part, group, u).astype(dtype, copy=False)
-                G[:, c] += group.store.summed(per_side, part.sides)
-        return G
+        threads = n_threads if len(self.rows) > _FEW_ROWS else 1
+
+        def of_part(task: tuple[_Group, _Part]) -> NDArray[np.floating]:
+            group, part = task
+            per_side: NDArray[np.floating] = self._summed_up(part, group, u, threads).astype(dtype, copy=False)
+            return group.store.summed(per_side, part.sides, n_threads=n_threads)
+
+        tasks = [(group, part) for group in self._groups for part in group.parts]
+        found = each(of_part, tasks, threads)
+        return np.sum(np.reshape(found, (len(self._groups), self.n_weights, self.n_bits)), axis=0).T
 
     @property
     def compares(self) -> bool:
@@ -177,6 +183,10 @@ class Columns:
         return C
 
 
+# Rows of which margins are added at a time; below so many, threads cost more than they give.
+_ROWS_IN_BLOCK = _FEW_ROWS = 65_536
+
+
 @numba.njit(nogil=True, cache=True)
 def _add(rho, rows, sign, distances, place):  # type: ignore[no-untyped-def]
     for q in range(len(rows)):
@@ -184,9 +194,21 @@ def _add(rho, rows, sign, distances, place):  # type: ignore[no-untyped-def]
 
 
 @numba.njit(nogil=True, cache=True)
+def _add_all(rho, sign, distances, place):  # type: ignore[no-untyped-def]
+    for q in range(len(rho)):
+        rho[q] += sign * distances[place[q]]
+
+
+@numba.njit(nogil=True, cache=True)
 def _add_up(total, place, sign, u, rows):  # type: ignore[no-untyped-def]
     for q in range(len(rows)):
         total[place[q]] += sign * u[rows[q]]
+
+
+@numba.njit(nogil=True, cache=True)
+def _add_all_up(total, place, sign, u):  # type: ignore[no-untyped-def]
+    for q in range(len(u)):
+        total[place[q]] += sign * u[q]
 
 
 def _by_class(numbers: NDArray[np.integer], n_classes: int) -> list[NDArray[np.intp]]:
@@ -237,8 +259,29 @@ class _Term:
     """A signed distance in the margins of some rows; place: where among the sides of the part each row finds it."""
 
     sign: int
-    rows: NDArray[np.intp] | slice
+    rows: NDArray[np.intp] | None  # None: all
     place: NDArray[np.integer]
+
+    def add(self, rho: NDArray[np.floating], distances: NDArray[np.floating], n_threads: int) -> None:
+        """Add the signed distances (sides,) to the margins of the rows."""
+        rows, place, sign = self.rows, self.place, rho.dtype.type(self.sign)
+
+        def of_block(block: slice) -> None:
+            if rows is None:
+                _add_all(rho[block], sign, distances, place[block])
+            else:
+                _add(rho, rows[block], sign, distances, place[block])
+
+        each(of_block, blocks_of(len(place), _ROWS_IN_BLOCK), n_threads)
+
+    def added_up(self, n_sides: int, u: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Return the signed u of the rows, added up over the sides (n_sides,)."""
+        total = np.zeros(n_sides)
+        if self.rows is None:
+            _add_all_up(total, self.place, self.sign, u)
+        else:
+            _add_up(total, self.place, self.sign, u, self.rows)
+        return total
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ Any u scaled into the dual's feasible set bounds the optimum from below, so P - 
 solver found them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,10 +19,14 @@ from cbid.learning.losses import Hinge, Loss, SmoothedHinge
 from cbid.learning.margins import Columns
 from cbid.learning.newton import newton
 from cbid.learning.penalties import KindNorm, Norm, OwnNorm
+from cbid.threads import blocks_of, each
 
 __all__ = ["Part", "Problem", "WeightFit", "fit_weights"]
 
 Array = NDArray[np.floating]
+
+# Rows of which losses are computed at a time.
+_ROWS_IN_BLOCK = 32_768
 
 # Shrinking u by this much more keeps it feasible in spite of the rounding of G, summed in float64.
 _ROUNDING = 1e-12
@@ -50,9 +54,9 @@ class Part:
         """Add the bit whose values on all training samples are h."""
         self.columns.append(h if self.samples is None else h[self.samples])
 
-    def excess(self, W: Array, *, precise: bool = False) -> Array:
+    def excess(self, W: Array, *, precise: bool = False, n_threads: int = 1) -> Array:
         """Return rho - m of all rows."""
-        rho = self.columns.margins(W, precise=precise)
+        rho = self.columns.margins(W, precise=precise, n_threads=n_threads)
         if self.scale != 1:
             rho *= self.scale
         return rho if self.required is None else rho - self.required.astype(rho.dtype)
@@ -63,12 +67,14 @@ class Problem:
     """min over W >= 0 of sum_q c_q L(<C_q, W> - m_q) + nu ||W||, over one kind of rows or several.
 
     Rows may bring a penalty that grows with the code: nu = base_nu + t^(1 - 1/p) sum over parts of share nu_per_bit.
+    The number of threads changes no value.
     """
 
     parts: Sequence[Part]
     loss: Loss
     norm: Norm | OwnNorm | KindNorm
     base_nu: float
+    n_threads: int = 1
 
     @property
     def nu(self) -> float:
@@ -88,17 +94,15 @@ class Problem:
 
     def excess(self, W: Array, *, precise: bool = False) -> list[Array]:
         """Return rho - m for each kind of rows."""
-        return [part.excess(W, precise=precise) for part in self.parts]
+        return [part.excess(W, precise=precise, n_threads=self.n_threads) for part in self.parts]
 
     def duals(self, excess: Sequence[Array]) -> list[Array]:
         """Return u = -L'(rho - m) for each kind of rows."""
-        return [-self.loss.derivative(z) for z in excess]
+        return [self._over_rows(lambda z: -self.loss.derivative(z), z) for z in excess]
 
     def mean_loss(self, excess: Sequence[Array]) -> float:
         """Return sum_q c_q L(rho_q - m_q)."""
-        return sum(
-            part.share * float(np.mean(self.loss.value(z), dtype=np.float64)) for part, z in zip(self.parts, excess)
-        )
+        return sum(part.share * self._mean(self.loss.value, z) for part, z in zip(self.parts, excess))
 
     def loss_at_zero(self) -> float:
         """Return the loss when every weight is zero, and so every margin."""
@@ -110,7 +114,11 @@ class Problem:
     def correlations(self, u: Sequence[Array], *, precise: bool = False) -> NDArray[np.float64]:
         """Return G(u) = sum_q c_q u_q C_q, (t, n_weights)."""
         return np.sum(
-            [p.share * p.scale * p.columns.correlations(v, precise=precise) for p, v in zip(self.parts, u)], axis=0
+            [
+                part.share * part.scale * part.columns.correlations(v, precise=precise, n_threads=self.n_threads)
+                for part, v in zip(self.parts, u)
+            ],
+            axis=0,
         )
 
     def curvature(self, u: Sequence[Array]) -> NDArray[np.float64]:
@@ -127,14 +135,32 @@ class Problem:
         """Return D at u scaled into the feasible set: a lower bound on the optimum."""
         size = self.norm.dual(G) * (1 + _ROUNDING)
         factor = min(1.0, self.nu / size) if size > 0 else 1.0
+
+        def terms(v: Array, *required: Array) -> Array:
+            scaled = v * factor
+            conjugate = self.loss.conjugate(scaled)
+            return conjugate - scaled * required[0] if required else conjugate
+
         total = 0.0
         for part, v in zip(self.parts, u):
-            scaled = v * factor
-            terms = self.loss.conjugate(scaled)
-            if part.required is not None:
-                terms = terms - scaled * part.required
-            total += part.share * float(np.mean(terms, dtype=np.float64))
+            total += part.share * self._mean(terms, v, *([] if part.required is None else [part.required]))
         return -total
+
+    def _over_rows(self, function: Callable[..., Array], *values: Array) -> Array:
+        """Return function(*values), an entry for each row, block after block."""
+        blocks = blocks_of(len(values[0]), _ROWS_IN_BLOCK)
+        found = each(lambda block: function(*(part[block] for part in values)), blocks, self.n_threads)
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def _mean(self, function: Callable[..., Array], *values: Array) -> float:
+        """Return the mean of function(*values) over the rows."""
+        n = len(values[0])
+        sums = each(
+            lambda block: float(np.sum(function(*(part[block] for part in values)), dtype=np.float64)),
+            blocks_of(n, _ROWS_IN_BLOCK),
+            self.n_threads,
+        )
+        return sum(sums) / n
 
 
 @dataclass(frozen=True)
