@@ -1,5 +1,7 @@
 """Optimal weights: the certificate, independent solvers, and every loss under every penalty and margin."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import LinearConstraint, minimize
@@ -172,6 +174,19 @@ def test_two_levels_of_weights_equal_a_general_solver():
     other = primal(problem, result.x[:size].reshape(problem.shape))
     assert found.objective == pytest.approx(other, rel=1e-4)
     assert found.objective - found.gap <= other * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("hits", ["nearest", "whole"])
+@pytest.mark.parametrize(("margin", "penalty"), [("shared", "linf"), ("class", "l1"), ("paper", 2)])
+def test_threads_change_nothing(margin, penalty, hits, monkeypatch):
+    """The same weights to the last bit, with blocks so small that every sum has several."""
+    for name in ("weights._ROWS_IN_BLOCK", "margins._ROWS_IN_BLOCK", "margins._FEW_ROWS", "sides._BLOCK"):
+        monkeypatch.setattr(f"cbid.learning.{name}", 16)
+    problem = problem_of(margin=margin, penalty=penalty, hits=hits)
+    one, three = (fit(replace(problem, n_threads=n)) for n in (1, 3))
+    np.testing.assert_array_equal(one.W, three.W)
+    assert (one.objective, one.gap) == (three.objective, three.gap)
+    check_certificate(problem, three)
 
 
 def test_a_weight_that_only_costs_is_zero():
