@@ -60,7 +60,7 @@ _LINEAR_WHITENING = 0.1  # the kernel's follows the number of samples
 # Many directions for few samples need a larger ridge: (0.8 d / n)^2 within these limits; the kernel form the least.
 _LEAST_RIDGE, _MOST_RIDGE = 1e-3, 0.03
 # Below this many values a product is over before a second BLAS thread has started.
-_VALUES_PER_THREAD = 8_000_000
+_VALUES_PER_THREAD = 2_000_000
 
 # Rows of likeness ask for the margin _LIKENESS_UNIT (difference of the distances, in units of their mean) under
 # weights that add up to about _LIKENESS_UNIT; _LIKENESS_SCALE is how sharply the loss tells such differences apart.
@@ -541,8 +541,11 @@ class LargeMarginCoder(HyperplaneCoder):
 
 
 def _blas_threads(n_threads: int, values: int) -> int:
-    """Return how many BLAS threads pay for products with a matrix of so many values: others would only wait."""
-    return max(1, min(n_threads, values // _VALUES_PER_THREAD))
+    """Return how many BLAS threads pay for products with a matrix of so many values.
+
+    On a busy machine they wait for each other and use the processor meanwhile, so each must have much to do.
+    """
+    return max(1, min(n_threads, values // (4 * _VALUES_PER_THREAD)))
 
 
 def _level_prefixes(tree: Labels, ends: list[int], kinds: list[bool]) -> NDArray[np.int64]:
