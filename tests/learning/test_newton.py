@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import nnls
 
-from cbid.learning.newton import newton
+from cbid.learning.weights import newton
 
 
 def minimum(objective, curvature, x, max_iter=50, tol=1e-12):
