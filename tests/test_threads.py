@@ -4,10 +4,11 @@ import os
 import threading
 import time
 
+import numpy as np
 import pytest
 from joblib import Parallel, delayed
 
-from cbid.threads import ordered_map
+from cbid.threads import blocks_of, each, ordered_map
 
 
 def squared(value):
@@ -74,3 +75,49 @@ def test_processes_leave_threads_to_us():
 def test_joblib_can_go_on_with_workers_of_its_own():
     assert [r for _, r in ordered_map(abs, ((i, (-i,)) for i in range(4)), 2, threads=False)] == [0, 1, 2, 3]
     assert Parallel(2)(delayed(abs)(-i) for i in range(4)) == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 5])
+def test_each_keeps_the_order_of_the_items(n_threads):
+    assert each(slow_first, range(20), n_threads) == list(range(20))
+    assert each(squared, [], n_threads) == []
+
+
+def test_each_shares_the_work_with_kept_threads():
+    """Two items that wait for each other: the calling thread does one, and the same helper the other every time."""
+    seen = []
+    for _ in range(3):
+        both = threading.Barrier(2, timeout=10)
+        seen.append(set(each(lambda _, both=both: (both.wait(), threading.get_ident())[1], [0, 1], 2)))
+    assert threading.get_ident() in seen[0]
+    assert seen[0] == seen[1] == seen[2]
+
+
+def test_tasks_of_tasks_use_no_further_threads():
+    """Each of two tasks runs its own items itself; with more threads than cores all would wait."""
+
+    def outer(both):
+        both.wait()
+        return {threading.get_ident()} == set(each(lambda _: threading.get_ident(), range(8), 2))
+
+    both = threading.Barrier(2, timeout=10)
+    assert each(outer, [both, both], 2) == [True, True]
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_an_error_of_a_task_is_raised_and_the_next_call_works(n_threads):
+    with pytest.raises(KeyError):
+        each(failing, range(20), n_threads)
+    assert each(squared, [2, 3], n_threads) == [4, 9]
+
+
+def test_numpy_settings_of_the_caller_hold_in_the_helpers():
+    both = threading.Barrier(2, timeout=10)
+    with np.errstate(divide="ignore"):
+        each(lambda _: (both.wait(), np.ones(1) / np.zeros(1)), [0, 1], 2)  # a warning would be an error
+
+
+def test_blocks_cover_everything_once():
+    assert blocks_of(5, 2) == [slice(0, 2), slice(2, 4), slice(4, 5)]
+    assert blocks_of(4, 4) == [slice(0, 4)]
+    assert blocks_of(0, 4) == [slice(0, 0)]

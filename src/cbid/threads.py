@@ -1,12 +1,17 @@
-"""Threads and processes: an ordered parallel map, and the settings of faiss."""
+"""Threads and processes: parallel maps, and the settings of faiss."""
 
+import os
+import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import copy_context
+from functools import lru_cache
+from itertools import count
 from typing import Any, TypeVar
 
-__all__ = ["faiss_products", "faiss_threads", "ordered_map"]
+__all__ = ["blocks_of", "each", "faiss_products", "faiss_threads", "ordered_map"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -48,6 +53,60 @@ def faiss_products(wanted: bool) -> Iterator[None]:
         yield
     finally:
         faiss.cvar.distance_compute_blas_threshold = before
+
+
+def each(function: Callable[[Task], Result], items: Sequence[Task], n_threads: int) -> list[Result]:
+    """Return function(item) for each of ``items``, in their order; the calling thread and others share the work.
+
+    For short tasks that release the interpreter lock: the threads are kept for the next call. Inside such a task,
+    items are done one after the other, since threads of threads would only wait for each other.
+    """
+    if n_threads == 1 or len(items) < 2 or getattr(_state, "inside", False):
+        return [function(item) for item in items]
+    results: list[Any] = [None] * len(items)
+    places = count()
+    failed = threading.Event()
+
+    def work() -> None:
+        _state.inside = True
+        try:
+            while not failed.is_set() and (place := next(places)) < len(items):
+                results[place] = function(items[place])
+        except BaseException:
+            failed.set()
+            raise
+        finally:
+            _state.inside = False
+
+    pool = _helpers(n_threads - 1)
+    helpers = [pool.submit(copy_context().run, work) for _ in range(min(n_threads, len(items)) - 1)]
+    try:
+        work()
+    finally:
+        begun = [helper for helper in helpers if not helper.cancel()]
+        errors = [error for helper in begun if (error := helper.exception()) is not None]
+    if errors:
+        raise errors[0]
+    return results
+
+
+_state = threading.local()
+
+
+@lru_cache
+def _helpers(n_threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(n_threads, thread_name_prefix="cbid")
+
+
+os.register_at_fork(after_in_child=_helpers.cache_clear)  # threads do not survive a fork
+
+
+def blocks_of(n: int, size: int) -> list[slice]:
+    """Return slices of at most ``size`` places that cover range(n), at least one.
+
+    They do not depend on the number of threads. A sum over blocks is thus the same for every number of them.
+    """
+    return [slice(start, min(start + size, n)) for start in range(0, n, size)] or [slice(0, 0)]
 
 
 def ordered_map(

@@ -17,6 +17,13 @@ def test_derivative_is_the_slope(loss):
     np.testing.assert_allclose(loss.derivative(RHO), slope, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.parametrize("name", ["logistic", "exponential", "squared_hinge"])
+def test_curvature_is_the_slope_of_the_derivative(name):
+    loss, step = make_loss(name), 1e-6
+    slope = (loss.derivative(RHO + step) - loss.derivative(RHO - step)) / (2 * step)
+    np.testing.assert_allclose(loss.curvature(-loss.derivative(RHO)), slope, rtol=1e-5, atol=1e-8)
+
+
 @pytest.mark.parametrize("loss", ALL, ids=lambda loss: type(loss).__name__)
 def test_conjugate_is_the_supremum(loss):
     """L*(-u) = max_rho { -u rho - L(rho) }, here over a fine grid; equality holds at u = -L'(rho)."""

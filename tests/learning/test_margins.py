@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks.textbook import Triplets, coefficients
-from cbid.learning.graph import ClassGraph, PairGraph, worth
+from cbid.learning.graph import ClassGraph, PairGraph, worth, worths
 from cbid.learning.margins import MARGINS
 from cbid.learning.neighbourhoods import find_neighbourhoods
 from cbid.learning.rows import rows_from_triplets
@@ -63,6 +63,29 @@ def test_correlations_are_the_adjoint(margin, triplets, hits, precise):
     assert np.sum(columns.correlations(u, precise=precise) * W) == pytest.approx(left, rel=1e-5, abs=1e-6)
 
 
+@pytest.mark.parametrize("margin", [margin for margin in MARGINS if margin != "database"])
+@pytest.mark.parametrize(("triplets", "hits"), KINDS)
+def test_curvature_adds_up_the_rows(margin, triplets, hits, monkeypatch):
+    """(1/R) sum_q v_q C_q C_q', from the matrix C itself; also where a block holds few rows."""
+    X, y = blobs(seed=2)
+    columns = columns_with_bits(make_rows(X, y, triplets, hits), margin, random_bits(len(y), 9))
+    assert columns.compares
+    v = np.random.default_rng(3).random(len(columns.rows))
+    C = columns.dense()
+    expected = C.T @ (v[:, None] * C) / len(C)
+    np.testing.assert_allclose(columns.curvature(v), expected, rtol=1e-4, atol=1e-6)
+    monkeypatch.setattr("cbid.learning.margins._MOST_IN_BLOCK", 7)
+    columns = columns_with_bits(columns.rows, margin, random_bits(len(y), 9))
+    np.testing.assert_allclose(columns.curvature(v), expected, rtol=1e-4, atol=1e-6)
+
+
+def test_only_margins_of_one_difference_compare():
+    """The margin "database" measures hits and misses by different weights."""
+    X, y = blobs()
+    found = {margin for margin in MARGINS if columns_with_bits(make_rows(X, y), margin, []).compares}
+    assert found == {"shared", "class", "paper"}
+
+
 def graphs_of(rows, columns, u, n):
     pairs = ClassGraph(rows.misses) if rows.hits is rows.misses else PairGraph([rows.misses, rows.hits], n)
     return [pairs.weighted(*sides) for sides in columns.side_weights(u)]
@@ -79,8 +102,9 @@ def test_laplacian_identity(margin, triplets, hits):
     u = np.random.default_rng(6).random(len(rows))
     G = columns.correlations(u, precise=True)  # (6, n_weights), tested above against the textbook
     for r, graph in enumerate(graphs_of(rows, columns, u, len(y))):
-        worths = [worth(graph, h) for h in H]
-        np.testing.assert_allclose(worths, G[:, r], rtol=1e-4, atol=1e-6)
+        one_by_one = [worth(graph, h) for h in H]
+        np.testing.assert_allclose(one_by_one, G[:, r], rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(worths(graph, np.stack(H, axis=1)), one_by_one, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize(("triplets", "hits"), KINDS)
@@ -110,13 +134,13 @@ def test_best_threshold_equals_trying_all(triplets, hits):
     columns = columns_with_bits(rows, "shared", random_bits(45, 1))
     (graph,) = graphs_of(rows, columns, np.random.default_rng(11).random(len(rows)), 45)
     P = X @ np.random.default_rng(12).standard_normal((3, 5)).astype(np.float32)
-    thresholds, worths = graph.best_thresholds(P)
+    thresholds, best = graph.best_thresholds(P)
     for c in range(5):
         values = np.sort(P[:, c])
         tried = [worth(graph, np.where(P[:, c] >= t, 1, -1).astype(np.float32)) for t in values[1:]]
-        assert worths[c] == pytest.approx(max(tried), rel=1e-4)
+        assert best[c] == pytest.approx(max(tried), rel=1e-4)
         h = np.where(P[:, c] >= thresholds[c], 1, -1).astype(np.float32)
-        assert worth(graph, h) == pytest.approx(worths[c], rel=1e-4)
+        assert worth(graph, h) == pytest.approx(best[c], rel=1e-4)
 
 
 def test_a_direction_that_parts_nothing_is_worth_nothing():

@@ -1,9 +1,12 @@
 """Optimal weights: the certificate, independent solvers, and every loss under every penalty and margin."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.optimize import LinearConstraint, minimize
 
+from cbid.learning import weights
 from cbid.learning.likeness import likeness_rows
 from cbid.learning.losses import LOSSES, make_loss
 from cbid.learning.margins import MARGINS
@@ -130,6 +133,28 @@ def test_weights_equal_a_general_solver(loss, penalty, margin):
     assert found.objective - found.gap <= other * (1 + 1e-9)  # no weights whatever lie below the bound
 
 
+@pytest.mark.parametrize("nu", [0.02, 1e-3, 1e-5])
+@pytest.mark.parametrize("margin", ["class", "paper"])
+@pytest.mark.parametrize("loss", ["logistic", "exponential", "squared_hinge"])
+def test_newtons_method_and_first_order_steps_agree(loss, margin, nu, monkeypatch):
+    """The same optimum, certified by both; Newton's method in a fraction of the evaluations when nu is small."""
+    counts = []
+    evaluate = weights._Certificate.evaluate
+    monkeypatch.setattr(
+        weights._Certificate, "evaluate", lambda self, W: counts.append(1) or evaluate(self, W)
+    )  # fmt: skip
+    problem = problem_of(loss, "l1", margin, nu, t=10)
+    assert weights._suits_newton(problem)
+    found = fit(problem)
+    by_newton = len(counts)
+    check_certificate(problem, found)
+    monkeypatch.setattr(weights, "_MOST_FOR_NEWTON", 0)
+    other = fit(problem)
+    assert found.objective == pytest.approx(other.objective, rel=2e-4)
+    if nu <= 1e-3:
+        assert by_newton < (len(counts) - by_newton) / 2
+
+
 def test_two_levels_of_weights_equal_a_general_solver():
     """SLSQP over the weights and the two bounds, in float64 throughout."""
     problem = mixed_problem("logistic", "kinds", t=4)
@@ -149,6 +174,19 @@ def test_two_levels_of_weights_equal_a_general_solver():
     other = primal(problem, result.x[:size].reshape(problem.shape))
     assert found.objective == pytest.approx(other, rel=1e-4)
     assert found.objective - found.gap <= other * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("hits", ["nearest", "whole"])
+@pytest.mark.parametrize(("margin", "penalty"), [("shared", "linf"), ("class", "l1"), ("paper", 2)])
+def test_threads_change_nothing(margin, penalty, hits, monkeypatch):
+    """The same weights to the last bit, with blocks so small that every sum has several."""
+    for name in ("weights._ROWS_IN_BLOCK", "margins._ROWS_IN_BLOCK", "margins._FEW_ROWS", "sides._BLOCK"):
+        monkeypatch.setattr(f"cbid.learning.{name}", 16)
+    problem = problem_of(margin=margin, penalty=penalty, hits=hits)
+    one, three = (fit(replace(problem, n_threads=n)) for n in (1, 3))
+    np.testing.assert_array_equal(one.W, three.W)
+    assert (one.objective, one.gap) == (three.objective, three.gap)
+    check_certificate(problem, three)
 
 
 def test_a_weight_that_only_costs_is_zero():

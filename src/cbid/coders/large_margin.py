@@ -163,9 +163,7 @@ class LargeMarginCoder(HyperplaneCoder):
         if extend:
             kinds = self._extended_kinds(share, len(classes))
         n_threads = effective_n_jobs(self.n_jobs)
-        # Many small products: BLAS threads beyond those that pay would only wait for each other.
-        blas = max(1, min(n_threads, X.size // _VALUES_PER_THREAD))
-        with threadpool_limits(blas, user_api="blas"):
+        with threadpool_limits(_blas_threads(n_threads, X.size), user_api="blas"):
             rng = np.random.default_rng(seed)
             class_rows = make_rows(rng, n_threads) if make_rows is not None and share < 1 else None
             if class_rows is not None and not len(class_rows):
@@ -180,7 +178,9 @@ class LargeMarginCoder(HyperplaneCoder):
             if tree is not None:
                 about |= {"tree_": tree.tree, "levels_": _level_prefixes(tree, ends, kinds)}
             form = self._form(X, labels, seed, resumed, share)
-            anchors, whitening, F = self._fit_features(X, seed, form, resumed)
+            width = self.n_anchors if form.kernel == "rbf" else X.shape[1]
+            with threadpool_limits(_blas_threads(n_threads, len(X) * width), user_api="blas"):
+                anchors, whitening, F = self._fit_features(X, seed, form, resumed)
             labelled = np.flatnonzero(labels >= 0) if labels is not None and (labels < 0).any() else None
             alike = self._likeness_rows(X, F, whitening, labels, share, seed) if share > 0 else None
             about |= {"classes_": classes, "nu_": nu, "seed_": seed, "problem_": problem_id}
@@ -191,7 +191,8 @@ class LargeMarginCoder(HyperplaneCoder):
                 learned.recall(self, kinds[: self.n_bits_])
             by_class = None
             if class_rows is not None:
-                Z = whitening(F if labelled is None else F[labelled])
+                with threadpool_limits(_blas_threads(n_threads, F.size), user_api="blas"):
+                    Z = whitening(F if labelled is None else F[labelled])
                 search = self._bit_search(Z, F if labelled is None else F[labelled], whitening, form.kernel, seed)
                 patient = isinstance(search, RotatedBits)
                 by_class = ClassRows(class_rows, search, _shares(share)[0], labelled, coarser, ends, patient)
@@ -221,6 +222,7 @@ class LargeMarginCoder(HyperplaneCoder):
                 with (
                     bit_progress(self.n_bits, len(learned), shown=bool(self.verbose)) as progress,
                     np.errstate(invalid="ignore"),
+                    threadpool_limits(1, user_api="blas"),  # many small products, in threads of our own
                 ):
                     for bit, fit, problem in bits:
                         learned.add(bit, fit)
@@ -537,6 +539,14 @@ class LargeMarginCoder(HyperplaneCoder):
         if hasattr(self, "dial_"):
             cut["dial_"] = cut_dial(self.dial_, self.n_bits_, n_bits)
         return self._cut(n_bits, {**cut, "path_": path, "weights_": public_weights(path[-n_bits:])})
+
+
+def _blas_threads(n_threads: int, values: int) -> int:
+    """Return how many BLAS threads pay for products with a matrix of so many values.
+
+    On a busy machine they wait for each other and use the processor meanwhile, so each must have much to do.
+    """
+    return max(1, min(n_threads, values // (4 * _VALUES_PER_THREAD)))
 
 
 def _level_prefixes(tree: Labels, ends: list[int], kinds: list[bool]) -> NDArray[np.int64]:

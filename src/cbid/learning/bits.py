@@ -8,7 +8,6 @@ takes the place of its hyperplane, which follows the training samples more close
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from cbid.learning.graph import Graph, WeightedClassGraph, worth
+from cbid.learning.graph import Graph, WeightedClassGraph, worths
 from cbid.learning.ridge import RidgeMap
 from cbid.learning.sides import WholeClassSides
+from cbid.threads import each
 
 __all__ = ["SIGMOIDS", "STARTS", "Bit", "BitSearch", "Sigmoid", "TakenBits", "descend", "relaxed_objective"]
 
@@ -236,8 +236,7 @@ class BitSearch:
         """Return the results of a function for all items, in threads where that pays."""
         if self.n_threads == 1 or len(items) < 2 or self.X.size < _VALUES_FOR_THREADS:
             return [function(item) for item in items]
-        with ThreadPoolExecutor(min(self.n_threads, len(items))) as pool:
-            return list(pool.map(function, items))
+        return each(function, items, self.n_threads)
 
     def _start(self, graph: Graph, rng: np.random.Generator) -> list[Bit]:
         d = self.X.shape[1]
@@ -315,7 +314,7 @@ class BitSearch:
         H = np.where(
             self.X @ directions.astype(np.float32) + b.astype(np.float32) >= 0, np.float32(1), np.float32(-1)
         )
-        return [Bit(directions[:, c], float(b[c]), H[:, c], worth(graph, H[:, c])) for c in range(len(b))]
+        return [Bit(directions[:, c], float(b[c]), H[:, c], v) for c, v in enumerate(worths(graph, H).tolist())]
 
     def _at_best_threshold(self, graph: Graph, directions: NDArray[np.float64]) -> list[Bit]:
         """A bit for every direction (d, m) that parts the samples at all."""

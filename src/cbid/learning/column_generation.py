@@ -166,7 +166,7 @@ class _ClassBits:
     def __init__(self, by_class: ClassRows, setting: Setting, kinds: Sequence[bool]) -> None:
         self.setting = setting
         parts = by_class.parts(setting.margin, max(1, len(kinds) - sum(kinds)), 1.0)
-        self.problem = Problem(parts, setting.loss, setting.norm, setting.nu)
+        self.problem = Problem(parts, setting.loss, setting.norm, setting.nu, setting.n_threads)
         self.W = np.zeros(self.problem.shape)
         self.u = self.problem.duals(self.problem.excess(self.W))
 
@@ -188,7 +188,7 @@ def _problem_of(
     norm: Norm | OwnNorm | KindNorm = setting.norm
     if len(parts) > 1 and np.isinf(norm.p):
         norm = KindNorm(np.array(kinds, dtype=bool))
-    return Problem(parts, setting.loss, norm, setting.nu)
+    return Problem(parts, setting.loss, norm, setting.nu, setting.n_threads)
 
 
 def _pairs_of(by_class: ClassRows, n: int, n_threads: int) -> list[PairGraph | ClassGraph]:

@@ -6,17 +6,17 @@ only the weights change with the dual variables.
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Protocol
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
 
 from cbid.learning.sides import ListedSides, WholeClassSides
+from cbid.threads import each
 
-__all__ = ["ClassGraph", "Graph", "PairGraph", "SignedGraph", "WeightedClassGraph", "best_cut", "worth"]
+__all__ = ["ClassGraph", "Graph", "PairGraph", "SignedGraph", "WeightedClassGraph", "best_cut", "worth", "worths"]
 
 Array = NDArray[np.float32]
 
@@ -41,6 +41,11 @@ def worth(graph: Graph, h: Array) -> float:
     return float(np.dot(h.astype(np.float64), graph.laplacian_times(h))) / 2
 
 
+def worths(graph: Graph, H: Array) -> NDArray[np.float64]:
+    """The same for every column of bits H (n, m)."""
+    return np.einsum("ij,ij->j", H, graph.laplacian_times(H), dtype=np.float64) / 2
+
+
 class PairGraph:
     """The pairs of listed sides, sorted once, so that edge weights come from side weights by one gather and sum."""
 
@@ -54,8 +59,8 @@ class PairGraph:
         key = np.concatenate([i, j]).astype(np.int64) * n + np.concatenate([j, i])
         order = np.argsort(key, kind="stable")
         key = key[order]
-        self._starts = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
-        row, column = np.divmod(key[self._starts], n)
+        self._starts = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1], [True]]))
+        row, column = np.divmod(key[self._starts[:-1]], n)
         self._indices = column.astype(np.uint32)
         self._indptr = np.searchsorted(row, np.arange(n + 1)).astype(np.uint64)
         self._side = side[order % len(i)]
@@ -64,12 +69,13 @@ class PairGraph:
     def weighted(self, *per_side: NDArray[np.floating]) -> "SignedGraph":
         """The graph for one weight vector's side weights, one array for each kind of side."""
         by_side = np.concatenate(per_side, dtype=np.float32)
-        data = np.add.reduceat(by_side[self._side] * self._share, self._starts, dtype=np.float32)
-        kept = data != 0  # one of many weight vectors measures few of the sides
-        if 2 * np.count_nonzero(kept) > len(data):
+        data = np.empty(len(self._indices), dtype=np.float32)
+        _edge_weights(self._starts, self._side, self._share, by_side, data)
+        kept = np.flatnonzero(data)  # one of many weight vectors measures few of the sides
+        if 2 * len(kept) > len(data):
             return SignedGraph(self._indptr, self._indices, data, self.n_threads)
-        before = np.concatenate([[0], np.cumsum(kept)]).astype(np.uint64)
-        return SignedGraph(before[self._indptr], self._indices[kept], data[kept], self.n_threads)
+        indptr = np.searchsorted(kept, self._indptr.astype(np.int64)).astype(np.uint64)
+        return SignedGraph(indptr, self._indices[kept], data[kept], self.n_threads)
 
 
 class SignedGraph:
@@ -90,24 +96,16 @@ class SignedGraph:
     def _each_part(self, kernel: Callable[..., None], *arrays: Array) -> None:
         """Run a kernel over row ranges of equal work; kernels release the interpreter lock."""
 
-        def run(start: int, stop: int) -> None:
-            kernel(self.indptr, self.indices, self.data, *arrays, start, stop)
+        def run(ends: tuple[int, int]) -> None:
+            kernel(self.indptr, self.indices, self.data, *arrays, *ends)
 
-        if len(self._cuts) == 2:
-            run(0, self.n)
-        else:
-            with ThreadPoolExecutor(len(self._cuts) - 1) as pool:
-                list(pool.map(run, self._cuts[:-1], self._cuts[1:]))
+        each(run, list(pairwise(self._cuts)), len(self._cuts) - 1)
 
     def laplacian_times(self, h: Array) -> Array:
         """Return L h for h (n,), or L H for several columns H (n, m)."""
-        if h.ndim == 2:
-            C = csr_matrix(
-                (self.data, self.indices.view(np.int32), self.indptr.astype(np.int64)), shape=(self.n, self.n)
-            )
-            return self._degree[:, None] * h - C @ h
-        out = np.empty(self.n, dtype=np.float32)
-        self._each_part(_laplacian_times, self._degree, np.ascontiguousarray(h, dtype=np.float32), out)
+        h = np.ascontiguousarray(h, dtype=np.float32)
+        out = np.empty_like(h)
+        self._each_part(_laplacian_times if h.ndim == 1 else _laplacian_times_columns, self._degree, h, out)
         return out
 
     def best_thresholds(self, P: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -160,6 +158,27 @@ def _laplacian_times(indptr, indices, data, degree, h, out, start, stop):  # typ
         for e in range(indptr[i], indptr[i + 1]):
             total += data[e] * h[indices[e]]
         out[i] = degree[i] * h[i] - total
+
+
+@numba.njit(nogil=True, cache=True, fastmath=True)
+def _laplacian_times_columns(indptr, indices, data, degree, H, out, start, stop):  # type: ignore[no-untyped-def]
+    m = H.shape[1]
+    for i in range(start, stop):
+        for c in range(m):
+            out[i, c] = degree[i] * H[i, c]
+        for e in range(indptr[i], indptr[i + 1]):
+            j, w = indices[e], data[e]
+            for c in range(m):
+                out[i, c] -= w * H[j, c]
+
+
+@numba.njit(nogil=True, cache=True)
+def _edge_weights(starts, side, share, by_side, out):  # type: ignore[no-untyped-def]
+    for e in range(len(out)):
+        total = np.float32(0)
+        for p in range(starts[e], starts[e + 1]):
+            total += by_side[side[p]] * share[p]
+        out[e] = total
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True)

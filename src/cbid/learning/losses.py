@@ -9,7 +9,11 @@ A loss is any object with three vectorised methods:
 ``conjugate(u)``
     L*(-u) = sup_rho { -u rho - L(rho) }; infinite outside its domain.
 
-The three together give the duality gap, so a user's own loss is certified exactly as the built-in ones are.
+The three together give the duality gap, so a user's own loss is certified exactly as the built-in ones are. A fourth
+method is optional, and lets the weights be found by Newton's method where that is faster:
+
+``curvature(u)``
+    L''(rho) at the margin where -L'(rho) is u.
 """
 
 from typing import Protocol
@@ -51,6 +55,9 @@ class Logistic:
         v = np.clip(u, 0, 1)
         return np.where(inside, _times_log(v) + _times_log(1 - v), np.inf)
 
+    def curvature(self, u: Array) -> Array:
+        return u * (1 - u)
+
 
 class Exponential:
     """L(rho) = exp(-rho)."""
@@ -64,6 +71,9 @@ class Exponential:
     def conjugate(self, u: Array) -> Array:
         v = np.maximum(u, 0)
         return np.where(u >= 0, _times_log(v) - v, np.inf)
+
+    def curvature(self, u: Array) -> Array:
+        return u
 
 
 def _times_log(v: Array) -> Array:
@@ -82,6 +92,9 @@ class SquaredHinge:
 
     def conjugate(self, u: Array) -> Array:
         return np.where(u >= 0, u * u / 4 - u, np.inf)
+
+    def curvature(self, u: Array) -> Array:
+        return np.where(u > 0, np.ones_like(u) * 2, np.zeros_like(u))
 
 
 class Hinge:

@@ -6,13 +6,14 @@ with every whole class: its distances follow from class means, 1 - h_i mean_r(h)
 pairs is ever stored.
 """
 
-from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
+
+from cbid.threads import blocks_of, each
 
 __all__ = ["BagSides", "ListedSides", "PairSides", "Sides", "Store", "WholeClassSides", "single_sides"]
 
@@ -27,11 +28,14 @@ class Store(Protocol):
     def append(self, h: Bits) -> None:
         """Take in one more bit."""
 
-    def weighted(self, weights: Array, sides: NDArray[np.integer] | None = None) -> Array:
+    def weighted(self, weights: Array, sides: NDArray[np.integer] | None = None, *, n_threads: int = 1) -> Array:
         """weights (t,) @ D, (S,), or (m,) of the m ``sides`` alone, in the precision of ``weights``."""
 
-    def summed(self, per_side: Array, sides: NDArray[np.integer] | None = None) -> Array:
+    def summed(self, per_side: Array, sides: NDArray[np.integer] | None = None, *, n_threads: int = 1) -> Array:
         """D @ per_side, (t,), for per_side (S,), or (m,) over the m ``sides`` alone, in its precision."""
+
+    def distances(self, sides: NDArray[np.integer]) -> NDArray[np.float32]:
+        """Distances of m ``sides`` under every bit, (m, t)."""
 
 
 class Sides(Protocol):
@@ -148,34 +152,38 @@ class _DenseStore:
         self._D[:, self.n_bits] = self.sides.distances(h)
         self.n_bits += 1
 
-    def weighted(self, weights: Array, sides: NDArray[np.integer] | None = None) -> Array:
+    def weighted(self, weights: Array, sides: NDArray[np.integer] | None = None, *, n_threads: int = 1) -> Array:
         if sides is not None:
             out = np.empty(len(sides), dtype=weights.dtype)
             _weighted_rows(self._D, sides, np.ascontiguousarray(weights), out)
             return out
-        return np.concatenate([part @ weights for _, part in self._parts(weights.dtype)])
+        out = np.empty(len(self._D), dtype=weights.dtype)
 
-    def summed(self, per_side: Array, sides: NDArray[np.integer] | None = None) -> Array:
+        def of_block(block: slice) -> None:
+            out[block] = self._of(block, weights.dtype) @ weights
+
+        each(of_block, blocks_of(len(out), _BLOCK), n_threads)
+        return out
+
+    def summed(self, per_side: Array, sides: NDArray[np.integer] | None = None, *, n_threads: int = 1) -> Array:
         total = np.zeros(self.n_bits)
         if sides is not None:
             _summed_rows(self._D, sides, np.ascontiguousarray(per_side), np.zeros(self.n_bits, per_side.dtype), total)
             return total
-        for where, part in self._parts(per_side.dtype):
-            total += per_side[where] @ part
+        blocks = blocks_of(len(self._D), _BLOCK)
+        for part in each(lambda block: per_side[block] @ self._of(block, per_side.dtype), blocks, n_threads):
+            total += part
         return total
 
-    def _parts(self, dtype: np.dtype[Any]) -> Iterator[tuple[slice, Array]]:
-        """D' as it is; in another type by slices, so that no second copy is held."""
-        D = self._D[:, : self.n_bits]
-        if dtype == np.float32:
-            yield slice(None), D
-            return
-        for start in range(0, len(D), _BLOCK):
-            where = slice(start, start + _BLOCK)
-            yield where, D[where].astype(dtype)
+    def distances(self, sides: NDArray[np.integer]) -> NDArray[np.float32]:
+        return self._D[sides, : self.n_bits]
+
+    def _of(self, block: slice, dtype: np.dtype[Any]) -> Array:
+        """Some rows of D' in a type; no second copy of the whole is ever held."""
+        return self._D[block, : self.n_bits].astype(dtype, copy=False)
 
 
-_BLOCK = 4096  # sides that are summed in their own precision before they join a sum in float64
+_BLOCK = 4096  # sides, or samples, that are summed in their own precision before they join a sum in float64
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True)
@@ -216,24 +224,32 @@ class _PairStore:
         self._packed[:, self.n_bits // 8] |= differ.astype(np.uint8) << (self.n_bits % 8)
         self.n_bits += 1
 
-    def weighted(self, weights: Array, sides: NDArray[np.integer] | None = None) -> Array:
+    def weighted(self, weights: Array, sides: NDArray[np.integer] | None = None, *, n_threads: int = 1) -> Array:
         by_byte = np.zeros((self._n_bytes, 8), dtype=weights.dtype)
         by_byte.ravel()[: self.n_bits] = 2 * weights
         table = by_byte @ _BITS_OF_BYTE.T.astype(weights.dtype)  # (bytes, 256)
         out = np.empty(len(self.first) if sides is None else len(sides), dtype=weights.dtype)
-        if sides is None:
-            _look_up(self._packed, table, out)
-        else:
-            _look_up_some(self._packed, sides, table, out)
+
+        def of_block(block: slice) -> None:
+            if sides is None:
+                _look_up(self._packed[block], table, out[block])
+            else:
+                _look_up_some(self._packed, sides[block], table, out[block])
+
+        each(of_block, blocks_of(len(out), 16 * _BLOCK), n_threads)
         return out
 
-    def summed(self, per_side: Array, sides: NDArray[np.integer] | None = None) -> Array:
+    def summed(self, per_side: Array, sides: NDArray[np.integer] | None = None, *, n_threads: int = 1) -> Array:
         table = np.zeros((self._n_bytes, 256))
         if sides is None:
             _gather(self._packed, per_side, table)
         else:
             _gather_some(self._packed, sides, per_side, table)
         return 2 * (table @ _BITS_OF_BYTE).ravel()[: self.n_bits]
+
+    def distances(self, sides: NDArray[np.integer]) -> NDArray[np.float32]:
+        differ = np.unpackbits(self._packed[sides], axis=1, count=self.n_bits, bitorder="little")
+        return np.multiply(differ, np.float32(2), dtype=np.float32)
 
     @property
     def _n_bytes(self) -> int:
@@ -319,23 +335,41 @@ class _MeansStore:
         self._means[self.n_bits] = self.sides.means(h)
         self.n_bits += 1
 
-    def weighted(self, weights: Array, sides: NDArray[np.integer] | None = None) -> Array:
+    def weighted(self, weights: Array, sides: NDArray[np.integer] | None = None, *, n_threads: int = 1) -> Array:
         samples, place = self._samples_of(sides)
-        H = self._H[: self.n_bits, samples].astype(weights.dtype, copy=False)
-        distances = H.T @ (-weights[:, None] * self._means[: self.n_bits])  # (samples, k)
-        distances += weights.sum()
-        distances *= self.sides.factor[samples]
+        H, factor = self._H[: self.n_bits, samples], self.sides.factor[samples]
+        distances = np.empty(factor.shape, dtype=weights.dtype)  # (samples, k)
+        signed = -weights[:, None] * self._means[: self.n_bits]
+        total = weights.sum()
+
+        def of_block(block: slice) -> None:
+            np.matmul(H[:, block].T.astype(weights.dtype, copy=False), signed, out=distances[block])
+            distances[block] += total
+            distances[block] *= factor[block]
+
+        each(of_block, blocks_of(len(distances), _BLOCK), n_threads)
         return distances.ravel() if place is None else distances.ravel()[place]
 
-    def summed(self, per_side: Array, sides: NDArray[np.integer] | None = None) -> Array:
+    def summed(self, per_side: Array, sides: NDArray[np.integer] | None = None, *, n_threads: int = 1) -> Array:
         samples, place = self._samples_of(sides)
         factor = self.sides.factor[samples].astype(per_side.dtype, copy=False)
         V = np.zeros(factor.shape, dtype=per_side.dtype)
         V.ravel()[slice(None) if place is None else place] = per_side
-        V *= factor
-        H = self._H[: self.n_bits, samples].astype(per_side.dtype, copy=False)
-        inner: Array = np.einsum("tk,tk->t", H @ V, self._means[: self.n_bits], dtype=np.float64)
-        return V.sum(dtype=np.float64) - inner
+        H = self._H[: self.n_bits, samples]
+
+        def of_block(block: slice) -> tuple[Array, float]:
+            V[block] *= factor[block]
+            products = H[:, block].astype(per_side.dtype, copy=False) @ V[block]
+            inner = np.einsum("tk,tk->t", products, self._means[: self.n_bits], dtype=np.float64)
+            return inner, float(V[block].sum(dtype=np.float64))
+
+        found = each(of_block, blocks_of(len(V), _BLOCK), n_threads)
+        return sum(total for _, total in found) - np.sum([inner for inner, _ in found], axis=0)
+
+    def distances(self, sides: NDArray[np.integer]) -> NDArray[np.float32]:
+        samples, classes = np.divmod(sides, self.sides.n_classes)
+        products = self._H[: self.n_bits, samples].T * self._means[: self.n_bits, classes].T
+        return self.sides.factor[samples, classes][:, None] * (1 - products)
 
     def _samples_of(
         self, sides: NDArray[np.integer] | None

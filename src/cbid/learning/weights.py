@@ -7,21 +7,26 @@ Any u scaled into the dual's feasible set bounds the optimum from below, so P - 
 solver found them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.optimize import OptimizeResult, linprog, minimize
 from scipy.sparse import csr_matrix, eye_array, hstack, vstack
 
 from cbid.learning.losses import Hinge, Loss, SmoothedHinge
 from cbid.learning.margins import Columns
 from cbid.learning.penalties import KindNorm, Norm, OwnNorm
+from cbid.threads import blocks_of, each
 
-__all__ = ["Part", "Problem", "WeightFit", "fit_weights"]
+__all__ = ["Part", "Problem", "WeightFit", "fit_weights", "newton"]
 
 Array = NDArray[np.floating]
+
+# Rows of which losses are computed at a time.
+_ROWS_IN_BLOCK = 32_768
 
 # Shrinking u by this much more keeps it feasible in spite of the rounding of G, summed in float64.
 _ROUNDING = 1e-12
@@ -49,9 +54,9 @@ class Part:
         """Add the bit whose values on all training samples are h."""
         self.columns.append(h if self.samples is None else h[self.samples])
 
-    def excess(self, W: Array, *, precise: bool = False) -> Array:
+    def excess(self, W: Array, *, precise: bool = False, n_threads: int = 1) -> Array:
         """Return rho - m of all rows."""
-        rho = self.columns.margins(W, precise=precise)
+        rho = self.columns.margins(W, precise=precise, n_threads=n_threads)
         if self.scale != 1:
             rho *= self.scale
         return rho if self.required is None else rho - self.required.astype(rho.dtype)
@@ -62,12 +67,14 @@ class Problem:
     """min over W >= 0 of sum_q c_q L(<C_q, W> - m_q) + nu ||W||, over one kind of rows or several.
 
     Rows may bring a penalty that grows with the code: nu = base_nu + t^(1 - 1/p) sum over parts of share nu_per_bit.
+    The number of threads changes no value.
     """
 
     parts: Sequence[Part]
     loss: Loss
     norm: Norm | OwnNorm | KindNorm
     base_nu: float
+    n_threads: int = 1
 
     @property
     def nu(self) -> float:
@@ -87,17 +94,15 @@ class Problem:
 
     def excess(self, W: Array, *, precise: bool = False) -> list[Array]:
         """Return rho - m for each kind of rows."""
-        return [part.excess(W, precise=precise) for part in self.parts]
+        return [part.excess(W, precise=precise, n_threads=self.n_threads) for part in self.parts]
 
     def duals(self, excess: Sequence[Array]) -> list[Array]:
         """Return u = -L'(rho - m) for each kind of rows."""
-        return [-self.loss.derivative(z) for z in excess]
+        return [self._over_rows(lambda z: -self.loss.derivative(z), z) for z in excess]
 
     def mean_loss(self, excess: Sequence[Array]) -> float:
         """Return sum_q c_q L(rho_q - m_q)."""
-        return sum(
-            part.share * float(np.mean(self.loss.value(z), dtype=np.float64)) for part, z in zip(self.parts, excess)
-        )
+        return sum(part.share * self._mean(self.loss.value, z) for part, z in zip(self.parts, excess))
 
     def loss_at_zero(self) -> float:
         """Return the loss when every weight is zero, and so every margin."""
@@ -109,21 +114,53 @@ class Problem:
     def correlations(self, u: Sequence[Array], *, precise: bool = False) -> NDArray[np.float64]:
         """Return G(u) = sum_q c_q u_q C_q, (t, n_weights)."""
         return np.sum(
-            [p.share * p.scale * p.columns.correlations(v, precise=precise) for p, v in zip(self.parts, u)], axis=0
+            [
+                part.share * part.scale * part.columns.correlations(v, precise=precise, n_threads=self.n_threads)
+                for part, v in zip(self.parts, u)
+            ],
+            axis=0,
+        )
+
+    def curvature(self, u: Sequence[Array]) -> NDArray[np.float64]:
+        """Return the Hessian of the loss at the margins that have the duals u, over W.ravel()."""
+        return np.sum(
+            [
+                part.share * part.scale**2 * part.columns.curvature(self.loss.curvature(v))  # type: ignore[attr-defined]
+                for part, v in zip(self.parts, u)
+            ],
+            axis=0,
         )
 
     def dual_bound(self, u: Sequence[Array], G: Array) -> float:
         """Return D at u scaled into the feasible set: a lower bound on the optimum."""
         size = self.norm.dual(G) * (1 + _ROUNDING)
         factor = min(1.0, self.nu / size) if size > 0 else 1.0
+
+        def terms(v: Array, *required: Array) -> Array:
+            scaled = v * factor
+            conjugate = self.loss.conjugate(scaled)
+            return conjugate - scaled * required[0] if required else conjugate
+
         total = 0.0
         for part, v in zip(self.parts, u):
-            scaled = v * factor
-            terms = self.loss.conjugate(scaled)
-            if part.required is not None:
-                terms = terms - scaled * part.required
-            total += part.share * float(np.mean(terms, dtype=np.float64))
+            total += part.share * self._mean(terms, v, *([] if part.required is None else [part.required]))
         return -total
+
+    def _over_rows(self, function: Callable[..., Array], *values: Array) -> Array:
+        """Return function(*values), an entry for each row, block after block."""
+        blocks = blocks_of(len(values[0]), _ROWS_IN_BLOCK)
+        found = each(lambda block: function(*(part[block] for part in values)), blocks, self.n_threads)
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def _mean(self, function: Callable[..., Array], *values: Array) -> float:
+        """Return the mean of function(*values) over the rows."""
+        n = len(values[0])
+        sums = each(
+            lambda block: float(np.sum(function(*(part[block] for part in values)), dtype=np.float64)),
+            blocks_of(n, _ROWS_IN_BLOCK),
+            self.n_threads,
+        )
+        return sum(sums) / n
 
 
 @dataclass(frozen=True)
@@ -146,7 +183,7 @@ def fit_weights(problem: Problem, start: NDArray[np.float64], *, tol: float, max
 
 
 def _descend(problem: Problem, start: NDArray[np.float64], tol: float, max_iter: int) -> WeightFit:
-    """L-BFGS-B in variables where the penalty is smooth, stopped by the certificate.
+    """L-BFGS-B in variables where the penalty is smooth, or Newton's method before it, stopped by the certificate.
 
     In float32 first; then the certificate is made anew in float64, and where it does not hold there, the descent goes
     on in float64. What is returned is certified in float64 always.
@@ -164,6 +201,16 @@ def _descend(problem: Problem, start: NDArray[np.float64], tol: float, max_iter:
             loss, G = trace.evaluate(variables.weights(x))
             return loss + problem.nu * variables.penalty(x), variables.gradient(x, -G)
 
+        if _suits_newton(problem) and not trace.done:
+            found = newton(
+                objective,
+                lambda trace=trace: problem.curvature(trace.u),  # type: ignore[misc]
+                variables.start(W),
+                max_iter=_MOST_NEWTON_STEPS,
+                done=lambda trace=trace: trace.done,  # type: ignore[misc]
+            )
+            W = variables.weights(found)
+
         left = max_iter
         while left > 0 and not trace.done:
             result = minimize(
@@ -180,6 +227,115 @@ def _descend(problem: Problem, start: NDArray[np.float64], tol: float, max_iter:
             if result.nit <= 1:  # even with its memory cleared it finds no descent
                 break
     return trace.fit()
+
+
+# Newton's method: steps, and the largest number of weights, whose Hessian is factored in each step.
+_MOST_NEWTON_STEPS = 50
+_MOST_FOR_NEWTON = 2048
+
+
+def _suits_newton(problem: Problem) -> bool:
+    """Whether the objective is smooth over W >= 0, its Hessian known and small, and first-order steps are many.
+
+    These are few with one weight vector: together they cost less than one Hessian.
+    """
+    smooth = problem.norm.p == 1 and hasattr(problem.loss, "curvature")
+    known = smooth and all(part.columns.compares for part in problem.parts)
+    return known and problem.shape[1] > 1 and int(np.prod(problem.shape)) <= _MOST_FOR_NEWTON
+
+
+Vector = NDArray[np.float64]
+
+# A step must gain this share of what the slope promises; it is halved at most so many times.
+_SUFFICIENT = 1e-4
+_MOST_HALVINGS = 20
+# Damping, in units of the mean curvature: its limits, and its factor after a good step and after a failure.
+_LEAST_DAMPING, _MOST_DAMPING = 1e-9, 1e3
+_EASE, _STIFFEN = 0.1, 30.0
+# Rounds in which variables that would turn negative are held at zero.
+_MOST_ROUNDS = 20
+
+
+def newton(
+    objective: Callable[[Vector], tuple[float, Vector]],
+    curvature: Callable[[], NDArray[np.float64]],
+    x: Vector,
+    *,
+    max_iter: int,
+    done: Callable[[], bool],
+) -> Vector:
+    """Return a point below x >= 0, for a convex function, after at most ``max_iter`` steps or when ``done()``.
+
+    With weights for each class and a small nu, the certificate asks for a gradient of the size of nu in directions in
+    which the loss is nearly flat. Methods of first order take hundreds of steps there, this one a few.
+
+    objective : value and gradient at a point
+    curvature : Hessian at the point of least value so far; it may be positive semidefinite
+    """
+    value, gradient = objective(x)
+    damping = _LEAST_DAMPING
+    for _ in range(max_iter):
+        if done():
+            break
+        H = curvature()
+        typical = float(np.trace(H)) / len(H) or 1.0
+        while damping <= _MOST_DAMPING:
+            try:
+                step = _step(H, damping * typical, gradient, x)
+            except LinAlgError:
+                damping *= _STIFFEN
+                continue
+            found = _search(objective, x, value, gradient, step)
+            if found is not None:
+                break
+            damping *= _STIFFEN
+        else:
+            break
+        x, value, gradient, size = found
+        damping = max(_LEAST_DAMPING, damping * (_EASE if size == 1 else 1.0))
+    return x
+
+
+def _step(H: NDArray[np.float64], damping: float, gradient: Vector, x: Vector) -> Vector:
+    """Return the step to the minimum of the quadratic model over x >= 0, or nearly so.
+
+    Variables at zero whose gradient is positive stay there. Those that the model would make negative are held at
+    zero, and the others solved for again.
+    """
+    free = (x > 0) | (gradient < 0)
+    step = np.zeros_like(x)
+    for _ in range(_MOST_ROUNDS):
+        at = np.flatnonzero(free)
+        if not len(at):
+            break
+        held = np.flatnonzero(~free & (step != 0))
+        target = -gradient[at] - H[np.ix_(at, held)] @ step[held]
+        A = H[np.ix_(at, at)]
+        A[np.diag_indices(len(at))] += damping
+        step[at] = cho_solve(cho_factor(A, overwrite_a=True, check_finite=False), target, check_finite=False)
+        below = at[x[at] + step[at] < 0]
+        if not len(below):
+            break
+        step[below] = -x[below]
+        free[below] = False
+    return step
+
+
+def _search(
+    objective: Callable[[Vector], tuple[float, Vector]], x: Vector, value: float, gradient: Vector, step: Vector
+) -> tuple[Vector, float, Vector, float] | None:
+    """Return the first point along a step, cut off at zero, that gains enough; its value, gradient and step size."""
+    size = 1.0
+    for _ in range(_MOST_HALVINGS):
+        new = np.maximum(x + size * step, 0)
+        slope = float(gradient @ (new - x))
+        if not slope < 0:
+            return None
+        new_value, new_gradient = objective(new)
+        if new_value <= value + _SUFFICIENT * slope:
+            return new, new_value, new_gradient, size
+        size /= 2
+    return None
 
 
 def _off_zero(problem: Problem, W: NDArray[np.float64], trace: "_Certificate") -> NDArray[np.float64]:
@@ -210,14 +366,18 @@ class _Certificate:
         self.objective, self.bound = np.inf, -np.inf
         self.W: NDArray[np.float64] = np.zeros(problem.shape)
         self.u: list[Array] = []
+        self._last: tuple[NDArray[np.float64], float, NDArray[np.float64]] | None = None
 
     def evaluate(self, W: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         """The mean loss at W, and G at the dual variables that W implies."""
+        if self._last is not None and np.array_equal(W, self._last[0]):  # a solver starts where another ended
+            return self._last[1:]
         excess = self.problem.excess(W, precise=self.precise)
         u = self.problem.duals(excess)
         G = self.problem.correlations(u, precise=self.precise)
         loss = self.problem.mean_loss(excess)
         self.see(W, u, G, loss + self.problem.nu * self.problem.norm.value(W))
+        self._last = W.copy(), loss, G
         return loss, G
 
     def see(self, W: NDArray[np.float64], u: list[Array], G: Array, objective: float) -> None:
