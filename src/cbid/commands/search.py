@@ -122,7 +122,10 @@ def matches_table(project: "Project", found: "ProjectMatches") -> str:
         rows.append(row if found.n_bits is None else [f"{values['agree']} of {found.n_bits}", *row])
     if found.n_bits is not None:
         header = ["bits that agree", *header]
-    return table(header, rows, right=["bits that agree", "distance", "id"])
+    lines = table(header, rows, right=["bits that agree", "distance", "id"])
+    if found.n_bits is not None and len(rows) > 1 and len({row[1] for row in rows}) == 1:
+        lines += "\nAll are at the same distance: the raw vectors decide the order."
+    return lines
 
 
 def _shown_path(record: "ImageRecord") -> str:

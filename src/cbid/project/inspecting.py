@@ -54,7 +54,7 @@ class Occlusion(NamedTuple):
 
 
 def predictions(snapshot: Snapshot, train: NDArray[np.int64], held: NDArray[np.int64]) -> Predictions:
-    """Return what the evaluation of the fit predicts for the held-out images, with the labels of now."""
+    """Return what the evaluation of the fit predicts for the held-out images, with the current labels."""
     stored = snapshot.stored()
     held = sample_queries(held, snapshot.manifest.settings.get("seed", 0))
     held = held[stored.labels[np.searchsorted(stored.ids, held)] != ""]

@@ -484,7 +484,7 @@ class Project:
         return Explanation(a == b, weight.copy())
 
     def predictions(self) -> Predictions:
-        """Return the class predicted for each held-out image by the training images, with the labels of now.
+        """Return the class predicted for each held-out image by the training images, with the current labels.
 
         As in ``evaluation``, up to 2,000 held-out images are considered. The result is kept until images change.
         """

@@ -1,4 +1,4 @@
-"""Learning again from the images that a project holds, with the labels of now.
+"""Learning again from the images that a project holds, with the current labels.
 
     python -m cbid.project.refitting PROJECT
 
@@ -33,7 +33,7 @@ Report = Callable[[str, int, int], Any]
 
 
 def refit(path: str | os.PathLike[str], *, report: Report | None = None) -> None:
-    """Learn new codes from all stored images: those of the source and those that were added, with the labels of now.
+    """Learn new codes from all stored images: those of the source and those that were added, with the current labels.
 
     Coder, held-out share and seed stay as they are. No image is read again. A refit that is killed leaves the project
     as it was.

@@ -152,7 +152,7 @@ async def bit(
 
 @router.get("/confusion", responses=error_docs())
 async def confusion(request: Request) -> Confusion:
-    """Return the confusion matrix of the held-out images, with the labels of now; empty if there are none."""
+    """Return the confusion matrix of the held-out images, with the current labels; empty if there are none."""
     served = served_by(request)
 
     def work() -> Confusion:

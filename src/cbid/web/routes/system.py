@@ -50,7 +50,7 @@ async def refit_state(request: Request) -> RefitState:
 
 @router.post("/api/refit", status_code=202, responses=error_docs(409))
 async def refit(request: Request) -> RefitState:
-    """Learn the codes again from all stored images, with the labels of now. Searches go on with the old codes."""
+    """Learn the codes again from all stored images, with the current labels. Searches go on with the old codes."""
     served = served_by(request)
     await asyncio.to_thread(served.start_refit)
     return RefitState(**served.refit.state)
