@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from PIL import Image
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, JSHandle, Page, sync_playwright
 
 from cbid.web import ServiceSettings, create_app, listen, make_server
 
@@ -57,30 +57,104 @@ def main(project: str, id: str) -> None:
 
 def states(page: Page, address: str, id: str) -> Iterator[bytes]:
     """Yield a screenshot of each state of the page."""
-    for place, ready in (
-        ("", "#sample-list .card"),
-        (f"#search/{id}", "#results:not(.stale) .card"),
-        (f"#search/{id}+140-20", "#unlike .chip"),
-        ("#search/99999", "#results.stale .card"),
-        ("#browse", "#view-browse .card"),
-        ("#duplicates", "#browse-status:not(:empty)"),
-        ("#classes", ".confusion"),
-        ("#bits", "#bit-weights button"),
-        ("#add", "#view-add"),
-        (f"#search/{id}", "#results:not(.stale) .card"),
-    ):
+
+    def show(place: str, ready: str) -> None:
+        page.goto("about:blank")
         page.goto(f"{address}/{place}")
         page.wait_for_selector(ready)
-        page.wait_for_timeout(1500)
-        yield page.screenshot()
+
+    def shot() -> bytes:
+        page.wait_for_timeout(1000)  # pictures load, and results fade
+        return page.screenshot()
+
+    results = "#results:not(.stale) .card"
+    letter = {"name": "letter.png", "mimeType": "image/png", "buffer": b"Not an image."}
+
+    show("", "#sample-list .card")
+    yield shot()
+    page.dispatch_event("body", "dragenter", {"dataTransfer": _dragged(page)})
+    page.wait_for_selector("#overlay:not([hidden])")
+    yield shot()
+
+    show(f"#search/{id}", results)
+    yield shot()
+    page.route("**/api/search", lambda route: None)  # an answer that never comes
+    page.goto(f"{address}/#search/0")
+    page.wait_for_selector(".skeleton")
+    yield shot()
+    page.unroute("**/api/search")
+
+    show(f"#search/{id}+140-20", "#unlike .chip")
+    page.wait_for_selector(results)
+    yield shot()
+    page.goto(f"{address}/#search/99999")
+    page.wait_for_selector("#results.stale .card")
+    yield shot()
+
+    show(f"#search/{id}", results)
+    page.set_input_files("#pick", letter)
+    page.wait_for_selector("#search-error:not([hidden])")
+    page.wait_for_selector(results)
+    yield shot()
+
+    show(f"#search/{id}", results)
+    if page.is_hidden("#filter-class"):
+        page.click("#controls summary")
+    for name in ("coffee", "china"):
+        page.select_option("#filter-class", name)
+        page.wait_for_selector(results)
+    page.locator("#filter-chips").scroll_into_view_if_needed()
+    yield shot()
+
+    show(f"#search/{id}", results)
     page.locator("#results .card").nth(3).click()
     page.wait_for_selector("#why-bits button")
-    page.wait_for_timeout(500)
-    yield page.screenshot()
+    yield shot()
     page.click("#why-where")
     page.wait_for_selector("#why .heat")
-    page.wait_for_timeout(500)
+    yield shot()
+
+    show("#browse", "#browse-list .card")
+    for i in (1, 2):
+        page.locator("#browse-list .act").nth(i).click()
+    yield shot()
+    show("#duplicates", "#browse-status:not(:empty)")
+    page.locator("#twins-slider").fill("80")
+    page.wait_for_selector("#browse-groups section")
+    yield shot()
+
+    show("#classes", ".confusion")
+    yield shot()
+    page.click("#refit-start")
+    page.wait_for_selector("#refit-status:text-matches('bit [1-9]')")
+    page.locator("#refit").scroll_into_view_if_needed()
     yield page.screenshot()
+    page.click("#refit-cancel")
+    page.wait_for_selector("#refit-status:has-text('Stopped')")
+    show("#mistakes/china/china", "#browse-list .card")
+    yield shot()
+
+    show("#bits", "#bit-weights button")
+    page.wait_for_selector("#bit-groups .card")
+    yield shot()
+    show("#add", "#view-add")
+    page.set_input_files("#add-pick", [letter, {**letter, "name": "notes.txt", "mimeType": "text/plain"}])
+    page.wait_for_selector("#add-status:has-text('failed')")
+    yield shot()
+
+    page.route("**/api/project", lambda route: route.fulfill(status=401, json={"error": "an API key is needed"}))
+    show("", "#key[open]")
+    yield shot()
+    page.unroute("**/api/project")
+
+
+def _dragged(page: Page) -> JSHandle:
+    """Return the content of a file that is dragged over the page."""
+    return page.evaluate_handle("""() => {
+        const transfer = new DataTransfer();
+        transfer.items.add(new File(["?"], "photo.png", { type: "image/png" }));
+        return transfer;
+    }""")
 
 
 def sheet(shots: list[bytes], name: str, columns: int) -> None:

@@ -120,7 +120,7 @@ def test_search(here, capsys):
     assert (status, err) == (0, "")
     lines = out.splitlines()
     assert lines[0].split() == ["bits", "that", "agree", "distance", "label", "id", "image"]
-    assert len(lines) == 3
+    assert len(lines) == 4  # the last says what decides the order: both images have the code of the query
     assert lines[1].split()[1:3] == ["of", "16"]
     assert lines[1].split()[4] == "red"
     status, out, _ = call(capsys, "search", "query.png", "-k", "2", "--how", "raw", "--label", "blue", "--json")
@@ -132,6 +132,17 @@ def test_search(here, capsys):
     status, out, _ = call(capsys, "search", "images/green", "query.png", "-k", "1", "--n-bits", "8")
     assert status == 0
     assert out.count("distance") == 11
+
+
+def test_images_that_all_tie_are_explained(here, capsys):
+    """A column of equal distances does not show what decides the order, so a line says it."""
+    _, out, _ = call(capsys, "search", "images/green", "-k", "2", "--n-bits", "8")
+    blocks = out.split("\n\n")
+    tied = [block.splitlines()[2].split()[3] == block.splitlines()[3].split()[3] for block in blocks]
+    assert any(tied)
+    assert ["raw vectors decide" in block for block in blocks] == tied
+    _, out, _ = call(capsys, "search", "query.png", "-k", "2", "--how", "raw")
+    assert "decide" not in out
 
 
 def test_search_by_likeness(here, capsys):

@@ -5,7 +5,7 @@ import pytest
 from sklearn.neighbors import KNeighborsClassifier
 
 from cbid.codes import hamming, prefix, weighted_hamming
-from cbid.project import Project
+from cbid.project import Examples, Project
 from cbid.report.page import interval
 from tests.project.made import N_BITS, TINY, picture
 
@@ -54,6 +54,18 @@ def test_codes_and_vectors_find_the_same(project, queries):
     np.testing.assert_array_equal(alone.distances, of_vectors.distances)
     with pytest.raises(ValueError, match="vectors has 3 rows"):
         project.search(codes, 5, vectors=queries[:3])
+
+
+@pytest.mark.parametrize("how", ["weighted", "plain", "raw"])
+def test_one_example_is_a_search(project, queries, how):
+    """The mean of one code is the code itself, so its weights are those of a search."""
+    found = project.search(queries[:1], 7, how=how, label="red")
+    like = Examples(project.encode(queries[:1]), queries[:1])
+    by_example = project.search_examples(like, k=7, how=how, label="red")
+    for name in ("ids", "distances", "labels", "similarity", "agree"):
+        np.testing.assert_array_equal(getattr(by_example, name), getattr(found, name))
+    with pytest.raises(TypeError, match="colour"):
+        project.search_examples(like, colour="red")
 
 
 def test_similarity(project, queries):

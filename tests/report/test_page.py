@@ -88,6 +88,8 @@ def test_the_headline():
     )
     even = {"classes": ["cat", "dog"], "matrix": [[45, 5], [5, 45]]}
     assert headline(measured, even).endswith("5,120-byte vectors; each class 90%.")
+    measured["codes"][0]["weighted"] = {**how, "accuracy": 0.99}  # 99 + 4 would be more than all
+    assert headline(measured, even).startswith("16 bytes an image: 99% (95–100) on held-out images")
     measured["codes"][0]["weighted"] = {**how, "accuracy": None}
     assert headline(measured, {"classes": [], "matrix": []}) == (
         "16 bytes an image keep 50% of the ten nearest neighbours of 5,120-byte vectors."

@@ -422,7 +422,7 @@ def test_errors(browser, address, pictures):
         page.set_input_files("#pick", {"name": "liar.png", "mimeType": "image/png", "buffer": b"I am a letter too"})
         page.wait_for_selector("#search-error:not([hidden])")
         assert "liar.png" in page.inner_text("#search-error")
-        assert "JPEG" in page.inner_text("#search-error")
+        assert "Its format is unknown: expected one of JPEG" in page.inner_text("#search-error")
         assert [error for error in visit.errors if "415" not in error] == []
 
         # An unknown image: the results of the search before stay, but dim. The browser logs the 404.

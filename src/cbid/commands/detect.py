@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from cbid.commands.options import JobsOption, JsonOption, QuietOption, echo_result, echo_skipped
+from cbid.commands.options import JobsOption, JsonOption, QuietOption, echo_result, echo_skipped, open_photographs
 
 if TYPE_CHECKING:
     from cbid.data import ImageSet
@@ -18,10 +18,8 @@ def detect(
     detector: Annotated[Path, typer.Argument(help="A detector file written by SlidingWindowDetector.save.")],
     source: Annotated[Path, typer.Argument(help="A photograph, a folder of photographs, or a list file.")],
     threshold: Annotated[float, typer.Option(help="Lowest score to report.")] = 0.0,
-    draw: Annotated[
-        Path | None, typer.Option(show_default=False, help="Write the photographs with boxes to this folder.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(show_default=False, help="Also write the JSON to this file.")] = None,
+    draw: Annotated[Path | None, typer.Option(help="Write the photographs with boxes to this folder.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Also write the JSON to this file.")] = None,
     n_jobs: JobsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -40,7 +38,7 @@ def detect(
 
     _check_outputs(out, draw)
     model = SlidingWindowDetector.load(detector)
-    images = _photographs(source)
+    images = open_photographs(source)
     targets = None if draw is None else _drawing_paths(draw, images)
     found: list[dict[str, Any]] = []
     failures = [{"image": printable(name), "reason": reason} for name, reason in images.problems]
@@ -103,7 +101,7 @@ def fit_detector(
         verbose=int(not quiet and not as_json),
         random_state=random_state,
     )
-    objects, photographs = _photographs(positives), _photographs(negatives)
+    objects, photographs = open_photographs(positives), open_photographs(negatives)
     echo_skipped([*objects.problems, *photographs.problems])
     detector.fit(objects, photographs)
     detector.save(out)
@@ -134,16 +132,6 @@ class DetectGroup(TyperGroup):
         if args and args[0] not in (*self.commands, "--help"):
             args = ["run", *args]
         return super().parse_args(ctx, args)
-
-
-def _photographs(source: Path) -> "ImageSet":
-    from cbid.data import ImageFolder, ImageSet, open_source
-    from cbid.data.names import printable
-
-    opened = ImageFolder(source, labelled=False, on_error="skip") if source.is_dir() else open_source(source)
-    if not isinstance(opened, ImageSet):
-        raise ValueError(f"{printable(source)} holds vectors: expected a photograph or a folder of photographs")
-    return opened
 
 
 def _check_outputs(out: Path | None, draw: Path | None) -> None:

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cbid.commands.options import JobsOption, JsonOption, echo, echo_json, echo_skipped, table
+from cbid.commands.options import JobsOption, JsonOption, echo, echo_json, echo_skipped, open_photographs, table
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-__all__ = ["duplicates"]
 
 _N_BITS = 256
 _SIDE = 16  # pixels of the small image that the bits are made of
@@ -25,16 +23,12 @@ def duplicates(
     radius: Annotated[
         int, typer.Option(min=0, max=_N_BITS, help=f"Bits of {_N_BITS} in which the codes of two copies may differ.")
     ] = 16,
-    html: Annotated[
-        Path | None, typer.Option(show_default=False, help="Write a page with the groups side by side to this file.")
-    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page with the groups side by side to this file.")] = None,
     move: Annotated[
-        Path | None,
-        typer.Option(show_default=False, help="Move the copies, all but one image of each group, to this folder."),
+        Path | None, typer.Option(help="Move the copies, all but one image of each group, to this folder.")
     ] = None,
     link: Annotated[
-        Path | None,
-        typer.Option(show_default=False, help="Make a folder of links for each group in this new folder."),
+        Path | None, typer.Option(help="Make a folder of links for each group in this new folder.")
     ] = None,
     n_jobs: JobsOption = None,
     as_json: JsonOption = False,
@@ -48,7 +42,6 @@ def duplicates(
     import numpy as np
 
     from cbid.coders import LSH
-    from cbid.data import ImageFolder, ImageSet, open_source
     from cbid.data.isolated import DecodeLimits
     from cbid.data.names import printable
     from cbid.descriptors import RawPixels, describe
@@ -56,9 +49,7 @@ def duplicates(
 
     for name, folder in (("--move", move), ("--link", link)):
         _check_folder(name, folder, source)
-    images = ImageFolder(source, labelled=False, on_error="skip") if source.is_dir() else open_source(source)
-    if not isinstance(images, ImageSet):
-        raise ValueError(f"{printable(source)} holds vectors: expected images")
+    images = open_photographs(source)
     if (move or link) and any(images.path(i) is None for i in range(len(images))):
         raise ValueError(f"{printable(source)} holds arrays: --move and --link need files")
     small = RawPixels(size=(_SIDE, _SIDE), norm="contrast")

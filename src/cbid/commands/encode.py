@@ -37,18 +37,14 @@ def encode(
     descriptor: ModelDescriptorOption = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", "-o", show_default=False, help="Write the codes to this .npy or .parquet file (default: print)."
-        ),
+        typer.Option("--out", "-o", help="Write the codes to this .npy or .parquet file (default: print)."),
     ] = None,
     n_bits: PrefixOption = None,
     scheduler: Annotated[
-        str | None,
-        typer.Option(show_default=False, help="Encode on the workers of this Dask scheduler, tcp://HOST:PORT."),
+        str | None, typer.Option(help="Encode on the workers of this Dask scheduler, tcp://HOST:PORT.")
     ] = None,
     max_memory: Annotated[
-        str | None,
-        typer.Option(show_default=False, help='Memory limit, such as "2GB"; on a cluster, the limit of each worker.'),
+        str | None, typer.Option(help='Memory limit, such as "2GB"; on a cluster, the limit of each worker.')
     ] = None,
     overwrite: Annotated[
         bool,

@@ -1,5 +1,6 @@
 """``cbid evaluate`` and ``cbid report``: the accuracy of a project, as a table or as a web page."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,8 +25,7 @@ from cbid.commands.options import (
 
 def evaluate(
     source: Annotated[
-        Path | None,
-        typer.Argument(metavar="SRC", show_default=False, help="Measure on these labelled images instead."),
+        Path | None, typer.Argument(metavar="SRC", help="Measure on these labelled images instead.")
     ] = None,
     project: ProjectOption = None,
     model: ModelOption = None,
@@ -82,15 +82,14 @@ def _evaluate_model(model: Model, source: Path | None, n_jobs: int | None) -> di
         *parts,
         n_bits=model.n_bits,
         lengths=prefix_lengths(model.coder),
-        weights=lambda length, how: prefix_weights(model.coder, length, how),
+        weights=partial(prefix_weights, model.coder),
     )
 
 
 def report(
     project: ProjectOption = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", show_default=False, help="The file to write (default: PROJECT.html)."),
+        Path | None, typer.Option("--out", "-o", help="The file to write (default: PROJECT.html).")
     ] = None,
     queries: Annotated[int, typer.Option(min=0, max=200, help="Number of example searches to show.")] = 12,
     as_json: JsonOption = False,

@@ -13,10 +13,9 @@ from cbid.commands.options import (
     PrefixOption,
     ProjectOption,
     QuietOption,
-    complete,
+    choice,
     echo_result,
     find_project,
-    one_of,
     read_queries,
 )
 
@@ -43,39 +42,28 @@ def _formats() -> list[str]:
     return ["npy", "parquet", *code_files.EXPORTS]
 
 
-def _check_format(to: str | None) -> str | None:
-    return one_of(to, _formats())
-
-
 def export(
-    out: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", show_default=False, help="The file to write.")
-    ] = None,
+    out: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="The file to write.")] = None,
     project: ProjectOption = None,
     model: ModelOption = None,
     source: Annotated[
-        Path | None,
-        typer.Option(show_default=False, metavar="SRC", help="With --model: the vectors whose codes are written."),
+        Path | None, typer.Option(metavar="SRC", help="With --model: the vectors whose codes are written.")
     ] = None,
     to: Annotated[
         str | None,
-        typer.Option(
-            show_default=False,
-            callback=_check_format,
-            autocompletion=complete("cbid.commands.export:_formats"),
+        choice(
+            "cbid.commands.export:_formats",
             help="npy, parquet, faiss, usearch, pgvector, sqlite-vec, lance, qdrant, elasticsearch, opensearch, "
             "ubinary, binary (sentence-transformers) or hex (default: by the suffix of FILE).",
         ),
     ] = None,
     n_bits: PrefixOption = None,
     names: Annotated[
-        Path | None,
-        typer.Option(show_default=False, help="Also write a CSV file: id, name, label and path of each code."),
+        Path | None, typer.Option(help="Also write a CSV file: id, name, label and path of each code.")
     ] = None,
     page: Annotated[
         Path | None,
         typer.Option(
-            show_default=False,
             metavar="FILE.html",
             help="Write a search page that needs no server: one file up to 50 MB, otherwise a folder.",
         ),
@@ -107,9 +95,7 @@ def export(
         return
     if source is not None:
         raise typer.BadParameter("only for --model: a project exports its own images", param_hint="--source")
-    format = to if to is not None else _FORMATS_BY_SUFFIX.get(out.suffix)
-    if format is None:
-        raise ValueError(f"{out}: unknown format; give --to with one of {', '.join(_formats())}")
+    format = _format_of(out, to)
     with Project.open(find_project(project)) as opened:
         length = opened.n_bits if n_bits is None else n_bits
         opened.weights(length)  # reject an unknown length before the work starts
@@ -122,6 +108,13 @@ def export(
         answer = {"file": str(out), "to": format, "codes": len(ids), "n_bits": length, "bytes": size}
         text = f"{out}: {len(ids):,} codes of {length} bits, {size:,} bytes"
         echo_result(answer, text, as_json=as_json, quiet=quiet)
+
+
+def _format_of(out: Path, to: str | None) -> str:
+    format = to if to is not None else _FORMATS_BY_SUFFIX.get(out.suffix)
+    if format is None:
+        raise ValueError(f"{out}: unknown format; give --to with one of {', '.join(_formats())}")
+    return format
 
 
 def _write_page(page: Path, project: Path | None, *, as_json: bool, quiet: bool) -> None:
@@ -172,9 +165,7 @@ def _export_model(out: Path, path: Path, source: Path | None, to: str | None, n_
             raise ValueError(f"{type(coder).__name__} cannot be written as ONNX: its bits are not hyperplanes")
         coder.to_onnx(out)
         return {"file": str(out), "to": "onnx", "n_bits": length, "bytes": _size_of(out)}
-    format = to if to is not None else _FORMATS_BY_SUFFIX.get(out.suffix)
-    if format is None:
-        raise ValueError(f"{out}: unknown format; give --to with one of {', '.join(_formats())}")
+    format = _format_of(out, to)
     batches = [np.stack([query.vector for query in queries]) for queries in read_queries(model, [source])]
     codes = np.concatenate([prefix(model.encode(vectors), length) for vectors in batches])
     _write_codes(out, codes, length, format, np.arange(len(codes)))

@@ -50,7 +50,6 @@ def fit(
         typer.Option(
             "--descriptor",
             "-d",
-            show_default=False,
             callback=_check_descriptor,
             autocompletion=complete("cbid.project.models:DESCRIPTORS", "onnx:"),
             help="efficientnet, hog, gist, phog, centrist, pixels, onnx:FILE or onnx:FILE#LAYER (default: that of "
@@ -60,25 +59,16 @@ def fit(
     n_bits: Annotated[int, typer.Option("--n-bits", "-b", min=1, help="Length of the codes in bits.")] = 128,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", "-o", show_default=False, help=f"The project to create or update (default: SRC{PROJECT_SUFFIX})."
-        ),
+        typer.Option("--out", "-o", help=f"The project to create or update (default: SRC{PROJECT_SUFFIX})."),
     ] = None,
     coder: Annotated[
         str | None,
-        typer.Option(
-            show_default=False,
-            callback=choice("cbid.project.models:CODERS"),
-            autocompletion=complete("cbid.project.models:CODERS"),
-            help="A coder of cbid.coders (default: CBID, or ITQ without labels).",
-        ),
+        choice("cbid.project.models:CODERS", help="A coder of cbid.coders (default: CBID, or ITQ without labels)."),
     ] = None,
     kernel: Annotated[
         str | None,
-        typer.Option(
-            show_default=False,
-            callback=choice("cbid.commands.fit:KERNELS"),
-            autocompletion=complete("cbid.commands.fit:KERNELS"),
+        choice(
+            "cbid.commands.fit:KERNELS",
             help="Form of CBID: auto, linear (or none) or rbf (default: auto, chosen on the training images).",
         ),
     ] = None,
@@ -88,13 +78,12 @@ def fit(
     random_state: Annotated[
         int, typer.Option("--random-state", min=0, help="Seed; the same seed gives the same codes.")
     ] = 0,
-    vectors: Annotated[str | None, typer.Option(show_default=False, help="Parquet: the column of vectors.")] = None,
-    labels: Annotated[str | None, typer.Option(show_default=False, help="Parquet: the column of labels.")] = None,
-    ids: Annotated[str | None, typer.Option(show_default=False, help="Parquet: the column of ids.")] = None,
+    vectors: Annotated[str | None, typer.Option(help="Parquet: the column of vectors.")] = None,
+    labels: Annotated[str | None, typer.Option(help="Parquet: the column of labels.")] = None,
+    ids: Annotated[str | None, typer.Option(help="Parquet: the column of ids.")] = None,
     label: Annotated[
         str | None,
         typer.Option(
-            show_default=False,
             metavar="REGEX",
             help="Folder: a regular expression that finds the label in each path, such as '([a-z]+)_[0-9]+'.",
         ),

@@ -23,15 +23,13 @@ if TYPE_CHECKING:
 
 def index(
     source: Annotated[
-        Path | None,
-        typer.Argument(metavar="SRC", show_default=False, help="Images to add: a source of cbid fit or one image."),
+        Path | None, typer.Argument(metavar="SRC", help="Images to add: a source of cbid fit or one image.")
     ] = None,
     project: ProjectOption = None,
     to: Annotated[
         str | None,
         typer.Option(
             metavar="ADDRESS",
-            show_default=False,
             help="Copy the codes of the project to this Milvus collection: milvus://host:port/collection or "
             "milvus:file.db/collection. The environment variable CBID_MILVUS_TOKEN may hold a token.",
         ),
@@ -111,8 +109,7 @@ def _send(
 
 def check(
     project: Annotated[
-        Path | None,
-        typer.Argument(show_default=False, help="A project (default: the only one in the current folder)."),
+        Path | None, typer.Argument(help="A project (default: the only one in the current folder).")
     ] = None,
     repair: Annotated[
         bool, typer.Option("--repair", help="Remove what killed writers have left, and add missing checksums.")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from cbid.data import ImageSet
     from cbid.project import Project
 
 PROJECT_SUFFIX = ".cbid"
@@ -60,26 +61,25 @@ def one_of(value: str | None, choices: Iterable[str]) -> str | None:
     return value
 
 
+def _listed(location: str) -> list[str]:
+    """Return the names at "module:attribute", or those that the function there returns."""
+    module, _, attribute = location.partition(":")
+    found = getattr(import_module(module), attribute)
+    return list(found() if callable(found) else found)
+
+
 def complete(location: str, *more: str) -> Callable[[str], list[str]]:
     """Return the completion of an option by the names listed at "module:attribute", and ``more``."""
-
-    def begin(incomplete: str) -> list[str]:
-        module, _, attribute = location.partition(":")
-        found = getattr(import_module(module), attribute)
-        names = [*(found() if callable(found) else found), *more]
-        return [name for name in names if name is not None and name.startswith(incomplete)]
-
-    return begin
+    return lambda incomplete: [name for name in [*_listed(location), *more] if name.startswith(incomplete)]
 
 
-def choice(location: str) -> Callable[[str | None], str | None]:
-    """Return a callback that accepts the names listed at "module:attribute", which is imported when it is called."""
+def choice(location: str, **settings: Any) -> Any:
+    """Return an option that accepts and completes the names at "module:attribute", which is imported when needed."""
 
     def check(value: str | None) -> str | None:
-        module, _, attribute = location.partition(":")
-        return one_of(value, getattr(import_module(module), attribute))
+        return one_of(value, _listed(location))
 
-    return check
+    return typer.Option(callback=check, autocompletion=complete(location), **settings)
 
 
 class Model:
@@ -139,18 +139,12 @@ def open_project_or_model(project: Path | None, model: Path | None, descriptor: 
 
 ModelOption = Annotated[
     Path | None,
-    typer.Option(
-        "--model",
-        "-m",
-        show_default=False,
-        help="A coder saved from Python, in place of a project; SRC holds vectors.",
-    ),
+    typer.Option("--model", "-m", help="A coder saved from Python, in place of a project; SRC holds vectors."),
 ]
 ModelDescriptorOption = Annotated[
     str | None,
     typer.Option(
         "--descriptor",
-        show_default=False,
         autocompletion=complete("cbid.project.models:DESCRIPTORS"),
         help="With --model and images: the descriptor that the coder was learned from.",
     ),
@@ -158,23 +152,16 @@ ModelDescriptorOption = Annotated[
 QueryArgument = Annotated[list[Path], typer.Argument(metavar="QUERY", help="Images, folders or list files.")]
 ProjectOption = Annotated[
     Path | None,
-    typer.Option(
-        "--project",
-        "-p",
-        show_default=False,
-        help=f"The project (default: the only *{PROJECT_SUFFIX} in the current folder).",
-    ),
+    typer.Option("--project", "-p", help=f"The project (default: the only *{PROJECT_SUFFIX} in the current folder)."),
 ]
 PrefixOption = Annotated[
-    int | None,
-    typer.Option("--n-bits", "-b", min=1, show_default=False, help="Use only the first bits of each code."),
+    int | None, typer.Option("--n-bits", "-b", min=1, help="Use only the first bits of each code.")
 ]
 JobsOption = Annotated[
     int | None,
     typer.Option(
         "--n-jobs",
         "-j",
-        show_default=False,
         callback=_check_jobs,
         help="Images to process in parallel; -1 means one per core (default: 1).",
     ),
@@ -224,6 +211,17 @@ def open_source_for(project: "Project | Model", path: Path) -> Any:
             needs = "leave out --descriptor" if project.descriptor else "give the --descriptor of the model"
         raise ValueError(f"{printable(path)} holds {given}: {needs}")
     return source
+
+
+def open_photographs(path: Path) -> "ImageSet":
+    """Open a folder of images, without labels, or another source of images."""
+    from cbid.data import ImageFolder, ImageSet, open_source
+    from cbid.data.names import printable
+
+    opened = ImageFolder(path, labelled=False, on_error="skip") if path.is_dir() else open_source(path)
+    if not isinstance(opened, ImageSet):
+        raise ValueError(f"{printable(path)} holds vectors: expected an image, a folder of images or a list file")
+    return opened
 
 
 def read_queries(

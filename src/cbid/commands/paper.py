@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from cbid.paper.sets import SetInfo
 
 RootOption = Annotated[
-    Path | None,
-    typer.Option(show_default=False, help="Folder of the data sets (default: the environment variable CBID_DATA)."),
+    Path | None, typer.Option(help="Folder of the data sets (default: the environment variable CBID_DATA).")
 ]
 
 
@@ -36,7 +35,6 @@ def reproduce(
         typer.Option(
             "--out",
             "-o",
-            show_default=False,
             help="Folder for the report and its raw results (default: reproduction or reproduction-quick).",
         ),
     ] = None,
@@ -47,10 +45,7 @@ def reproduce(
         bool, typer.Option("--photographs/--no-photographs", help="Show images of the data sets in the report.")
     ] = True,
     root: RootOption = None,
-    cache: Annotated[
-        Path | None,
-        typer.Option(show_default=False, help="Folder for computed descriptors (default: in OUT)."),
-    ] = None,
+    cache: Annotated[Path | None, typer.Option(help="Folder for computed descriptors (default: in OUT).")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run the experiments of the paper and compare the results with its claims in a report.
@@ -113,9 +108,7 @@ def _clock(seconds: float) -> str:
 
 
 def show_data(
-    name: Annotated[
-        str | None, typer.Argument(show_default=False, help="A data set to describe in full (default: list all).")
-    ] = None,
+    name: Annotated[str | None, typer.Argument(help="A data set to describe in full (default: list all).")] = None,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:

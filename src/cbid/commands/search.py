@@ -12,7 +12,6 @@ from cbid.commands.options import (
     ProjectOption,
     QueryArgument,
     choice,
-    complete,
     echo,
     echo_json,
     find_project,
@@ -33,29 +32,22 @@ def search(
     n_bits: PrefixOption = None,
     how: Annotated[
         str,
-        typer.Option(
-            callback=choice("cbid.project.searching:HOW"),
-            autocompletion=complete("cbid.project.searching:HOW"),
+        choice(
+            "cbid.project.searching:HOW",
             help="Distance: weighted or plain Hamming, or raw for the raw vectors.",
         ),
     ] = "weighted",
     likeness: Annotated[
         float | None,
-        typer.Option(
-            min=0,
-            max=1,
-            show_default=False,
-            help='From 0, "same class", to 1, "looks alike" (default: as learned).',
-        ),
+        typer.Option(min=0, max=1, help='From 0, "same class", to 1, "looks alike" (default: as learned).'),
     ] = None,
     label: Annotated[
-        list[str] | None,
-        typer.Option(show_default=False, help="Return only images of this class; repeat it for several."),
+        list[str] | None, typer.Option(help="Return only images of this class; repeat it for several.")
     ] = None,
     match: Annotated[
         str,
-        typer.Option(
-            callback=choice("cbid.commands.search:MATCH"),
+        choice(
+            "cbid.commands.search:MATCH",
             help="With --label: images with any of the labels, with all of them, or of the branch below them "
             "(animal also finds animal/dog).",
         ),
@@ -122,7 +114,10 @@ def matches_table(project: "Project", found: "ProjectMatches") -> str:
         rows.append(row if found.n_bits is None else [f"{values['agree']} of {found.n_bits}", *row])
     if found.n_bits is not None:
         header = ["bits that agree", *header]
-    return table(header, rows, right=["bits that agree", "distance", "id"])
+    lines = table(header, rows, right=["bits that agree", "distance", "id"])
+    if found.n_bits is not None and len(rows) > 1 and len({row[1] for row in rows}) == 1:
+        lines += "\nAll are at the same distance: the raw vectors decide the order."
+    return lines
 
 
 def _shown_path(record: "ImageRecord") -> str:
@@ -159,7 +154,6 @@ def classify(
         typer.Option(
             min=0,
             max=1,
-            show_default=False,
             help='Answer "unknown" for images that are farther from the project\'s than this share of its held-out '
             "images, such as 0.05.",
         ),

@@ -13,26 +13,19 @@ _MIB = 2**20
 
 def serve(
     project: Annotated[
-        Path | None,
-        typer.Argument(
-            show_default=False, help="A project of cbid fit (default: the only one in the current folder)."
-        ),
+        Path | None, typer.Argument(help="A project of cbid fit (default: the only one in the current folder).")
     ] = None,
     host: Annotated[
         str, typer.Option(help="Address to listen on; other than loopback, it needs a key.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 means any free port.")] = 8000,
     api_key: Annotated[
-        str | None,
-        typer.Option(
-            envvar=KEY_VARIABLE, show_default=False, help="Key that clients must send; at least 16 characters."
-        ),
+        str | None, typer.Option(envvar=KEY_VARIABLE, help="Key that clients must send; at least 16 characters.")
     ] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Do not allow adding or removing images.")] = False,
     store: Annotated[
         str | None,
         typer.Option(
-            show_default=False,
             metavar="ADDRESS",
             help="Search this Milvus collection, filled by cbid index --to. The service is then read-only.",
         ),
@@ -47,25 +40,20 @@ def serve(
     trusted_proxy: Annotated[
         list[str] | None,
         typer.Option(
-            show_default=False,
             metavar="ADDRESS",
             help="Address or network of a proxy whose X-Forwarded headers are used; may be repeated.",
         ),
     ] = None,
     host_name: Annotated[
         list[str] | None,
-        typer.Option(
-            show_default=False, metavar="NAME", help="Public name to accept as Host, as of a proxy; may be repeated."
-        ),
+        typer.Option(metavar="NAME", help="Public name to accept as Host, as of a proxy; may be repeated."),
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Number of processes that serve the same address.")] = 1,
     log: Annotated[
         Literal["errors", "text", "json"],
         typer.Option(help="Log on standard error: errors, also every request as text, or all as JSON lines."),
     ] = "errors",
-    threads: Annotated[
-        int | None, typer.Option(min=1, show_default=False, help="Search threads (default: one per processor).")
-    ] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Search threads (default: one per processor).")] = None,
 ) -> None:
     """Serve a project: a search page, and a REST interface described at /openapi.json.
 

@@ -13,17 +13,6 @@ from cbid.evaluation import average_precision, mean_average_precision, shared_la
 from cbid.project.table import LABEL_SEPARATOR, split_labels
 from cbid.search import CodeIndex
 
-__all__ = [
-    "MAX_RANKED_TIES",
-    "evaluate",
-    "is_evaluation",
-    "nearest_vectors",
-    "predict",
-    "rank_by_vectors",
-    "sample_queries",
-    "vote",
-]
-
 MAX_RANKED_TIES = 512  # images at one distance whose vectors are compared; of more, a random subset
 
 _K = 5  # neighbours that vote
@@ -36,16 +25,11 @@ _CHUNK_BYTES = 32 * 2**20
 Weights = Callable[[int, str], NDArray[np.float64]]
 Codes = NDArray[np.uint8]
 Vectors = NDArray[np.float32]
+Labelled = tuple[Vectors, Codes, NDArray[np.str_]]  # vectors (n, d), codes and labels (n,)
 
 
 def evaluate(
-    queries: tuple[Vectors, Codes, NDArray[np.str_]],
-    stored: tuple[Vectors, Codes, NDArray[np.str_]],
-    *,
-    n_bits: int,
-    lengths: list[int],
-    weights: Weights,
-    seed: int = 0,
+    queries: Labelled, stored: Labelled, *, n_bits: int, lengths: list[int], weights: Weights, seed: int = 0
 ) -> dict[str, Any]:
     """Measure accuracy, mean average precision and overlap of codes of each length, and of the raw vectors.
 
@@ -137,13 +121,7 @@ def evaluate(
     return result
 
 
-def predict(
-    queries: tuple[Vectors, Codes, NDArray[np.str_]],
-    stored: tuple[Vectors, Codes, NDArray[np.str_]],
-    *,
-    n_bits: int,
-    weights: NDArray[np.float64],
-) -> NDArray[np.str_]:
+def predict(queries: Labelled, stored: Labelled, *, n_bits: int, weights: NDArray[np.float64]) -> NDArray[np.str_]:
     """Return the class (n,) that wins the vote for each query, as ``evaluate`` counts it; "" without a vote."""
     classes = np.unique(np.concatenate([stored[2], queries[2]]))
     classes = classes[classes != ""]
@@ -246,7 +224,7 @@ def rank_by_vectors(
 
 
 def _ranked(
-    index: CodeIndex, asked: tuple[Vectors, Codes, NDArray[np.str_]], vectors: Vectors, weights: NDArray[np.float64]
+    index: CodeIndex, asked: Labelled, vectors: Vectors, weights: NDArray[np.float64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return the nearest images of all queries, ties ranked by vectors: ids and ranks, both (q, m)."""
     parts = [
@@ -295,10 +273,7 @@ def vote(
 
 
 def _accuracy(
-    labels: NDArray[np.str_],
-    ranks: NDArray[Any],
-    asked: tuple[Vectors, Codes, NDArray[np.str_]],
-    classes: NDArray[np.str_],
+    labels: NDArray[np.str_], ranks: NDArray[Any], asked: Labelled, classes: NDArray[np.str_]
 ) -> tuple[float | None, dict[str, Any] | None]:
     """Return the share of correct votes of the k nearest, and the confusion matrix (true class, vote)."""
     known = asked[2] != ""

@@ -4,9 +4,10 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -108,14 +109,12 @@ def fit(
     images, where = open_images(source, tree=tree is not None)
     if not len(images):
         raise ValueError("the source is empty; expected at least two images")
-    if isinstance(images, VectorTable):
-        describer = None
-    elif descriptor is None:
-        describer = _own_descriptor(directory) or make_descriptor(default_descriptor())
-    else:
-        describer = make_descriptor(descriptor)
+    describer, skipped = None, []
+    if not isinstance(images, VectorTable):
+        own = _own_descriptor(directory) if descriptor is None else None
+        describer = own or make_descriptor(descriptor or default_descriptor())
+        skipped = _without_project(images.problems, where, directory)
     labels = [label_of(images, i) for i in range(len(images))]
-    skipped = [] if isinstance(images, VectorTable) else _without_project(images.problems, where, directory)
     made = choose_coder(coder, n_bits, labels, seed=seed, n_jobs=n_jobs, skipped=skipped)
     check_settings(made)
     if tree is not None and not isinstance(made, CBID):
@@ -192,9 +191,8 @@ class ProjectFit:
         remove_unused(self.directory)  # of a fit that was killed
         self._check_descriptor()
         with closing(ImageTable(self.directory / IMAGES, write=True)) as table:
-            begun = time.perf_counter()
-            taken, n_listed, width = self._read_images(table)
-            self.seconds["reading"] = time.perf_counter() - begun
+            with self._timed("reading"):
+                taken, n_listed, width = self._read_images(table)
             settings = {"coder": coder_settings(coder), "held_out": held_out, "seed": seed}
             if tree is not None:
                 settings["tree"] = tree
@@ -208,6 +206,12 @@ class ProjectFit:
             self._warn_of_copies(taken, parts, width)
             self.learn_and_commit(table, taken, n_listed, parts, coder, settings, width)
             return True
+
+    @contextmanager
+    def _timed(self, phase: str) -> Iterator[None]:
+        begun = time.perf_counter()
+        yield
+        self.seconds[phase] = self.seconds.get(phase, 0.0) + time.perf_counter() - begun
 
     def _check_descriptor(self) -> None:
         """Reject another descriptor than that of the project; an unfinished first fit with another one is dropped."""
@@ -233,21 +237,15 @@ class ProjectFit:
                 names = index.labels
                 self.committed = dict(zip(index.ids.tolist(), [] if names is None else names.tolist()))
         assert self.images is not None
-        rows, stale, added = [], [], []
-        for row in table.rows():
-            if row.id in self.committed or row.part == PENDING:
-                rows.append(row)
-                if row.origin == "add" and row.id in self.committed:
-                    added.append(row)
-            else:
-                stale.append(row.id)
-        table.delete(stale)
+        rows = list(table.rows())
+        known = [row for row in rows if row.id in self.committed or row.part == PENDING]
+        table.delete({row.id for row in rows} - {row.id for row in known})
         taken, width = take_in(
             self.images,
             self.describer,
             table,
             self.directory / VECTORS,
-            known=KnownImages(rows),
+            known=KnownImages(known),
             part=PENDING,
             origin="fit",
             n_jobs=self.n_jobs,
@@ -256,9 +254,8 @@ class ProjectFit:
         taken.failures = _without_project(taken.failures, self.where, self.directory)
         self.relabelled = table.n_unlearned() > 0
         taken.labels = table.with_given(taken.ids, taken.labels)
-        n_listed = len(taken.ids)
-        in_source = set(taken.ids.tolist())
-        added = [row for row in added if row.id not in in_source]
+        n_listed, in_source = len(taken.ids), set(taken.ids.tolist())
+        added = [row for row in known if row.origin == "add" and row.id in self.committed and row.id not in in_source]
         taken.ids = np.concatenate([taken.ids, np.array([row.id for row in added], dtype=np.int64)])
         taken.names += [row.name for row in added]
         taken.labels += [self.committed[row.id] or None for row in added]
@@ -333,26 +330,24 @@ class ProjectFit:
         train, held = (taken.ids[parts == part] for part in (TRAIN, HELD_OUT))
         if len(train) < 2:
             raise ValueError(f"{len(train)} images are left for learning; expected at least two")
-        begun = time.perf_counter()
         y: Any = names[parts == TRAIN] if is_supervised(coder) else None
         if y is not None and any(LABEL_SEPARATOR in text for text in y.tolist()):
             y = [split_labels(text) for text in y.tolist()]
         total = int(coder.get_params().get("n_bits", 0))
         self.report("learning", 0, total)
-        coder = learn(
-            coder,
-            vectors[train],
-            y,
-            checkpoint=self.directory / CHECKPOINT,
-            verbose=self.progress,
-            report=lambda done: self.report("learning", done, total),
-            tree=settings.get("tree"),
-        )
-        self.seconds["learning"] = time.perf_counter() - begun
-
+        with self._timed("learning"):
+            coder = learn(
+                coder,
+                vectors[train],
+                y,
+                checkpoint=self.directory / CHECKPOINT,
+                verbose=self.progress,
+                report=lambda done: self.report("learning", done, total),
+                tree=settings.get("tree"),
+            )
         self.report("encoding", 0, len(taken.ids))
-        begun = time.perf_counter()
-        codes = encode_rows(coder, vectors, taken.ids)
+        with self._timed("encoding"):
+            codes = encode_rows(coder, vectors, taken.ids)
         manifest = ProjectManifest(
             n_features=width,
             coder=new_name("coder", ".safetensors"),
@@ -367,30 +362,26 @@ class ProjectFit:
             files += [self.before.coder, self.before.index, self.before.evaluation]
         note_files(self.directory, files)
         try:
-            coder.save(self.directory / manifest.coder)
-            index = CodeIndex(coder.n_bits_, getattr(coder, "weights_", None))
-            index.add(codes, ids=taken.ids, labels=names)
-            index.save(self.directory / manifest.index)
-            index.close()
-            self.seconds["encoding"] = time.perf_counter() - begun
-
+            with self._timed("encoding"):
+                coder.save(self.directory / manifest.coder)
+                index = CodeIndex(coder.n_bits_, getattr(coder, "weights_", None))
+                index.add(codes, ids=taken.ids, labels=names)
+                index.save(self.directory / manifest.index)
+                index.close()
             self.report("measuring", 0, len(held))
-            begun = time.perf_counter()
-            self.prepare()
-            compiling = time.perf_counter() - begun
-            if compiling > _LONG_COMPILING:
-                self.seconds["compiling"] = compiling
-
-            begun = time.perf_counter()
-            measured = evaluate(
-                (vectors[held], codes[parts == HELD_OUT], names[parts == HELD_OUT]),
-                (vectors[train], codes[parts == TRAIN], names[parts == TRAIN]),
-                n_bits=coder.n_bits_,
-                lengths=prefix_lengths(coder),
-                weights=lambda length, how: prefix_weights(coder, length, how),
-                seed=settings["seed"],
-            )
-            self.seconds["measuring"] = time.perf_counter() - begun
+            with self._timed("compiling"):
+                self.prepare()
+            if self.seconds["compiling"] < _LONG_COMPILING:
+                del self.seconds["compiling"]
+            with self._timed("measuring"):
+                measured = evaluate(
+                    (vectors[held], codes[parts == HELD_OUT], names[parts == HELD_OUT]),
+                    (vectors[train], codes[parts == TRAIN], names[parts == TRAIN]),
+                    n_bits=coder.n_bits_,
+                    lengths=prefix_lengths(coder),
+                    weights=partial(prefix_weights, coder),
+                    seed=settings["seed"],
+                )
             with whole_file(self.directory / manifest.evaluation) as temporary:
                 temporary.write_text(json.dumps(measured, sort_keys=True) + "\n")
             manifest.fit.update(

@@ -17,8 +17,6 @@ from cbid.project.evaluating import predict, sample_queries
 from cbid.project.snapshot import Snapshot
 from cbid.project.table import LABEL_SEPARATOR
 
-__all__ = ["BitClasses", "Occlusion", "Predictions", "bit_classes", "duplicates", "occlude", "predictions"]
-
 MAX_PAIRS = 1_000_000  # near-duplicates held in memory
 _SIDE = 224  # longer side in pixels of a picture whose parts are hidden
 _GRIDS = (12, 10, 8, 7, 6, 5, 4)  # parts along each side, the finest that fits into the time
@@ -54,7 +52,7 @@ class Occlusion(NamedTuple):
 
 
 def predictions(snapshot: Snapshot, train: NDArray[np.int64], held: NDArray[np.int64]) -> Predictions:
-    """Return what the evaluation of the fit predicts for the held-out images, with the labels of now."""
+    """Return what the evaluation of the fit predicts for the held-out images, with the current labels."""
     stored = snapshot.stored()
     held = sample_queries(held, snapshot.manifest.settings.get("seed", 0))
     held = held[stored.labels[np.searchsorted(stored.ids, held)] != ""]

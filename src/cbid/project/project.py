@@ -402,13 +402,7 @@ class Project:
         like: Examples,
         unlike: Examples | None = None,
         k: int = 10,
-        *,
-        n_bits: int | None = None,
-        how: str = "weighted",
-        exclude: int | Sequence[int] | None = None,
-        label: str | Sequence[str] | None = None,
-        match: str = "any",
-        likeness: float | None = None,
+        **settings: Any,
     ) -> ProjectMatches:
         """Return the k images that are nearest to several examples and far from counter-examples, as one query.
 
@@ -416,8 +410,7 @@ class Project:
         counter-examples. The other parameters are those of ``search``.
         """
         unlike = unlike or Examples(np.empty((0, len(like.codes[0])), np.uint8), None)
-        settings = SearchSettings(n_bits, how, exclude, label, match, likeness)
-        return searching.search_examples(self._snapshot, self._store, like, unlike, k, settings)
+        return searching.search_examples(self._snapshot, self._store, like, unlike, k, SearchSettings(**settings))
 
     def search_in(self, store: CodeStore) -> None:
         """Search codes in this store from now on. It must hold the codes of the project (``cbid index --to``)."""
@@ -458,19 +451,9 @@ class Project:
         With ``unknown``, such as .05, queries that are farther from their k nearest than this share of the held-out
         images is from theirs have the label "unknown".
         """
-        held = self.ids_of(part=HELD_OUT) if unknown is not None else None
-        return searching.classify(
-            self._snapshot,
-            self._store,
-            np.asarray(codes),
-            k,
-            n_bits,
-            exclude,
-            vectors,
-            weights,
-            unknown=unknown,
-            held_out=held,
-        )
+        far = None if unknown is None else (unknown, self.ids_of(part=HELD_OUT))
+        queries = np.asarray(codes)
+        return searching.classify(self._snapshot, self._store, queries, k, n_bits, exclude, vectors, weights, far)
 
     def explain(
         self, code_a: ArrayLike, code_b: ArrayLike, n_bits: int | None = None, likeness: float | None = None
@@ -484,7 +467,7 @@ class Project:
         return Explanation(a == b, weight.copy())
 
     def predictions(self) -> Predictions:
-        """Return the class predicted for each held-out image by the training images, with the labels of now.
+        """Return the class predicted for each held-out image by the training images, with the current labels.
 
         As in ``evaluation``, up to 2,000 held-out images are considered. The result is kept until images change.
         """

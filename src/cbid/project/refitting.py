@@ -1,4 +1,4 @@
-"""Learning again from the images that a project holds, with the labels of now.
+"""Learning again from the images that a project holds, with the current labels.
 
     python -m cbid.project.refitting PROJECT
 
@@ -27,13 +27,11 @@ from cbid.project.table import PENDING, ImageTable
 from cbid.search import CodeIndex
 from cbid.storage.atomic import WriterLock
 
-__all__ = ["refit"]
-
 Report = Callable[[str, int, int], Any]
 
 
 def refit(path: str | os.PathLike[str], *, report: Report | None = None) -> None:
-    """Learn new codes from all stored images: those of the source and those that were added, with the labels of now.
+    """Learn new codes from all stored images: those of the source and those that were added, with the current labels.
 
     Coder, held-out share and seed stay as they are. No image is read again. A refit that is killed leaves the project
     as it was.
@@ -58,10 +56,8 @@ def refit(path: str | os.PathLike[str], *, report: Report | None = None) -> None
         coder = clone(coders.load(directory / manifest.coder))
         with closing(ImageTable(directory / IMAGES, write=True)) as table:
             taken = _stored(directory, manifest, table)
-            held_out, seed = manifest.settings["held_out"], manifest.settings["seed"]
-            settings = {"coder": coder_settings(coder), "held_out": held_out, "seed": seed}
-            if "tree" in manifest.settings:
-                settings["tree"] = manifest.settings["tree"]
+            settings = {**manifest.settings, "coder": coder_settings(coder)}
+            held_out, seed = settings["held_out"], settings["seed"]
             parts = split(taken.names, taken.labels, held_out, seed, supervised=is_supervised(coder))
             run.learn_and_commit(table, taken, 0, parts, coder, settings, manifest.n_features)
     finally:

@@ -3,8 +3,8 @@
 import sqlite3
 import time
 from base64 import b64encode
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from html import escape
 from typing import Any, NamedTuple, Protocol
 
@@ -20,26 +20,6 @@ from cbid.project.snapshot import Snapshot
 from cbid.project.table import LABEL_SEPARATOR
 from cbid.search import Matches, UnknownIdError
 from cbid.search.matches import html_table
-
-__all__ = [
-    "HOW",
-    "NO_LABELS",
-    "UNKNOWN",
-    "BitSides",
-    "CodeStore",
-    "Examples",
-    "Explanation",
-    "ProjectMatches",
-    "SearchSettings",
-    "Votes",
-    "as_codes",
-    "as_vectors",
-    "bit_sides",
-    "check_store",
-    "classify",
-    "search",
-    "search_examples",
-]
 
 HOW = ("weighted", "plain", "raw")
 NO_LABELS = "the images have no labels"
@@ -169,12 +149,12 @@ class BitSides(NamedTuple):
 class SearchSettings:
     """What is compared and which images count; see ``Project.search``."""
 
-    n_bits: int | None
-    how: str
-    exclude: int | Sequence[int] | None
-    label: str | Sequence[str] | None
-    match: str
-    likeness: float | None
+    n_bits: int | None = None
+    how: str = "weighted"
+    exclude: int | Sequence[int] | None = None
+    label: str | Sequence[str] | None = None
+    match: str = "any"
+    likeness: float | None = None
 
 
 def search(
@@ -190,8 +170,8 @@ def search(
 
     ``weights`` (snapshot.n_bits,) are used instead of those of the coder.
     """
-    how, label, match, n_bits = settings.how, settings.label, settings.match, settings.n_bits
-    likeness = settings.likeness
+    how, label, match = settings.how, settings.label, settings.match
+    n_bits, likeness = settings.n_bits, settings.likeness
     check_choice("how", how, HOW)
     labels = None
     if label is not None:
@@ -209,20 +189,23 @@ def search(
         if likeness is not None:
             raise ValueError(f"likeness={likeness}: expected how='weighted', not how='raw'")
         asked = as_vectors(snapshot, queries)
-        near = _nearest_vectors(snapshot, asked, k, excluded, labels)
+        near = _joined([_nearest_vectors(snapshot, asked, k, excluded, labels)], len(asked), k)
         seconds = time.perf_counter() - begun
         similarity = _similarity_of_vectors(snapshot, asked, near)
         agree = np.full(near.ids.shape, -1, dtype=np.int64)
-        return ProjectMatches(*_shown(near)[1:], similarity, agree, seconds, 4 * snapshot.n_features, None)
+        return ProjectMatches(*near[1:], similarity, agree, seconds, 4 * snapshot.n_features, None)
     length = _length(snapshot, store, n_bits)
     codes, asked_vectors = _codes_and_vectors(snapshot, queries, vectors)
     if weights is None:
         weights = snapshot.weights(length, how, likeness)
-    near = _nearest_codes(snapshot, store, codes, asked_vectors, k, weights, excluded, labels)
+    parts = _with_ties(snapshot, store, codes, k, weights=weights, labels=labels, excluded=excluded)
+    if asked_vectors is not None:  # else, ties are in the order of their ids
+        parts = (rank_by_vectors(part, asked_vectors, snapshot.vectors(part.ids.ravel()), k)[0] for part in parts)
+    near = _joined(parts, len(codes), k)
     seconds = time.perf_counter() - begun
     similarity = np.where(near.ids < 0, 0, 1 - near.distances / max(weights.sum(), 1e-300)).astype(np.float32)
     agree = _count_agreeing(snapshot, codes, near.ids, length)
-    return ProjectMatches(*_shown(near)[1:], np.clip(similarity, 0, 1), agree, seconds, n_bytes(length), length)
+    return ProjectMatches(*near[1:], np.clip(similarity, 0, 1), agree, seconds, n_bytes(length), length)
 
 
 def search_examples(
@@ -248,7 +231,7 @@ def search_examples(
     if settings.how == "raw":
         if target is None:
             raise ValueError("how='raw': expected ids or vectors as the query, not codes")
-        return search(snapshot, store, target.astype(np.float32), k, replace(settings, likeness=None))
+        return search(snapshot, store, target.astype(np.float32), k, settings)
     weights = snapshot.weights(_length(snapshot, store, settings.n_bits), settings.how, settings.likeness)
     votes = unpack(like.codes, snapshot.n_bits).mean(axis=0, dtype=np.float64)
     if len(unlike.codes):
@@ -264,14 +247,16 @@ def classify(
     n_bits: int | None,
     exclude: int | Sequence[int] | None,
     vectors: ArrayLike | None,
-    votes_by: str = "uniform",
-    unknown: float | None = None,
-    held_out: NDArray[np.int64] | None = None,
+    votes_by: str,
+    unknown: tuple[float, NDArray[np.int64]] | None,
 ) -> Votes:
-    """Return the vote of the k nearest labelled images; see ``Project.classify``."""
+    """Return the vote of the k nearest labelled images; see ``Project.classify``.
+
+    ``unknown`` is the share of the held-out images that may count as unknown, and their ids.
+    """
     check_choice("weights", votes_by, ("uniform", "distance"))
     if unknown is not None:
-        check_real("unknown", unknown, 0, 1)
+        check_real("unknown", unknown[0], 0, 1)
     stored = snapshot.stored()
     if not stored.classes:
         raise ValueError(f"{NO_LABELS}, so they cannot vote for a class")
@@ -281,7 +266,7 @@ def classify(
     codes, asked = _codes_and_vectors(snapshot, queries, vectors)
     classes = np.array(list(stored.sets))
     votes = np.zeros((len(codes), len(classes)))
-    for near in _with_ties(snapshot, store, codes, k, weights, _as_ids(exclude), labels):
+    for near in _with_ties(snapshot, store, codes, k, weights=weights, labels=labels, excluded=_as_ids(exclude)):
         ranks: NDArray[Any] = near.distances
         if asked is not None:
             near, ranks = rank_by_vectors(near, asked, snapshot.vectors(near.ids.ravel()), k)
@@ -296,7 +281,7 @@ def classify(
         won = [np.array(stored.classes)[row].tolist() for row in (votes >= least) & (votes > 0)]
     known = np.ones(len(codes), dtype=bool)
     if unknown is not None and len(codes):
-        limit = _known_distance(snapshot, held_out, k, weights, unknown)
+        limit = _known_distance(snapshot, k, weights, *unknown)
         known = _mean_distances(snapshot, codes, k, weights, _as_ids(exclude)) <= limit
     won = [labels if is_known else [] for labels, is_known in zip(won, known)]
     names = [", ".join(labels) if is_known else UNKNOWN for labels, is_known in zip(won, known)]
@@ -313,10 +298,10 @@ def _mean_distances(
 
 
 def _known_distance(
-    snapshot: Snapshot, held_out: NDArray[np.int64] | None, k: int, weights: NDArray[np.float64], share: float
+    snapshot: Snapshot, k: int, weights: NDArray[np.float64], share: float, held_out: NDArray[np.int64]
 ) -> float:
     """Return the mean distance that this share of the held-out images exceeds; each is left out of its neighbours."""
-    if held_out is None or not len(held_out):
+    if not len(held_out):
         raise ValueError(f"unknown={share}: expected a project with held-out images, on which the distance is found")
     held = sample_queries(held_out, 0)
     found = snapshot.index.search(snapshot.index.reconstruct(held), k + 1, weights=weights)
@@ -386,41 +371,12 @@ def _codes_and_vectors(
 
 
 def _with_ties(
-    snapshot: Snapshot,
-    store: CodeStore | None,
-    codes: NDArray[np.uint8],
-    k: int,
-    weights: NDArray[np.float64],
-    excluded: NDArray[np.int64],
-    labels: list[str] | None,
+    snapshot: Snapshot, store: CodeStore | None, codes: NDArray[np.uint8], k: int, **settings: Any
 ) -> Iterator[Neighbours]:
+    """Search the index, or the store; ``settings`` are weights, labels and excluded."""
     if store is not None:
         check_store(snapshot, store)
-    searched = snapshot.index if store is None else store
-    return neighbours_with_ties(searched, codes, k, weights=weights, labels=labels, excluded=excluded)
-
-
-def _nearest_codes(
-    snapshot: Snapshot,
-    store: CodeStore | None,
-    codes: NDArray[np.uint8],
-    vectors: NDArray[np.float32] | None,
-    k: int,
-    weights: NDArray[np.float64],
-    excluded: NDArray[np.int64],
-    labels: list[str] | None,
-) -> Neighbours:
-    """Return the k nearest; ties are ranked by vectors, or by the smaller id without vectors of the queries."""
-    shape = len(codes), k
-    all_ids, distances = np.full(shape, -1, dtype=np.int64), np.full(shape, np.inf, np.float32)
-    names = np.full(shape, "", dtype=object)
-    for near in _with_ties(snapshot, store, codes, k, weights, excluded, labels):
-        if vectors is not None:
-            near = rank_by_vectors(near, vectors, snapshot.vectors(near.ids.ravel()), k)[0]
-        n = min(k, near.ids.shape[1])
-        all_ids[near.rows, :n], distances[near.rows, :n] = near.ids[:, :n], near.distances[:, :n]
-        names[near.rows, :n] = np.where(near.ids[:, :n] < 0, "", near.labels[:, :n])
-    return Neighbours(np.arange(len(codes)), all_ids, distances, names.astype(str))
+    return neighbours_with_ties(snapshot.index if store is None else store, codes, k, **settings)
 
 
 def _nearest_vectors(
@@ -430,18 +386,21 @@ def _nearest_vectors(
     keep = ~np.isin(ids, excluded)
     if wanted is not None:
         keep &= np.isin(labels, wanted)
-    nearest, near = nearest_vectors(queries, snapshot.vectors(ids[keep]), ids[keep], k)
-    shape, n_found = (len(queries), k), nearest.shape[1]
-    found, distances = np.full(shape, -1, dtype=np.int64), np.full(shape, np.inf, np.float32)
-    names = np.full(shape, "", dtype=labels.dtype)
-    found[:, :n_found], distances[:, :n_found] = nearest, near
-    names[:, :n_found] = labels[np.searchsorted(ids, nearest)]
-    return Neighbours(np.arange(len(queries)), found, distances, names)
+    found, distances = nearest_vectors(queries, snapshot.vectors(ids[keep]), ids[keep], k)
+    return Neighbours(np.arange(len(queries)), found, distances, labels[np.searchsorted(ids, found)])
 
 
-def _shown(near: Neighbours) -> Neighbours:
-    """Return neighbours with labels as people read them."""
-    return near._replace(labels=np.char.replace(near.labels.astype(str), LABEL_SEPARATOR, ", "))
+def _joined(parts: Iterable[Neighbours], n_queries: int, k: int) -> Neighbours:
+    """Return the k nearest of all queries in one table, with labels as people read them."""
+    ids, distances = np.full((n_queries, k), -1, dtype=np.int64), np.full((n_queries, k), np.inf, np.float32)
+    labels = np.full((n_queries, k), "", dtype=object)
+    for near in parts:
+        n = min(k, near.ids.shape[1])
+        ids[near.rows, :n], distances[near.rows, :n] = near.ids[:, :n], near.distances[:, :n]
+        labels[near.rows, :n] = np.where(near.ids[:, :n] < 0, "", near.labels[:, :n])
+    return Neighbours(
+        np.arange(n_queries), ids, distances, np.char.replace(labels.astype(str), LABEL_SEPARATOR, ", ")
+    )
 
 
 def _similarity_of_vectors(snapshot: Snapshot, queries: NDArray[np.float32], near: Neighbours) -> NDArray[np.float32]:

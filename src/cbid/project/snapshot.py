@@ -15,7 +15,6 @@ from cbid import coders
 from cbid.checks import check_choice
 from cbid.coders import Coder
 from cbid.data.decode import ImageError
-from cbid.data.isolated import DecodeLimits
 from cbid.data.names import printable
 from cbid.data.tables import VectorTable
 from cbid.descriptors import Descriptor
@@ -143,32 +142,20 @@ class Snapshot:
         known: KnownImages | None,
         *,
         strict: bool,
-        limits: DecodeLimits,
-        n_jobs: int | None,
-        progress: bool,
+        **options: Any,
     ) -> Intake:
         """Describe, store, encode and index. Saving the index commits the images; until then they are invisible.
 
-        With ``strict``, an image that cannot be read is an error and nothing is added.
+        With ``strict``, an image that cannot be read is an error and nothing is added. The options are those of
+        ``take_in``: limits, n_jobs and progress.
         """
         if isinstance(source, VectorTable) != (descriptor is None):
             made, given = ("vectors", "images") if descriptor is None else ("images", "vectors")
             raise ValueError(f"the project was made from {made}; expected {made}, not {given}")
         first, file = table.next_id(), self.path / VECTORS
         try:
-            taken, width = take_in(
-                source,
-                descriptor,
-                table,
-                file,
-                known=known,
-                part=ADDED,
-                origin="add",
-                strict=strict,
-                limits=limits,
-                n_jobs=n_jobs,
-                progress=progress,
-            )
+            options |= {"known": known, "part": ADDED, "origin": "add", "strict": strict}
+            taken, width = take_in(source, descriptor, table, file, **options)
             if strict and taken.failures:
                 name, reason = taken.failures[0]
                 raise ImageError(f"{printable(name)}: {reason}")

@@ -15,7 +15,7 @@ import os
 import sqlite3
 import threading
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -222,15 +222,12 @@ class ImageTable:
 
     def ids_of(self, path: bytes) -> list[int]:
         """Return the ids of the images with this path."""
-        with self._locked():
-            found = self._connection.execute("SELECT id FROM images WHERE path = ?", (path,)).fetchall()
-        return [int(row[0]) for row in found]
+        return [int(id) for (id,) in self._all("SELECT id FROM images WHERE path = ?", path)]
 
     def ids_in(self, part: str) -> NDArray[np.int64]:
         """Return the ids of the images of one part."""
-        with self._locked():
-            found = self._connection.execute("SELECT id FROM images WHERE part = ?", (part,)).fetchall()
-        return np.array([row[0] for row in found], dtype=np.int64)
+        found = self._all("SELECT id FROM images WHERE part = ?", part)
+        return np.array([id for (id,) in found], dtype=np.int64)
 
     def rows(self) -> Iterator[ImageRow]:
         """Return all rows by id, including those of unfinished work."""
@@ -242,21 +239,18 @@ class ImageTable:
     def finished(self) -> tuple[int, int]:
         """Return the number and the sum of the ids, without those of an unfinished fit."""
         query = "SELECT count(*), coalesce(sum(id), 0) FROM images WHERE part != ?"
-        with self._locked():
-            count, total = self._connection.execute(query, (PENDING,)).fetchone()
+        ((count, total),) = self._all(query, PENDING)
         return int(count), int(total)
 
     def next_id(self) -> int:
         """Return the smallest id that was never used."""
-        with self._locked():
-            row = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'images'").fetchone()
-        return 0 if row is None else int(row[0]) + 1
+        found = self._all("SELECT seq FROM sqlite_sequence WHERE name = 'images'")
+        return int(found[0][0]) + 1 if found else 0
 
     def n_features(self) -> int | None:
         """Return the length of a raw vector, or None before the first image."""
-        with self._locked():
-            row = self._connection.execute("SELECT n_features FROM vectors").fetchone()
-        return None if row is None else int(row[0])
+        found = self._all("SELECT n_features FROM vectors")
+        return int(found[0][0]) if found else None
 
     # Writing: each call is one transaction
 
@@ -268,11 +262,7 @@ class ImageTable:
         vectors: NDArray[np.float32] | None = None,
     ) -> None:
         """Insert rows, their thumbnails, and the checksums of both and of the raw vectors (n, d)."""
-        raw = [None] * len(rows) if vectors is None else [_vector_checksum(vector) for vector in vectors]
-        sums = [
-            (row.id, _row_checksum(row), _jpeg_checksum(jpeg), vector)
-            for row, jpeg, vector in zip(rows, thumbnails, raw)
-        ]
+        sums = map(_checksums, rows, thumbnails, [None] * len(rows) if vectors is None else vectors)
         with self._changing([row.id for row in rows]) as run:
             run.execute("INSERT OR IGNORE INTO vectors VALUES (?)", (n_features,))
             run.executemany("INSERT INTO images VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
@@ -289,18 +279,15 @@ class ImageTable:
         changed = {id for _, _, id in wanted}
         with self._changing(changed) as run:
             run.executemany(f"UPDATE images SET label = ?, part = ?{origin} WHERE id = ?", wanted)
-            sums = [(_row_checksum(row), row.id) for row in self.rows() if row.id in changed]
-            run.executemany("UPDATE checksums SET row = ? WHERE id = ?", sums)
+            self._update_checksums(changed)
 
     def delete(self, ids: Iterable[int]) -> None:
         """Delete rows and thumbnails. Unknown ids are ignored."""
         gone = [(int(id),) for id in ids]
         if gone:
             with self._changing([id for (id,) in gone]) as run:
-                run.executemany("DELETE FROM images WHERE id = ?", gone)
-                run.executemany("DELETE FROM thumbnails WHERE id = ?", gone)
-                run.executemany("DELETE FROM checksums WHERE id = ?", gone)
-                run.executemany("DELETE FROM given_labels WHERE id = ?", gone)
+                for name in ("images", "thumbnails", "checksums", "given_labels"):
+                    run.executemany(f"DELETE FROM {name} WHERE id = ?", gone)
 
     # Labels given by hand. The index commits them: asked before, settled after.
 
@@ -318,11 +305,7 @@ class ImageTable:
 
     def asked_labels(self) -> list[int]:
         """Return the ids of images whose new label is not settled."""
-        with self._locked():
-            found = self._connection.execute(
-                "SELECT id FROM given_labels WHERE state = 'asked' ORDER BY id"
-            ).fetchall()
-        return [int(row[0]) for row in found]
+        return [int(id) for (id,) in self._all("SELECT id FROM given_labels WHERE state = 'asked' ORDER BY id")]
 
     def settle_labels(self, labels: dict[int, str | None]) -> None:
         """Set the labels that the index holds for the images with unsettled labels; others are forgotten."""
@@ -333,41 +316,27 @@ class ImageTable:
                 [(label, id) for id, label in labels.items()],
             )
             run.execute("DELETE FROM given_labels WHERE state = 'asked'")
-            sums = [(_row_checksum(row), row.id) for row in self.rows() if row.id in labels]
-            run.executemany("UPDATE checksums SET row = ? WHERE id = ?", sums)
+            self._update_checksums(labels.keys())
 
     def with_given(self, ids: NDArray[np.int64], labels: list[str | None]) -> list[str | None]:
         """Return labels of a source with those given by hand in their place, unless the source has changed them."""
-        with self._locked():
-            rows = self._connection.execute("SELECT id, label, source FROM given_labels").fetchall()
-        given = {id: (label, source) for id, label, source in rows}
-        result = list(labels)
-        changed = []
-        for place, id in enumerate(ids.tolist()):
-            if id in given:
-                if given[id][1] == labels[place]:
-                    result[place] = given[id][0]
-                else:
-                    changed.append((id,))
+        given = {id: (label, source) for id, label, source in self._all("SELECT id, label, source FROM given_labels")}
+        listed = list(zip(ids.tolist(), labels))
+        changed = [id for id, label in listed if id in given and given[id][1] != label]
         if changed:
-            with self._changing([id for (id,) in changed]) as run:
-                run.executemany("DELETE FROM given_labels WHERE id = ?", changed)
-        return result
+            with self._changing(changed) as run:
+                run.executemany("DELETE FROM given_labels WHERE id = ?", [(id,) for id in changed])
+        return [given[id][0] if id in given and given[id][1] == label else label for id, label in listed]
 
     def n_unlearned(self) -> int:
         """Return the number of labels given by hand since the last fit."""
-        with self._locked():
-            query = "SELECT count(*) FROM sqlite_master WHERE name = 'given_labels'"
-            if not self._connection.execute(query).fetchone()[0]:
-                return 0
-            query = "SELECT count(*) FROM given_labels WHERE state != 'learned'"
-            return int(self._connection.execute(query).fetchone()[0])
+        if not self._has_table("given_labels"):
+            return 0
+        return int(self._all("SELECT count(*) FROM given_labels WHERE state != 'learned'")[0][0])
 
     def note_learned(self) -> None:
         """Note that a fit has used all labels given by hand."""
-        with self._locked():
-            given = [id for (id,) in self._connection.execute("SELECT id FROM given_labels")]
-        with self._changing(given) as run:
+        with self._changing([id for (id,) in self._all("SELECT id FROM given_labels")]) as run:
             run.execute("DELETE FROM given_labels WHERE label IS source")
             run.execute("UPDATE given_labels SET state = 'learned'")
 
@@ -406,12 +375,7 @@ class ImageTable:
     def add_checksums(self, vectors: NDArray[np.float32]) -> int:
         """Write the missing checksums of the present content, and the seal; return the number of checksums."""
         sums = [
-            (
-                row.id,
-                _row_checksum(row),
-                _jpeg_checksum(jpeg),
-                _vector_checksum(vectors[row.id]) if row.id < len(vectors) else None,
-            )
+            _checksums(row, jpeg, vectors[row.id] if row.id < len(vectors) else None)
             for row, jpeg, found in self._with_checksums()
             if found is None or found[2] is None
         ]
@@ -421,6 +385,11 @@ class ImageTable:
                 self._add_seal()
         self.is_sealed = True
         return len(sums)
+
+    def _update_checksums(self, ids: Collection[int]) -> None:
+        """Write the checksums of rows that have changed."""
+        sums = [(_row_checksum(row), row.id) for row in self.rows() if row.id in ids]
+        self._connection.executemany("UPDATE checksums SET row = ? WHERE id = ?", sums)
 
     def _add_seal(self) -> None:
         self._connection.execute(_SEAL)
@@ -476,8 +445,7 @@ class ImageTable:
     def _with_checksums(self) -> Iterator[tuple[ImageRow, bytes | None, tuple[bytes, bytes | None, bytes] | None]]:
         """Return every row with its thumbnail and its checksums."""
         with self._locked():
-            query = "SELECT count(*) FROM sqlite_master WHERE name = 'checksums'"
-            stored = self._connection.execute(query).fetchone()[0]
+            stored = self._has_table("checksums")
             sums = "c.row, c.jpeg, c.vector" if stored else "NULL, NULL, NULL"
             join = "LEFT JOIN checksums c ON c.id = i.id" if stored else ""
             rows = self._connection.execute(
@@ -487,13 +455,20 @@ class ImageTable:
             for row in rows:
                 yield ImageRow(*row[:7]), row[7], None if row[8] is None else row[8:]
 
+    def _all(self, query: str, *values: Any) -> list[Any]:
+        """Return all rows that a query finds."""
+        with self._locked():
+            return self._connection.execute(query, values).fetchall()
+
+    def _has_table(self, name: str) -> bool:
+        return bool(self._all("SELECT 1 FROM sqlite_master WHERE name = ?", name))
+
     def _of_ids(self, query: str, ids: Sequence[int] | NDArray[np.int64]) -> list[Any]:
         found: list[Any] = []
         with self._locked():
             for start in range(0, len(ids), _MAX_IDS):
                 part = [int(id) for id in ids[start : start + _MAX_IDS]]
-                marks = ", ".join("?" * len(part))
-                found += self._connection.execute(f"{query} ({marks})", part).fetchall()
+                found += self._all(f"{query} ({', '.join('?' * len(part))})", *part)
         return found
 
     @contextlib.contextmanager
@@ -536,6 +511,13 @@ class ImageTable:
 
 def _checksum(content: bytes) -> bytes:
     return digest_bytes(content, size=8)
+
+
+def _checksums(
+    row: ImageRow, jpeg: bytes | None, vector: NDArray[np.float32] | None
+) -> tuple[int, bytes, bytes | None, bytes | None]:
+    """Return a row of the table of checksums."""
+    return row.id, _row_checksum(row), _jpeg_checksum(jpeg), None if vector is None else _vector_checksum(vector)
 
 
 def _row_checksum(row: ImageRow) -> bytes:

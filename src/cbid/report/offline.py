@@ -20,8 +20,6 @@ from cbid.storage.atomic import whole_file
 if TYPE_CHECKING:
     from cbid.project import Project
 
-__all__ = ["MAX_FILE_BYTES", "MAX_IMAGES", "OfflinePage", "write_offline_page"]
-
 MAX_IMAGES = 100_000  # a browser searches and sorts them in a blink
 MAX_FILE_BYTES = 50 * 2**20
 _SIDE, _QUALITY = 128, 70  # of the thumbnails

@@ -103,7 +103,8 @@ def headline(measured: dict[str, Any], confusion: dict[str, Any]) -> str:
         return f"{size} keep {code['weighted']['overlap']:.0%} of the ten nearest neighbours of {vectors}."
     low, high = interval(accuracy, n)
     spread = max(accuracy - low, high - accuracy)
-    text = f"{size}: {accuracy:.0%} ± {100 * spread:.0f} on held-out images, {raw['accuracy']:.0%} with {vectors}"
+    within = f"± {100 * spread:.0f}" if accuracy + spread <= 1 else f"({100 * low:.0f}–{100 * high:.0f})"
+    text = f"{size}: {accuracy:.0%} {within} on held-out images, {raw['accuracy']:.0%} with {vectors}"
     counts = np.array(confusion["matrix"], dtype=np.float64)
     totals = counts.sum(axis=1) if len(counts) else counts
     present = np.flatnonzero(totals)

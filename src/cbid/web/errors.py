@@ -15,8 +15,6 @@ from cbid.data import ImageError
 from cbid.project import ProjectError
 from cbid.search import IndexConflictError, IndexCorruptError, IndexLockedError, UnknownIdError
 
-__all__ = ["ErrorMessage", "add_handlers", "error_docs", "error_response", "http_error"]
-
 _LOG = logging.getLogger("cbid.web")
 _DESCRIPTIONS = {
     400: "The body cannot be parsed, or the Host header is not accepted",
@@ -31,6 +29,13 @@ _DESCRIPTIONS = {
     429: "Too many requests; retry after the time in Retry-After",
     431: "The headers are too large or too many",
     503: "The service is busy or cannot read its data; retry after the time in Retry-After",
+}
+_STATUS: dict[type, int] = {  # of errors that the caller can fix
+    UnknownIdError: 404,
+    IndexLockedError: 409,
+    IndexConflictError: 409,
+    ImageError: 415,
+    ValueError: 422,
 }
 _COMMON = {400, 401, 403, 404, 408, 413, 422, 429, 431, 503}
 
@@ -76,18 +81,11 @@ def add_handlers(app: FastAPI) -> None:
         field = ".".join(names)
         return error_response(422, f"{field}: {first['msg']}" if field else str(first["msg"]))
 
-    @app.exception_handler(UnknownIdError)
-    async def unknown(request: Request, error: UnknownIdError) -> Response:
-        return error_response(404, str(error))
+    async def explain(request: Request, error: Exception) -> Response:
+        return error_response(next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), str(error))
 
-    @app.exception_handler(ImageError)
-    async def bad_image(request: Request, error: ImageError) -> Response:
-        return error_response(415, str(error))
-
-    @app.exception_handler(IndexLockedError)
-    @app.exception_handler(IndexConflictError)
-    async def locked(request: Request, error: OSError) -> Response:
-        return error_response(409, str(error))
+    for kind in _STATUS:
+        app.add_exception_handler(kind, explain)
 
     @app.exception_handler(ConnectionError)
     async def unreachable(request: Request, error: ConnectionError) -> Response:
@@ -99,10 +97,6 @@ def add_handlers(app: FastAPI) -> None:
     async def damaged(request: Request, error: Exception) -> Response:
         _LOG.error("%s %s: %s", request.method, request.url.path, error)
         return error_response(503, "the project cannot be read; see the log of the service", {"Retry-After": "5"})
-
-    @app.exception_handler(ValueError)
-    async def bad_value(request: Request, error: ValueError) -> Response:
-        return error_response(422, str(error))
 
     @app.exception_handler(Exception)
     async def internal(request: Request, error: Exception) -> Response:

@@ -15,50 +15,6 @@ from pydantic import (
 
 from cbid.project import ImageRecord
 
-__all__ = [
-    "MAX_EXAMPLES",
-    "MAX_ID",
-    "MAX_MATCHES",
-    "AddedImages",
-    "BitExamples",
-    "BitWeights",
-    "Bits",
-    "ByCode",
-    "ById",
-    "ByVector",
-    "ClassCount",
-    "ClassShare",
-    "Classification",
-    "ClassifyRequest",
-    "Confusion",
-    "DuplicateImages",
-    "DuplicatePage",
-    "ExplainRequest",
-    "Explanation",
-    "Health",
-    "How",
-    "Image",
-    "ImagePage",
-    "Label",
-    "Match",
-    "OcclusionMap",
-    "OcclusionRequest",
-    "Prediction",
-    "PredictionPage",
-    "ProjectInfo",
-    "RefitState",
-    "RelabelRequest",
-    "Relabelled",
-    "RemovedImage",
-    "SearchOptions",
-    "SearchQuery",
-    "SearchRequest",
-    "SearchResult",
-    "SessionRequest",
-    "Unknown",
-    "Vote",
-]
-
 MAX_MATCHES = 1000
 MAX_SKIPPED = 10_000
 MAX_EXAMPLES = 100
@@ -238,14 +194,7 @@ class Image(BaseModel):
     @classmethod
     def of(cls, record: ImageRecord) -> "Image":
         """Return the image of a record."""
-        return cls(
-            id=record.id,
-            name=record.name,
-            label=record.label,
-            labels=record.labels,
-            part=record.part,
-            has_file=bool(record.path),
-        )
+        return cls(**vars(record), has_file=bool(record.path))
 
 
 class Match(Image):

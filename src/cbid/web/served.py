@@ -8,14 +8,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import numpy as np
-from fastapi import Request
+from fastapi import Depends, Request
 from numpy.typing import NDArray
 
 import cbid
@@ -25,8 +25,6 @@ from cbid.search.stores import MilvusStore
 from cbid.web.errors import http_error
 from cbid.web.middleware import Metrics
 from cbid.web.settings import ServiceSettings
-
-__all__ = ["ServedProject", "WorkerPool", "served_by"]
 
 T = TypeVar("T")
 _LOG = logging.getLogger("cbid.web")
@@ -243,18 +241,6 @@ class ServedProject:
         except UnknownIdError:
             return [] if len(ids) == 1 else [record for id in ids for record in self.records(np.array([id]))]
 
-    async def add(self, images: Sequence[bytes], labels: list[str | None], names: list[str]) -> NDArray[np.int64]:
-        """Add images and return their ids."""
-        return await self._change(lambda writer: writer.add(list(images), labels, names))
-
-    async def remove(self, id: int) -> None:
-        """Remove one image."""
-        await self._change(lambda writer: writer.remove([id]))
-
-    async def relabel(self, ids: list[int], label: str | None) -> None:
-        """Give images another label."""
-        await self._change(lambda writer: writer.relabel(ids, label))
-
     def start_refit(self) -> None:
         """Start to learn again in a process of its own; reject a second one."""
         self.check_writable()
@@ -267,7 +253,8 @@ class ServedProject:
             reason = f" because it searches {self.settings.store}" if self._store is not None else ""
             raise http_error(403, f"the service is read-only{reason}")
 
-    async def _change(self, change: Callable[[Project], T]) -> T:
+    async def change(self, change: Callable[[Project], T]) -> T:
+        """Open the project for writing, change it, and return what the change returns once all can read it."""
         self.check_writable()
         return await self._write_pool.run(self._commit, change)
 
@@ -288,7 +275,29 @@ class ServedProject:
         self.project.close()
 
 
-def served_by(request: Request) -> ServedProject:
-    """Return the project that the application of a request serves."""
+async def _served_by(request: Request) -> ServedProject:
     served: ServedProject = request.app.state.served
     return served
+
+
+Served = Annotated[ServedProject, Depends(_served_by)]  # the project that the application of a request serves
+
+
+def work_in(
+    pool: Literal["search", "image"], *, consistently: bool = False
+) -> Callable[[Callable[..., T]], Callable[..., Awaitable[T]]]:
+    """Let a route, a function with the parameter ``served``, do its work in the threads of a pool.
+
+    With ``consistently``, it is repeated if a commit arrives meanwhile; see ``read_consistently``.
+    """
+
+    def decorate(route: Callable[..., T]) -> Callable[..., Awaitable[T]]:
+        @wraps(route)
+        async def work(*, served: ServedProject, **given: Any) -> T:
+            threads = served.search_pool if pool == "search" else served.image_pool
+            call = partial(route, served=served, **given)
+            return await (threads.run(served.read_consistently, call) if consistently else threads.run(call))
+
+        return work
+
+    return decorate

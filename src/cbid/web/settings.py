@@ -6,8 +6,6 @@ from ipaddress import ip_address, ip_network
 from cbid.checks import check_integer, check_real
 from cbid.data.isolated import DecodeLimits
 
-__all__ = ["LOOPBACK_NAMES", "ServiceSettings", "Settings", "is_loopback"]
-
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 _MIN_KEY_LENGTH = 16
 
@@ -81,15 +79,8 @@ class ServiceSettings:
             raise ValueError(
                 f"api_key of {len(self.api_key)} characters: expected at least {_MIN_KEY_LENGTH} ASCII characters"
             )
-        for name in (
-            "max_upload",
-            "max_files",
-            "max_pixels",
-            "burst",
-            "max_waiting",
-            "max_connections",
-            "connections_per_address",
-        ):
+        counts = "max_upload max_files max_pixels burst max_waiting max_connections connections_per_address"
+        for name in counts.split():
             check_integer(name, getattr(self, name), 1)
         for name in ("seconds", "upload_seconds"):
             check_real(name, getattr(self, name), 0, open_below=True)

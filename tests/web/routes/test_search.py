@@ -253,7 +253,7 @@ def test_a_damaged_project_is_a_503(copied, monkeypatch):
         raise ProjectError("vectors.f32 is too short")
 
     with client_of(copied, rate=0) as client:
-        monkeypatch.setattr(type(client.app.state.served.project), "search", damaged)
+        monkeypatch.setattr(type(client.app.state.served.project), "search_examples", damaged)
         answer = client.post("/api/search", json={"query": {"id": 0}})
         assert answer.status_code == 503
         assert "vectors.f32" not in answer.text

@@ -63,7 +63,7 @@ export async function open(kind, path = "") {
   }
   if (kind === "mistakes") {
     const right = shown.label === shown.predicted;
-    $("browse-title").textContent = !shown.label ? "Mistakes" : right ? `${shown.label}, classified right` : `${shown.label}, classified as ${shown.predicted}`;
+    $("browse-title").textContent = !shown.label ? "Mistakes" : right ? `${shown.label}, classified correctly` : `${shown.label}, classified as ${shown.predicted}`;
     $("browse-lead").append("Held-out images. If a label is wrong, select the image and set its class. ", h("a", { href: "#classes" }, "Back to the matrix"));
   } else {
     $("browse-title").textContent = shown.label === UNLABELLED ? "Images without a label" : shown.label || "All images";

@@ -25,7 +25,7 @@ export async function open() {
   $("refit").hidden = !relabels;
   if (!relabels) return;
   const labels = unlearned ? `${plural(unlearned, "label")} changed since the codes were learned. ` : "";
-  $("refit-lead").textContent = `${labels}New codes are learned from all ${plural(total, "image")}, also those that were added, with the labels of now. Searches go on meanwhile.`;
+  $("refit-lead").textContent = `${labels}This learns new codes from all ${plural(total, "image")}, including added ones, with their current labels. Search keeps working meanwhile.`;
   watch();
 }
 

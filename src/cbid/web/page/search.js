@@ -183,7 +183,7 @@ export async function byFiles(files) {
   const before = query;
   const extra = [also, unlike];
   const bad = files.find(unfit);
-  const failed = (name, message) => showError($("search-error"), `The search with ${name} failed.`, message);
+  const failed = (name, message) => showError($("search-error"), `The search with ${name} failed.`, message.charAt(0).toUpperCase() + message.slice(1));
   if (bad) {
     if (!query) byNothing();
     failed(bad.name || "pasted image", unfit(bad));

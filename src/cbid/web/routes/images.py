@@ -3,18 +3,16 @@
 from typing import Annotated, Literal
 
 import numpy as np
-from fastapi import APIRouter, File, Form, Path, Query, Request, Response, UploadFile
+from fastapi import APIRouter, File, Form, Path, Query, Response, UploadFile
 
 from cbid.data import ImageError
 from cbid.data.decode import image_type, read_bytes, reason_of
 from cbid.data.isolated import DecodeLimits, size_isolated
 from cbid.web.errors import error_docs, http_error
 from cbid.web.models import MAX_ID, AddedImages, Image, ImagePage, Label, Relabelled, RelabelRequest, RemovedImage
-from cbid.web.served import served_by
+from cbid.web.served import Served, work_in
 
-__all__ = ["router"]
-
-router = APIRouter(prefix="/api/images", tags=["images"])
+router = APIRouter(prefix="/api/images", tags=["images"], responses=error_docs())
 Id = Annotated[int, Path(ge=0, le=MAX_ID)]
 Part = Literal["train", "held-out", "added"]
 _MAX_NAME_LENGTH = 200
@@ -22,9 +20,10 @@ _MAX_TOTAL_PIXELS = 4  # of one request, in images of the largest size
 _MAX_FILE_PIXELS = 400_000_000  # of a file that is returned as it is
 
 
-@router.get("", responses=error_docs())
-async def images(
-    request: Request,
+@router.get("")
+@work_in("search")
+def images(
+    served: Served,
     first: Annotated[int, Query(ge=0, le=MAX_ID, description="Number of images to skip.")] = 0,
     count: Annotated[int, Query(ge=0, le=1000, description="Number of images to return.")] = 100,
     every: Annotated[int, Query(ge=1, le=MAX_ID, description="Return every n-th image.")] = 1,
@@ -33,38 +32,33 @@ async def images(
     part: Annotated[Part | None, Query(description="Only images of this part.")] = None,
 ) -> ImagePage:
     """List stored images by ascending id."""
-    served = served_by(request)
     if label is not None and unlabelled:
         raise ValueError(f"unlabelled=true: expected false with label={label!r}")
-
-    def work() -> ImagePage:
-        ids = served.project.ids_of("" if unlabelled else label, part)
-        records = served.records(ids[first::every][:count])
-        return ImagePage(total=len(ids), images=[Image.of(record) for record in records])
-
-    return await served.search_pool.run(work)
+    ids = served.project.ids_of("" if unlabelled else label, part)
+    records = served.records(ids[first::every][:count])
+    return ImagePage(total=len(ids), images=[Image.of(record) for record in records])
 
 
-@router.get("/{id}", responses=error_docs())
-async def image(id: Id, request: Request) -> Image:
+@router.get("/{id}")
+@work_in("search")
+def image(id: Id, served: Served) -> Image:
     """Return one stored image."""
-    served = served_by(request)
-    return Image.of(await served.search_pool.run(served.project.record, id))
+    return Image.of(served.project.record(id))
 
 
 @router.get(
     "/{id}/thumbnail",
     response_class=Response,
-    responses={**error_docs(), 200: {"content": {"image/jpeg": {}}, "description": "A JPEG image"}},
+    responses={200: {"content": {"image/jpeg": {}}, "description": "A JPEG image"}},
 )
-async def thumbnail(id: Id, request: Request) -> Response:
+@work_in("search")
+def thumbnail(id: Id, served: Served) -> Response:
     """Return a thumbnail. Its longer edge has at most 192 pixels."""
-    served = served_by(request)
     if not served.project.has_thumbnails:
         raise http_error(404, "the project was made from vectors: it has no thumbnails")
-    jpeg = await served.search_pool.run(served.project.thumbnail, id)
     # A project never reuses an id, but a project that was deleted and created again does. So browsers ask again soon.
-    return Response(jpeg, media_type="image/jpeg", headers={"Cache-Control": "private, max-age=60"})
+    headers = {"Cache-Control": "private, max-age=60"}
+    return Response(served.project.thumbnail(id), media_type="image/jpeg", headers=headers)
 
 
 @router.get(
@@ -72,61 +66,50 @@ async def thumbnail(id: Id, request: Request) -> Response:
     response_class=Response,
     responses={**error_docs(415), 200: {"content": {"image/*": {}}, "description": "The image file"}},
 )
-async def original(id: Id, request: Request) -> Response:
+@work_in("image")
+def original(id: Id, served: Served) -> Response:
     """Return the image file itself, as it is on disk. Only files that are images are returned."""
-    served = served_by(request)
-
-    def work() -> tuple[bytes, str]:
-        record = served.project.record(id)
-        if not record.path:
-            raise http_error(404, f"id={id} has no file: the image was added without one")
-        try:
-            data = read_bytes(record.path, max_pixels=_MAX_FILE_PIXELS)
-        except OSError as error:
-            raise http_error(404, f"the file of id={id} cannot be read: {reason_of(error)}") from error
-        return data, image_type(data)
-
-    data, kind = await served.image_pool.run(work)
-    return Response(data, media_type=kind, headers={"Cache-Control": "private, max-age=60"})
+    record = served.project.record(id)
+    if not record.path:
+        raise http_error(404, f"id={id} has no file: the image was added without one")
+    try:
+        data = read_bytes(record.path, max_pixels=_MAX_FILE_PIXELS)
+    except OSError as error:
+        raise http_error(404, f"the file of id={id} cannot be read: {reason_of(error)}") from error
+    return Response(data, media_type=image_type(data), headers={"Cache-Control": "private, max-age=60"})
 
 
 @router.post("/labels", responses=error_docs(409))
-async def relabel(body: RelabelRequest, request: Request) -> Relabelled:
+async def relabel(body: RelabelRequest, served: Served) -> Relabelled:
     """Give stored images another label. The codes change with the next fit."""
-    served = served_by(request)
-    await served.relabel(body.ids, body.label)
-
-    def work() -> Relabelled:
-        records = served.records(np.array(body.ids, dtype=np.int64))
-        return Relabelled(images=[Image.of(record) for record in records], unlearned=served.project.n_unlearned)
-
-    return await served.search_pool.run(work)
+    await served.change(lambda project: project.relabel(body.ids, body.label))
+    records = await served.search_pool.run(served.records, np.array(body.ids, dtype=np.int64))
+    unlearned = await served.search_pool.run(lambda: served.project.n_unlearned)
+    return Relabelled(images=[Image.of(record) for record in records], unlearned=unlearned)
 
 
 @router.post("", status_code=201, responses=error_docs(409, 415))
 async def add(
-    request: Request,
+    served: Served,
     images: Annotated[list[UploadFile], File(description="One or more images.")],
     label: Annotated[Label | None, Form(description="The class of all these images.")] = None,
 ) -> AddedImages:
     """Add images. If one of them cannot be read, none is added. Searches find them when this request returns."""
-    served = served_by(request)
     settings = served.settings
     if len(images) > settings.max_files:
         raise http_error(413, f"{len(images)} images: expected at most {settings.max_files} in one request")
     contents = [await file.read() for file in images]
     names = [_clean_name(file.filename) for file in images]
     await served.image_pool.run(_check_sizes, contents, names, settings.limits)
-    ids = await served.add(contents, [label] * len(contents), names)
+    ids = await served.change(lambda project: project.add(contents, [label] * len(contents), names))
     records = await served.search_pool.run(served.records, ids)
     return AddedImages(images=[Image.of(record) for record in records], total=len(served.project))
 
 
 @router.delete("/{id}", responses=error_docs(409))
-async def remove(id: Id, request: Request) -> RemovedImage:
+async def remove(id: Id, served: Served) -> RemovedImage:
     """Remove one image from the project. Its file is not deleted."""
-    served = served_by(request)
-    await served.remove(id)
+    await served.change(lambda project: project.remove([id]))
     return RemovedImage(id=id, total=len(served.project))
 
 

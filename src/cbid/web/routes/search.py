@@ -4,81 +4,59 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 import numpy as np
-from fastapi import APIRouter, File, Query, Request, UploadFile
+from fastapi import APIRouter, File, Query, UploadFile
 from numpy.typing import NDArray
 from pydantic import Field
 
 from cbid.codes import check_codes
 from cbid.project import Examples, Project
+from cbid.web import models
 from cbid.web.errors import error_docs
-from cbid.web.models import (
-    MAX_MATCHES,
-    Bits,
-    ByCode,
-    ById,
-    Classification,
-    ClassifyRequest,
-    Image,
-    Match,
-    SearchOptions,
-    SearchQuery,
-    SearchRequest,
-    SearchResult,
-    Unknown,
-    Vote,
-)
-from cbid.web.served import ServedProject, served_by
+from cbid.web.served import Served, ServedProject, work_in
 
-__all__ = ["ImageFile", "code_of", "router"]
-
-router = APIRouter(prefix="/api", tags=["search"])
+router = APIRouter(prefix="/api", tags=["search"], responses=error_docs())
 ImageFile = Annotated[UploadFile, File(description="A JPEG, PNG, WebP, GIF, BMP, TIFF or PPM file.")]
 Code = NDArray[np.uint8]  # (ceil(n_bits / 8),)
 Vector = NDArray[np.float32]  # (d,)
 _TRIES = 5  # searches, if matches are removed before their records are read
 
 
-class ImageSearchOptions(SearchOptions):
+class ImageSearchOptions(models.SearchOptions):
     """Options of a search with an uploaded image."""
 
     vector: bool = Field(default=False, description="Also return the raw vector of the image.")
 
 
-@router.post("/search", responses=error_docs())
-async def search(body: SearchRequest, request: Request) -> SearchResult:
+@router.post("/search")
+@work_in("search", consistently=True)
+def search(body: models.SearchRequest, served: Served) -> models.SearchResult:
     """Find the images most similar to a stored image, a vector or a code. A stored image does not find itself."""
-    served = served_by(request)
-
-    def work() -> SearchResult:
-        exclude = list(body.exclude)
-        record = None
-        if isinstance(body.query, ById):
-            exclude.append(body.query.id)
-            record = served.project.record(body.query.id)
-        examples = [body.query, *body.also]
-        exclude += [query.id for query in [*body.also, *body.unlike] if isinstance(query, ById)]
-        like, unlike = _examples(served.project, examples), _examples(served.project, body.unlike)
-        result = _search(served, like, body, exclude, unlike)
-        if record is not None:
-            result.label, result.labels = record.label, record.labels
-        return result
-
-    return await served.search_pool.run(served.read_consistently, work)
+    exclude = list(body.exclude)
+    record = None
+    if isinstance(body.query, models.ById):
+        exclude.append(body.query.id)
+        record = served.project.record(body.query.id)
+    examples = [body.query, *body.also]
+    exclude += [query.id for query in [*body.also, *body.unlike] if isinstance(query, models.ById)]
+    like, unlike = _examples(served.project, examples), _examples(served.project, body.unlike)
+    result = _search(served, like, body, exclude, unlike)
+    if record is not None:
+        result.label, result.labels = record.label, record.labels
+    return result
 
 
 @router.post("/search/image", responses=error_docs(415))
 async def search_image(
-    image: ImageFile, request: Request, options: Annotated[ImageSearchOptions, Query()]
-) -> SearchResult:
+    image: ImageFile, served: Served, options: Annotated[ImageSearchOptions, Query()]
+) -> models.SearchResult:
     """Find the images most similar to an uploaded image.
 
     With ``vector=true`` the response holds the raw vector, which can be the query of further searches.
     """
-    served = served_by(request)
     data = await image.read()
     vector = await served.image_pool.run(served.project.describe_image, data)
 
-    def work() -> SearchResult:
+    def work() -> models.SearchResult:
         result = _search(served, Examples(served.project.encode(vector), vector[None]), options)
         result.vector = vector.tolist() if options.vector else None
         return result
@@ -86,62 +64,53 @@ async def search_image(
     return await served.search_pool.run(served.read_consistently, work)
 
 
-@router.post("/classify", responses=error_docs())
-async def classify(body: ClassifyRequest, request: Request) -> Classification:
+@router.post("/classify")
+@work_in("search", consistently=True)
+def classify(body: models.ClassifyRequest, served: Served) -> models.Classification:
     """Predict a class by a vote of the nearest labelled images."""
-    served = served_by(request)
-
-    def work() -> Classification:
-        exclude = [body.query.id] if isinstance(body.query, ById) else None
-        code, vector = _code_and_vector(served.project, body.query)
-        return _classify(served.project, code, vector, body.k, body.n_bits, exclude, body.weights, body.unknown)
-
-    return await served.search_pool.run(served.read_consistently, work)
+    exclude = [body.query.id] if isinstance(body.query, models.ById) else None
+    code, vector = _code_and_vector(served.project, body.query)
+    return _classify(served.project, code, vector, body.k, body.n_bits, exclude, body.weights, body.unknown)
 
 
 @router.post("/classify/image", responses=error_docs(415))
-async def classify_image(
+@work_in("image")
+def classify_image(
     image: ImageFile,
-    request: Request,
-    k: Annotated[int, Query(ge=1, le=MAX_MATCHES, description="Number of neighbours that vote.")] = 5,
-    n_bits: Annotated[Bits | None, Query()] = None,
-    unknown: Annotated[Unknown | None, Query()] = None,
-) -> Classification:
+    served: Served,
+    k: Annotated[int, Query(ge=1, le=models.MAX_MATCHES, description="Number of neighbours that vote.")] = 5,
+    n_bits: Annotated[models.Bits | None, Query()] = None,
+    unknown: Annotated[models.Unknown | None, Query()] = None,
+) -> models.Classification:
     """Predict the class of an uploaded image."""
-    served = served_by(request)
-    data = await image.read()
     project = served.project
-
-    def work() -> Classification:
-        vector = project.describe_image(data)
-        return served.read_consistently(
-            lambda: _classify(project, project.encode(vector)[0], vector, k, n_bits, None, unknown=unknown)
-        )
-
-    return await served.image_pool.run(work)
+    vector = project.describe_image(image.file.read())
+    return served.read_consistently(
+        lambda: _classify(project, project.encode(vector)[0], vector, k, n_bits, None, unknown=unknown)
+    )
 
 
-def code_of(project: Project, query: SearchQuery) -> Code:
+def code_of(project: Project, query: models.SearchQuery) -> Code:
     """Return the packed code of a query."""
     code: Code
-    if isinstance(query, ById):
+    if isinstance(query, models.ById):
         code = project.code(query.id)
-    elif isinstance(query, ByCode):
+    elif isinstance(query, models.ByCode):
         code = check_codes(np.frombuffer(bytes.fromhex(query.code), dtype=np.uint8), project.n_bits, name="code")[0]
     else:
         code = project.encode(np.asarray(query.vector))[0]
     return code
 
 
-def _code_and_vector(project: Project, query: SearchQuery) -> tuple[Code, Vector | None]:
+def _code_and_vector(project: Project, query: models.SearchQuery) -> tuple[Code, Vector | None]:
     """Return the code of a query, and its vector unless the query is a code."""
     code = code_of(project, query)
-    if isinstance(query, ById):
+    if isinstance(query, models.ById):
         return code, project.vector(query.id)
-    return code, None if isinstance(query, ByCode) else np.asarray(query.vector, dtype=np.float32)
+    return code, None if isinstance(query, models.ByCode) else np.asarray(query.vector, dtype=np.float32)
 
 
-def _examples(project: Project, queries: Sequence[SearchQuery]) -> Examples:
+def _examples(project: Project, queries: Sequence[models.SearchQuery]) -> Examples:
     """Return codes and vectors of queries; no vectors if one of them is a code."""
     pairs = [_code_and_vector(project, query) for query in queries]
     codes = np.array([code for code, _ in pairs], dtype=np.uint8)
@@ -152,47 +121,31 @@ def _examples(project: Project, queries: Sequence[SearchQuery]) -> Examples:
 def _search(
     served: ServedProject,
     like: Examples,
-    options: SearchOptions,
+    options: models.SearchOptions,
     exclude: list[int] | None = None,
     unlike: Examples | None = None,
-) -> SearchResult:
+) -> models.SearchResult:
     """Search, and look up the records of the matches."""
     project = served.project
     raw = options.how == "raw"
-    if raw and options.n_bits is not None:
-        raise ValueError(f"n_bits={options.n_bits}: a raw search compares whole vectors")
-    if raw and like.vectors is None:
-        raise ValueError("how='raw': expected an id or a vector as the query, not a code")
     wanted = [*options.labels, *([] if options.label is None else [options.label])]
-    common: dict[str, Any] = {
-        "n_bits": options.n_bits,
-        "how": options.how,
-        "exclude": exclude or None,
-        "label": wanted or None,
-        "match": options.match,
-        "likeness": options.likeness,
-    }
+    settings = options.model_dump(include={"n_bits", "how", "match", "likeness"})
     for _ in range(_TRIES):
         total = len(project)
         if not total:
             raise ValueError("the project is empty")
         k = min(options.first + options.k, total)
-        if len(like.codes) == 1 and (unlike is None or not len(unlike.codes)):
-            found = project.search(
-                like.codes if like.vectors is None or not raw else like.vectors, k, vectors=like.vectors, **common
-            )
-        else:
-            found = project.search_examples(like, unlike, k, **common)
+        found = project.search_examples(like, unlike, k, exclude=exclude, label=wanted or None, **settings)
         served.metrics.search(options.how, found.seconds)
         places = {id: place for place, id in enumerate(found.ids[0].tolist())}
         shown = found.ids[0][options.first :]
         records = served.records(shown[shown >= 0])
         if len(records) == (shown >= 0).sum():  # else a match was removed since: another takes its place
             break
-    return SearchResult(
+    return models.SearchResult(
         matches=[
-            Match(
-                **Image.of(r).model_dump(),
+            models.Match(
+                **models.Image.of(r).model_dump(),
                 distance=found.distances[0, places[r.id]],
                 similarity=found.similarity[0, places[r.id]],
                 agree=None if raw or found.agree[0, places[r.id]] < 0 else found.agree[0, places[r.id]],
@@ -217,7 +170,7 @@ def _classify(
     exclude: list[int] | None,
     weights: str = "uniform",
     unknown: float | None = None,
-) -> Classification:
+) -> models.Classification:
     common: dict[str, Any] = {"exclude": exclude, "vectors": vector, "weights": weights, "unknown": unknown}
     classes, voted = project.classes, project.classify(code, k, n_bits, **common)
     while classes != project.classes:  # another request has added an image of a new class
@@ -225,8 +178,8 @@ def _classify(
     # The winner has slightly more votes than a class it ties with. Show whole votes.
     votes = voted.votes[0]
     shown = [
-        Vote(label=classes[i], votes=round(votes[i]), share=votes[i] / votes.sum())
+        models.Vote(label=classes[i], votes=round(votes[i]), share=votes[i] / votes.sum())
         for i in np.argsort(-votes, kind="stable")
         if votes[i] > 0
     ]
-    return Classification(label=str(voted.labels[0]), labels=voted.label_sets[0], votes=shown)
+    return models.Classification(label=str(voted.labels[0]), labels=voted.label_sets[0], votes=shown)

@@ -8,29 +8,25 @@ from fastapi import APIRouter, Request, Response
 from cbid.web.errors import error_docs, http_error
 from cbid.web.middleware import SESSION_COOKIE, SESSION_SECONDS, session_cookie
 from cbid.web.models import Health, RefitState, SessionRequest
-from cbid.web.served import served_by
+from cbid.web.served import Served
 
-__all__ = ["router"]
-
-router = APIRouter(tags=["system"])
+router = APIRouter(tags=["system"], responses=error_docs())
 _PROMETHEUS = "text/plain; version=0.0.4"
 
 
-@router.get("/health", responses=error_docs())
-async def health(request: Request) -> Health:
+@router.get("/health")
+async def health(served: Served) -> Health:
     """Return the state of the service. Needs no key."""
-    served = served_by(request)
     return Health(status="ok" if served.following_error is None else "stale", images=len(served.project))
 
 
 @router.get(
     "/metrics",
     response_class=Response,
-    responses={**error_docs(), 200: {"content": {"text/plain": {}}, "description": "The text format of Prometheus"}},
+    responses={200: {"content": {"text/plain": {}}, "description": "The text format of Prometheus"}},
 )
-async def metrics(request: Request) -> Response:
+async def metrics(served: Served) -> Response:
     """Return counters and times since the start, for Prometheus."""
-    served = served_by(request)
     gauges = {
         "cbid_images": ("Stored images.", float(len(served.project))),
         "cbid_working": ("Calls that run or wait.", float(served.search_pool.n_open + served.image_pool.n_open)),
@@ -38,10 +34,9 @@ async def metrics(request: Request) -> Response:
     return Response(served.metrics.text(gauges), media_type=_PROMETHEUS)
 
 
-@router.get("/api/refit", responses=error_docs())
-async def refit_state(request: Request) -> RefitState:
+@router.get("/api/refit")
+async def refit_state(served: Served) -> RefitState:
     """Return the progress of learning again."""
-    served = served_by(request)
     state = served.refit.state
     if state["phase"] == "done":  # show the new codes at once, not at the next check for commits
         await asyncio.to_thread(served.project.refresh)
@@ -49,26 +44,24 @@ async def refit_state(request: Request) -> RefitState:
 
 
 @router.post("/api/refit", status_code=202, responses=error_docs(409))
-async def refit(request: Request) -> RefitState:
-    """Learn the codes again from all stored images, with the labels of now. Searches go on with the old codes."""
-    served = served_by(request)
+async def refit(served: Served) -> RefitState:
+    """Learn the codes again from all stored images, with the current labels. Searches go on with the old codes."""
     await asyncio.to_thread(served.start_refit)
     return RefitState(**served.refit.state)
 
 
-@router.delete("/api/refit", responses=error_docs())
-async def cancel_refit(request: Request) -> RefitState:
+@router.delete("/api/refit")
+async def cancel_refit(served: Served) -> RefitState:
     """Stop learning again. The project stays as it was."""
-    served = served_by(request)
     served.check_writable()
     await asyncio.to_thread(served.refit.cancel)
     return RefitState(**served.refit.state)
 
 
-@router.post("/api/session", status_code=204, response_class=Response, responses=error_docs())
-async def session(body: SessionRequest, request: Request) -> Response:
+@router.post("/api/session", status_code=204, response_class=Response)
+async def session(body: SessionRequest, request: Request, served: Served) -> Response:
     """Exchange the API key for the session cookie of the page."""
-    key = served_by(request).settings.api_key
+    key = served.settings.api_key
     response = Response(status_code=204)
     if key is not None:
         if not hmac.compare_digest(body.key.encode(errors="replace"), key.encode()):
@@ -85,7 +78,7 @@ async def session(body: SessionRequest, request: Request) -> Response:
     return response
 
 
-@router.delete("/api/session", status_code=204, response_class=Response, responses=error_docs())
+@router.delete("/api/session", status_code=204, response_class=Response)
 async def end_session(request: Request) -> Response:
     """Remove the session cookie of the page."""
     response = Response(status_code=204)
