@@ -224,6 +224,10 @@ def _descend(problem: Problem, start: NDArray[np.float64], tol: float, max_iter:
             )
             left -= max(result.nit, 1)
             W = variables.weights(result.x)
+            if not trace.done and isinstance(problem.norm, KindNorm):
+                before, W = W, _off_zero_bounds(problem.norm, W, trace)
+                if W is not before:
+                    continue
             if result.nit <= 1:  # even with its memory cleared it finds no descent
                 break
     return trace.fit()
@@ -356,6 +360,29 @@ def _off_zero(problem: Problem, W: NDArray[np.float64], trace: "_Certificate") -
         trace.evaluate(W)
         step /= 4
     return W
+
+
+def _off_zero_bounds(norm: KindNorm, W: NDArray[np.float64], trace: "_Certificate") -> NDArray[np.float64]:
+    """W, or a better point with a first step for a kind of bits whose bound fell to zero.
+
+    At a bound of zero no weight under it has a gradient, so the descent cannot tell the bits that would help.
+    """
+    G = trace.evaluate(W)[1]
+    for rows in norm.groups(len(W)):
+        if len(rows) and W[rows].max() <= _ZERO_BOUND * W.max() and (G[rows] > 0).any():
+            step = 0.1 * W.max()
+            while step > _ZERO_BOUND * W.max():
+                moved, best = W.copy(), trace.objective
+                moved[rows] = step * (G[rows] > 0)
+                trace.evaluate(moved)
+                if trace.objective < best:
+                    return moved
+                step /= 4
+    return W
+
+
+# A bound at this share of the largest weight counts as zero.
+_ZERO_BOUND = 1e-6
 
 
 class _Certificate:
