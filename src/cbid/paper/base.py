@@ -184,11 +184,11 @@ class Experiment:
     sets: tuple[str, ...]  # data sets; those that are not on this machine are skipped
     protocol: str  # this and the next two are texts for the report
     methods: Mapping[str, str]
-    metrics: tuple[str, ...]  # names of ``cbid.evaluation.METRICS``
     cells: Callable[[Sequence[str], bool], list[Settings]]  # from the available sets and ``quick``
     run: Callable[[list[Settings], Context], Iterator[Cell]]  # cells of one task; yields each result when computed
     show: Callable[[Results, "Page"], None]  # adds tables and plots to a page of the report
     together: tuple[str, ...]  # cells that agree in these settings form one task of one worker
+    metrics: tuple[str, ...] = ()  # names of ``cbid.evaluation.METRICS``
     claims: Sequence[Claim] = ()
     cost: tuple[float, float] = (10.0, 1.0)  # about how many seconds a cell takes in a full and in a quick run
     revision: int = 1  # raise it when the same settings give other results: stored ones are then recomputed

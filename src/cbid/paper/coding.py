@@ -220,6 +220,24 @@ class Method:
     whole: bool = False
     grid: tuple[str, tuple[Any, ...]] | None = None
 
+    def fit(self, X: Array, y: Array, n_bits: int, seed: int, **settings: Any) -> Any:
+        """Return a fitted coder. It may have fewer bits if learning ends early; the warning is not shown."""
+        given = self.settings | settings
+        if "random_state" in self.make().get_params():
+            given["random_state"] = seed
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return self.make(n_bits=None if self.whole else n_bits, **given).fit(X, y)
+
+    def fit_or_reason(self, X: Array, y: Array, n_bits: int, seed: int) -> Any:
+        """Return a fitted coder, or the reason why there is none of this length."""
+        try:
+            return self.fit(X, y, n_bits, seed)
+        except ValueError as error:
+            if "n_bits" not in str(error):
+                raise
+            return str(error)
+
 
 PAPER, OVERALL = "C-BID, the paper’s form", "C-BID, the paper’s form, overall misses"
 PAPER_FORMS = (PAPER, OVERALL)
@@ -275,37 +293,25 @@ def code_lengths(
     ``classify`` (``nearest_neighbours`` by default) chooses a setting of the method's grid on the validation images.
     """
     method = CODERS[name]
-    settings = dict(method.settings)
-    if "random_state" in method.make().get_params():
-        settings["random_state"] = seed
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that learning ended early: the number of bits shows it
-        if method.prefix:
-            longest = _longest(method, settings, vectors, max(lengths), classify or nearest_neighbours)
-            for length in lengths:
-                if length <= longest.n_bits_:
-                    yield length, longest.truncate(length)
-                else:
-                    yield length, f"learning ended at {longest.n_bits_} bits"
-            return
+    if not method.prefix:
         for length in lengths:
-            try:
-                n_bits = None if method.whole else length
-                coder: Coder | str = method.make(n_bits=n_bits, **settings).fit(vectors.X, vectors.y)
-            except ValueError as error:
-                if "n_bits" not in str(error):
-                    raise
-                coder = str(error)
-            yield length, coder
+            yield length, method.fit_or_reason(vectors.X, vectors.y, length, seed)
+        return
+    longest = _longest(method, vectors, max(lengths), seed, classify or nearest_neighbours)
+    for length in lengths:
+        if length <= longest.n_bits_:
+            yield length, longest.truncate(length)
+        else:
+            yield length, f"learning ended at {longest.n_bits_} bits"
 
 
-def _longest(method: Method, settings: Settings, vectors: Vectors, n_bits: int, classify: "Classify") -> Any:
+def _longest(method: Method, vectors: Vectors, n_bits: int, seed: int, classify: "Classify") -> Any:
     """Return the coder of the greatest length; of a grid, the first that is best on the validation images."""
     if method.grid is None:
-        return method.make(n_bits=n_bits, **settings).fit(vectors.X, vectors.y)
+        return method.fit(vectors.X, vectors.y, n_bits, seed)
     name, values = method.grid
     held_out = vectors.for_validation()
-    found = [method.make(n_bits=n_bits, **settings, **{name: v}).fit(vectors.X, vectors.y) for v in values]
+    found = [method.fit(vectors.X, vectors.y, n_bits, seed, **{name: value}) for value in values]
     right = [float(np.mean(classify(held_out, coder) == held_out.yt)) for coder in found]
     return found[int(np.argmax(right))]
 

@@ -3,7 +3,6 @@
 By the number of training samples, and by loss and penalty.
 """
 
-import warnings
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -11,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from cbid import CBID
-from cbid.evaluation import METRICS, confidence_interval, measure
+from cbid.evaluation import METRICS, measure
 from cbid.paper.base import Cell, Claim, Context, Experiment, Judgement, Results, Settings, by_test, on_every
 from cbid.paper.coding import (
     CODERS,
     FEATURES,
     PAPER,
+    Method,
     Vectors,
     code_lengths,
     kernel_vectors,
@@ -24,7 +24,7 @@ from cbid.paper.coding import (
     support_vectors,
     svm_features,
 )
-from cbid.paper.report import COLOURS, Page, mean_and_deviation, new_figure
+from cbid.paper.report import COLOURS, Page, error_bars, mean_and_deviation, new_figure
 from cbid.paper.sets import CATALOGUE, per_class
 
 METRIC = "precision_at_10"
@@ -33,7 +33,13 @@ ORIGINAL = "the descriptor itself"
 LENGTHS = {"GIST": (64, 256), KDES: (256, 2048, 4096)}
 PAPER_BITS, QUICK_PAPER_BITS = 64, 8
 QUICK_LENGTHS = {"GIST": (32,), KDES: (32,)}
-FORMS = [(loss, penalty) for loss in ("logistic", "exponential") for penalty in ("l1", "linf")]
+LINEAR = {"likeness": 0, "kernel": "linear"}
+# With the default nu, learning under l1 would end after a few bits.
+FORMS: dict[str, dict[str, Any]] = {
+    f"{loss}, {penalty}": {"loss": loss, "penalty": penalty} | ({"nu": 1e-5} if penalty == "l1" else {})
+    for loss in ("logistic", "exponential")
+    for penalty in ("l1", "linf")
+}
 
 
 def cells(present: Sequence[str], quick: bool) -> list[Settings]:
@@ -55,10 +61,7 @@ def cells(present: Sequence[str], quick: bool) -> list[Settings]:
                 if features == "GIST":
                     bits = QUICK_PAPER_BITS if quick else PAPER_BITS
                     found.append(fixed | {"samples": samples[-1], "method": PAPER, "bits": bits})
-                found += [
-                    fixed | {"samples": samples[-1], "method": f"{loss}, {penalty}", "bits": lengths[0]}
-                    for loss, penalty in FORMS
-                ]
+                found += [fixed | {"samples": samples[-1], "method": form, "bits": lengths[0]} for form in FORMS]
     return found
 
 
@@ -85,42 +88,25 @@ def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
 def _ranked(settings: Settings, vectors: Vectors) -> dict[str, Any]:
     """Rank the test images for each class by its linear SVM."""
     X, y, Xt, yt = vectors.X, vectors.y, vectors.Xt, vectors.yt
-    coder = None
-    if settings["method"] == PAPER:
-        ((_, found_coder),) = code_lengths(PAPER, vectors, [settings["bits"]], settings["repeat"], support_vectors)
-        if isinstance(found_coder, str):
-            return {"absent": found_coder}
-        coder = found_coder
-    elif settings["method"] != ORIGINAL:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that learning ended early: the number of bits shows it
-            coder = CBID(
-                likeness=0,
-                kernel="linear",
-                n_bits=settings["bits"],
-                random_state=settings["repeat"],
-                **_form(settings),
-            ).fit(X, y)
+    method, bits, seed = settings["method"], settings["bits"], settings["repeat"]
+    coder: Any = None
+    if method == PAPER:
+        ((_, coder),) = code_lengths(PAPER, vectors, [bits], seed, support_vectors)
+        if isinstance(coder, str):
+            return {"absent": coder}
+    elif method != ORIGINAL:
+        coder = Method(method, CBID, LINEAR | FORMS.get(method, {})).fit(X, y, bits, seed)
     train, test = svm_features(X, Xt, coder)
     scores = linear_svm().fit(train, y).decision_function(test)
     if scores.ndim == 1:  # two classes share one hyperplane
         scores = np.column_stack([-scores, scores])
-    relevant = np.unique(y)[:, None] == yt
-    found = {"distances": -scores.T, "relevant": relevant}
+    ranked = {"distances": -scores.T, "relevant": np.unique(y)[:, None] == yt}
     return {
-        METRIC: measure(METRIC, found),
+        METRIC: measure(METRIC, ranked),
         "truth": yt,
         "predicted": np.unique(y)[scores.argmax(axis=1)],
         "n_bits": coder.n_bits_ if coder else None,
     }
-
-
-def _form(settings: Settings) -> dict[str, Any]:
-    if settings["method"] == "C-BID":
-        return {}
-    loss, penalty = settings["method"].split(", ")
-    # With the default nu, learning under l1 would end after a few bits.
-    return {"loss": loss, "penalty": penalty} | ({"nu": 1e-5} if penalty == "l1" else {})
 
 
 def show(results: Results, page: Page) -> None:
@@ -136,14 +122,13 @@ def show(results: Results, page: Page) -> None:
         for (method, bits), colour in zip(lines, (COLOURS[7], *COLOURS[:7])):
             label = method if bits is None else f"{method}, {bits} bits"
             values = {n: part.measured(METRIC, method=method, bits=bits, samples=n) for n in part.distinct("samples")}
-            _draw(by_samples, values, label, colour)
+            x, y, error = error_bars(values)
+            by_samples.errorbar(x, y, yerr=error, label=label, color=colour, marker="o", markersize=3, capsize=2)
             rows.append([f"{name}: {label}", *(mean_and_deviation(v) for v in values.values())])
         by_samples.set_xlabel("training samples a class")
-        found = {f"{a}, {b}": part.measured(METRIC, method=f"{a}, {b}") for a, b in FORMS}
-        intervals = [confidence_interval(v) for v in found.values() if len(v)]
-        names = [form for form, v in found.items() if len(v)]
-        errors = [100 * np.nan_to_num(i.high - i.mean) for i in intervals]
-        by_form.bar(range(len(names)), [100 * i.mean for i in intervals], yerr=errors, color=COLOURS[1], capsize=3)
+        found = {form: part.measured(METRIC, method=form) for form in FORMS}
+        names, means, errors = error_bars(found)
+        by_form.bar(range(len(names)), means, yerr=errors, color=COLOURS[1], capsize=3)
         by_form.set_xticks(range(len(names)), [n.replace(", ", "\n") for n in names], fontsize=7)
         n_bits = part.where(method=names[0]).rows[0]["bits"] if names else ""
         for ax, title in ((by_samples, name), (by_form, f"{name}, {n_bits} bits: loss and penalty")):
@@ -158,13 +143,6 @@ def show(results: Results, page: Page) -> None:
     samples = [f"{n} a class" for n in results.distinct("samples")]
     page.table("Precision at 10, % (mean ± deviation of repeats)", ["", *samples], rows)
     page.table("Losses and penalties", ["", "precision at 10, %", "bits learned"], forms)
-
-
-def _draw(ax: Any, values: dict[int, Any], label: str, colour: str) -> None:
-    points = [(n, confidence_interval(v)) for n, v in values.items() if len(v)]
-    x, y = [n for n, _ in points], [100 * i.mean for _, i in points]
-    error = [100 * np.nan_to_num(i.high - i.mean) for _, i in points]
-    ax.errorbar(x, y, yerr=error, label=label, color=colour, marker="o", markersize=3, capsize=2)
 
 
 @on_every
@@ -183,8 +161,7 @@ def forms_alike(results: Results) -> Iterator[Judgement]:
     """Compare the worst of the four forms with the best, for each descriptor: at most two percent behind."""
     for features in results.distinct("features"):
         part = results.where(features=features)
-        found = {f"{a}, {b}": part.measured(METRIC, method=f"{a}, {b}") for a, b in FORMS}
-        found = {form: values for form, values in found.items() if len(values)}
+        found = {form: values for form in FORMS if len(values := part.measured(METRIC, method=form))}
         if len(found) > 1:
             best, worst = (pick(found, key=lambda f: float(found[f].mean())) for pick in (max, min))
             yield by_test(found[worst], found[best], f"{features}: {worst}, {best}: ", slack=0.02)
@@ -214,7 +191,7 @@ EXPERIMENT = Experiment(
         ORIGINAL: "its values",
         "C-BID": "the defaults: logistic loss, l-infinity penalty, whole classes",
         PAPER: CODERS[PAPER].text,
-        **{f"{loss}, {penalty}": f"C-BID with {loss} loss and {penalty} penalty" for loss, penalty in FORMS},
+        **{name: "C-BID with {loss} loss and {penalty} penalty".format(**form) for name, form in FORMS.items()},
     },
     metrics=(METRIC,),
     cells=cells,

@@ -9,8 +9,8 @@ import numpy as np
 from cbid.evaluation import mean_average_precision
 from cbid.paper.base import Cell, Context, Experiment, Results, Row, Settings
 from cbid.paper.coding import CODERS, FEATURES, Vectors, code_lengths, load_vectors
-from cbid.paper.over_bits import first_repeat
-from cbid.paper.report import Page, mean_and_deviation, new_figure, percent
+from cbid.paper.over_bits import first_repeat, table_by_length
+from cbid.paper.report import Page, new_figure, percent
 from cbid.paper.sets import CATALOGUE, DataAbsent
 from cbid.search import CodeIndex
 
@@ -112,7 +112,6 @@ EXPERIMENT = Experiment(
     protocol="Test images are searched for among the training images of the first repeat. 64 bits, Hamming distance "
     "(weighted for C-BID). Two queries are drawn, the first test images of two classes; the tables count all.",
     methods={name: CODERS[name].text for name in METHODS},
-    metrics=(),
     cells=partial(first_repeat, SETS, METHODS, N_BITS, QUICK_BITS),
     run=run,
     show=show,
@@ -178,13 +177,8 @@ def show_literature(results: Results, page: Page) -> None:
     """Add a table for each set."""
     for name in results.distinct("set"):
         part = results.where(set=name)
-        lengths = part.lengths()
-        rows = [
-            [m, *(mean_and_deviation(part.measured("map", method=m, bits=b)) for b in lengths)]
-            for m in part.distinct("method")
-        ]
         title = f"{CATALOGUE[name].title}, {FEATURES_OF[name]}: mean average precision over all, %"
-        page.table(title, ["", *(f"{b} bits" for b in lengths)], rows)
+        page.table(title, *table_by_length(part, "map", part.distinct("method")))
 
 
 RETRIEVAL = Experiment(

@@ -170,7 +170,6 @@ EXPERIMENT = Experiment(
     protocol="EPFL cars, or COIL-20 if they are missing: of each class the images at 0, 90, 180 and 270 degrees are "
     "queries, the others are the database. Pyramid HOG, 256 bits; the paper’s form has 64, because it is slow.",
     methods=METHODS,
-    metrics=(),
     cells=cells,
     run=run,
     show=show,

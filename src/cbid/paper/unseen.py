@@ -8,7 +8,6 @@
 The paper and most of the literature on supervised hashing measure the learned classes only.
 """
 
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -172,12 +171,12 @@ def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
         seed, n_train = settings["repeat"], settings["train"] or n_train
         split = unseen_split(y, n_unseen if settings["protocol"] == UNSEEN else 0, n_train, seed)
         axes = _principal_axes(X[split.train])
-        try:
-            coder = _fitted(settings, axes(X[split.train]), y[split.train])
-        except ValueError as error:
-            if "n_bits" not in str(error):
-                raise
-            yield settings, {"absent": str(error)}
+        coder = None
+        if settings["method"] != RAW:
+            method = METHODS[settings["method"]]
+            coder = method.fit_or_reason(axes(X[split.train]), y[split.train], settings["bits"], seed)
+        if isinstance(coder, str):
+            yield settings, {"absent": coder}
             continue
         if settings["protocol"] == UNSEEN:
             yield settings, unseen_figures(X, y, split, _between(coder, X, axes)) | _length(coder)
@@ -194,19 +193,6 @@ def _vectors(data: NamedSet, features: str, context: Context) -> tuple[Array, Ar
     X = FEATURES[features](data, np.arange(len(data)), context)
     assert data.labels is not None
     return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-12), data.labels
-
-
-def _fitted(settings: Settings, X: Array, y: Array) -> Any:
-    """Return a fitted coder; None for the original vectors."""
-    if settings["method"] == RAW:
-        return None
-    method = METHODS[settings["method"]]
-    given = dict(method.settings)
-    if "random_state" in method.make().get_params():
-        given["random_state"] = settings["repeat"]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that learning ended early: the number of bits shows it
-        return method.make(n_bits=None if method.whole else settings["bits"], **given).fit(X, y)
 
 
 def _principal_axes(X: Array) -> Callable[[Array], Array]:
@@ -267,7 +253,6 @@ EXPERIMENT = Experiment(
     "cosine among the ten nearest by code. Coders see PCA-256 of the vectors. 64 bits, ranked by the weights "
     "of the coder if it has any; ties count by their expectation.",
     methods={RAW: "1 - cosine", **{name: method.text for name, method in METHODS.items()}},
-    metrics=(),
     cells=cells,
     run=run,
     show=show,
