@@ -14,8 +14,6 @@ from cbid.data.images import check_image
 from cbid.data.names import Names, printable, row_numbers
 from cbid.storage.digests import new_digest
 
-__all__ = ["ImageFiles", "ImageItems", "ImageSet", "as_image_set", "content_digest"]
-
 Image = NDArray[Any]
 Problems = list[tuple[str, str]]
 _Set = TypeVar("_Set", bound="ImageSet")

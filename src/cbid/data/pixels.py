@@ -25,18 +25,6 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from PIL.ImageFile import ImageFile
 
-__all__ = [
-    "FORMATS",
-    "REPLY",
-    "REQUEST",
-    "ImageError",
-    "bands",
-    "format_of",
-    "open_image",
-    "orientation",
-    "reason_of",
-]
-
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "HEIF")
 # A request: number of images, most pixels, most seconds, whether only sizes are wanted; then the size of each file.
 REQUEST, FILE_SIZE = struct.Struct("<HQdB"), struct.Struct("<Q")

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from cbid.extras import missing_extra
 from cbid.labels import encode_labels, unmarked
 
-__all__ = ["ParquetTable", "TableError", "VectorTable"]
-
 _IDS = ("id", "ids", "key", "name", "path", "file", "filename")
 _LABELS = ("label", "labels", "class", "target", "y", "category")
 

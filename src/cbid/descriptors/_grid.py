@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from cbid.checks import check_real, check_sequence
 
-__all__ = ["Grid", "check_sides", "frames_of", "grids", "pool"]
-
 
 class Grid(NamedTuple):
     """The patches of one scale: centres at all (y, x), x varies fastest."""

@@ -16,8 +16,6 @@ from cbid.descriptors.describing import describe
 from cbid.params import check_params, estimator
 from cbid.storage.digests import digest_text
 
-__all__ = ["Descriptor", "LocalDescriptor"]
-
 Image = NDArray[Any]
 
 

@@ -15,8 +15,6 @@ from cbid.data.images import Size, as_gray, check_least, resize, to_uint8
 from cbid.descriptors.base import Descriptor
 from cbid.params import check_params, choice, estimator, flag, integer, param
 
-__all__ = ["CENTRIST", "BlockPCA", "census_transform", "spatial_pact"]
-
 NORMS = ("unit", "root", None)
 # The eight neighbours, row by row; the first has the highest bit.
 _NEIGHBOURS = ((0, 0), (0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1), (2, 2))

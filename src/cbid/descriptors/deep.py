@@ -23,8 +23,6 @@ from cbid.extras import missing_extra
 from cbid.params import check_params, choice, estimator, flag, param, positive, real
 from cbid.storage.digests import digest_bytes, new_digest
 
-__all__ = ["Network", "NetworkDescriptor", "ONNXEmbedding", "Preprocessing", "open_network"]
-
 _USUAL = np.array([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]])  # mean and std of ImageNet, red, green, blue
 
 

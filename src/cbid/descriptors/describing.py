@@ -25,8 +25,6 @@ from cbid.storage.atomic import whole_file
 from cbid.storage.tensors import GrowingArray, map_npy
 from cbid.threads import ordered_map
 
-__all__ = ["Described", "NothingDescribed", "describe", "opened_images"]
-
 if TYPE_CHECKING:
     from cbid.descriptors.base import Descriptor, LocalDescriptor
 

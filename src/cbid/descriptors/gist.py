@@ -20,8 +20,6 @@ from cbid.data.images import crop_to_fill, resize, to_float
 from cbid.descriptors.base import Descriptor
 from cbid.params import estimator, flag, integer, param, positive
 
-__all__ = ["GIST", "gabor_filters", "whiten"]
-
 Floats = NDArray[np.float32]
 _WHITENING_BORDER = 5
 

@@ -24,8 +24,6 @@ from cbid.descriptors.base import Descriptor
 from cbid.descriptors.gradients import VOTING, check_orientations, prepared, votes_of_cells
 from cbid.params import choice, estimator, flag, integer, param
 
-__all__ = ["HOG", "NORMS", "cell_histograms", "normalised_blocks"]
-
 NORMS = ("l2-hys", "l2", "l1", "l1-sqrt")
 
 

@@ -20,8 +20,6 @@ from cbid.descriptors._grid import Grid, check_sides, frames_of, grids, pool
 from cbid.descriptors.base import Image, LocalDescriptor
 from cbid.params import choice, estimator, integer, param, positive
 
-__all__ = ["KernelDescriptors"]
-
 _LEAST = 1e-9  # relative size below which eigenvalues are noise
 
 

@@ -25,8 +25,6 @@ from cbid.descriptors.gradients import (
 )
 from cbid.params import choice, estimator, flag, integer, param
 
-__all__ = ["PyramidHOG"]
-
 NORMS = ("l1-sqrt", "l1", "l2")
 
 

@@ -16,20 +16,6 @@ from cbid.checks import check_choice, check_integer
 from cbid.evaluation.gains import label_matrices
 from cbid.labels import are_label_sets
 
-__all__ = [
-    "acg_at",
-    "average_hierarchical_precision",
-    "average_precision",
-    "average_precision_bounds",
-    "hierarchical_precision_at",
-    "mean_average_precision",
-    "ndcg_at",
-    "neighbour_recall",
-    "precision_at",
-    "recall_at",
-    "weighted_average_precision",
-]
-
 Array = NDArray[np.float64]
 _PAIRS = 2**23  # pairs of a query and an item, compared at a time
 _FEW = 1024  # integer distances below this or the number of items are counted, not sorted

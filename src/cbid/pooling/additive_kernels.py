@@ -27,8 +27,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from cbid.params import check_params, choice, estimator, integer, param, positive
 from cbid.storage.models import Saved
 
-__all__ = ["AdditiveKernelMap", "HIKClassifier", "histogram_intersection"]
-
 # The spectra of K(w) = 1 / cosh(w / 2) and K(w) = exp(-|w| / 2)
 _SPECTRA: dict[str, Callable[[float], float]] = {
     "chi2": lambda frequency: float(1 / np.cosh(np.pi * frequency)),

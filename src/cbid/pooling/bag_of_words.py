@@ -18,8 +18,6 @@ from scipy.sparse import csr_array
 from cbid.params import choice, estimator, integer, param, positive
 from cbid.pooling.base import NORMS, Pooling, Rows, fixed_codes, k_means, nearest_words
 
-__all__ = ["LLC", "BagOfWords"]
-
 
 @estimator
 class BagOfWords(Pooling):

@@ -29,20 +29,6 @@ from cbid.params import check_params, estimator, integer, jobs, param
 from cbid.storage.models import Saved, load_from
 from cbid.threads import faiss_threads
 
-__all__ = [
-    "NORMS",
-    "Pooling",
-    "Rows",
-    "cell_weights",
-    "cells_of",
-    "check_pyramid",
-    "fixed_codes",
-    "k_means",
-    "load",
-    "nearest_words",
-    "pool",
-]
-
 Rows = NDArray[np.float32]  # (m, d)
 
 NORMS = (None, "l1", "l2", "power")

@@ -16,8 +16,6 @@ from cbid.checks import check_real
 from cbid.params import choice, estimator, integer, param, positive
 from cbid.pooling.base import NORMS, Pooling, Rows, _as_bags, _scale, k_means
 
-__all__ = ["EMK"]
-
 _SCALE_ROWS = 5000  # rows that determine gamma
 _CHUNK_VALUES = 2**24  # values of the vectors that are projected at once
 

@@ -25,8 +25,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from cbid.params import check_params, choice, estimator, integer, param, positive
 from cbid.storage.models import Saved
 
-__all__ = ["Classemes", "MetaClass"]
-
 _MIN_AFFINITY = 1e-6  # of any two classes, so that the graph is connected
 
 OUTPUTS = ("real", "bit", "pca")

@@ -138,7 +138,9 @@ def _read_usearch(path: Path, n_bits: int) -> Read:
     if magic != b"usearch" or nodes != n:
         raise ValueError("it is no usearch index with vectors")
     if (scalar, key, slot, bits, width) != (_B1, _U64, _U32, n_bits, n_bytes(n_bits)):
-        raise ValueError(f"it holds {bits} numbers of type {scalar}: expected {n_bits} bits of type b1 with integer keys")
+        raise ValueError(
+            f"it holds {bits} numbers of type {scalar}: expected {n_bits} bits of type b1 with integer keys"
+        )
     # A node is its key, its level and for each level a count and the links. Floats cannot overflow.
     ends = np.cumsum(10 + 4.0 * (1 + lowest) + levels * 4.0 * (1 + upper))
     if n and (levels.min() < 0 or place + 2 * n + ends[-1] != len(data)):

@@ -19,8 +19,6 @@ from cbid.coders.rivals.common import Array, Seed, check_most_bits, check_vector
 from cbid.learning.scaling import check_varies
 from cbid.params import choice, estimator, integer, param, positive
 
-__all__ = ["AnchorGraphHashing"]
-
 _SHRINK = 1e-4  # relative; well above the rounding of float32
 
 

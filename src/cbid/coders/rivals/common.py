@@ -12,17 +12,6 @@ from cbid.learning.neighbourhoods import of_unit_size, squared_distances
 from cbid.params import check_params
 from cbid.threads import faiss_products
 
-__all__ = [
-    "Array",
-    "Seed",
-    "check_most_bits",
-    "check_vectors",
-    "fix_signs",
-    "leading_eigenvectors",
-    "nearest_others",
-    "subsample",
-]
-
 Array = NDArray[np.float64]
 Vectors = NDArray[np.floating]
 Seed = int | np.random.RandomState | None

@@ -24,8 +24,6 @@ from cbid.coders.rivals.common import Seed
 from cbid.learning.scaling import centre
 from cbid.params import check_params, estimator, integer, param, real
 
-__all__ = ["FastHash"]
-
 Bits = NDArray[np.float32]
 Labels = NDArray[np.integer]
 MOST_DEPTH = 10

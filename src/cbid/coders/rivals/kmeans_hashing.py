@@ -24,8 +24,6 @@ from cbid.coders.rivals.common import Array, check_vectors
 from cbid.learning.axes import check_enough_axes, parts, principal_axes
 from cbid.params import estimator, integer, param, real
 
-__all__ = ["KMeansHashing"]
-
 _STEPS = 100  # updates of the centres per assignment of the samples
 
 _MOST_AXES = 1024  # unless there are more bits; further axes are dropped

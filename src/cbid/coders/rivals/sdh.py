@@ -19,8 +19,6 @@ from cbid.learning.ridge import RidgeMap
 from cbid.learning.scaling import centre
 from cbid.params import check_params, estimator, integer, param, positive, real
 
-__all__ = ["COSDISH", "SDH"]
-
 
 @estimator
 class SDH(SupervisedMixin, HyperplaneCoder):

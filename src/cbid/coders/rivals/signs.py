@@ -23,8 +23,6 @@ from cbid.learning.likeness import fit_rotation
 from cbid.learning.scaling import centre, check_varies, class_means
 from cbid.params import check_params, choice, estimator, integer, param, real
 
-__all__ = ["CCAITQ", "ITQ", "LSI", "LDASign", "PCASign", "SignEmbedding", "canonical_directions"]
-
 
 @estimator
 class SignEmbedding(Coder):

@@ -24,8 +24,6 @@ from cbid.coders.rivals.lsh import neighbour_distance
 from cbid.learning.axes import parts, principal_axes
 from cbid.params import estimator, flag, integer, param, positive
 
-__all__ = ["MultidimensionalSpectralHashing", "SpectralHashing"]
-
 
 @estimator
 class SpectralHashing(PrefixMixin, Coder):

@@ -15,8 +15,6 @@ from cbid.coders.rivals.common import Array, Seed, check_vectors, subsample
 from cbid.learning.scaling import check_varies
 from cbid.params import estimator, integer, param, real
 
-__all__ = ["SphericalHashing", "spherical_hamming"]
-
 _START = 5  # samples whose mean is the initial centre of a sphere
 _LONGEST = 1.0  # longest step of a centre, relative to the radius of the data
 

@@ -32,8 +32,6 @@ from cbid.coders.rivals.common import (
 from cbid.learning.scaling import check_varies
 from cbid.params import estimator, integer, param, positive
 
-__all__ = ["SplineRegressionHashing"]
-
 _BATCH_VALUES = 2**22
 
 

@@ -25,8 +25,6 @@ from cbid.learning.axes import leading_axes, parts
 from cbid.learning.scaling import check_varies
 from cbid.params import estimator, integer, jobs, param, positive
 
-__all__ = ["LaplacianCoHashing", "SelfTaughtHashing"]
-
 _BATCH_EDGES = 2**14
 _MIN_WEIGHT = 1e-3  # of an edge, also if the cosine is not positive, so that no sample is isolated
 
