@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from cbid.data import ImageError, read_image
 from cbid.data.decode import image_size
-from cbid.data.images import ImageError, read_image
 from tests.data.pictures import encoded, picture, png_of_claimed_size
 
 RGB = picture()

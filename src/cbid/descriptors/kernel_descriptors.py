@@ -206,10 +206,7 @@ def gradients(gray: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[n
     cv2 = opencv()
     blurred = np.asarray(cv2.GaussianBlur(gray, (0, 0), BLUR), np.float32)
     around = np.pad(blurred, 1, mode="edge")
-    differences = np.stack(
-        [around[1:-1, 2:] - around[1:-1, :-2], around[:-2, 1:-1] - around[2:, 1:-1]],
-        axis=2,
-    )
+    differences = np.stack([around[1:-1, 2:] - around[1:-1, :-2], around[:-2, 1:-1] - around[2:, 1:-1]], axis=2)
     lengths = np.sqrt((differences**2).sum(2))
     return lengths, differences / np.maximum(lengths, np.finfo(np.float32).tiny)[:, :, None]
 

@@ -259,10 +259,7 @@ def _from_coco(image: dict[str, Any], entries: list[dict[str, Any]]) -> Annotati
 
 
 def _annotation(
-    boxes: NDArray[np.float64],
-    ignore: NDArray[np.bool_] | None,
-    name: str,
-    shape: tuple[int, int] | None = None,
+    boxes: NDArray[np.float64], ignore: NDArray[np.bool_] | None, name: str, shape: tuple[int, int] | None = None
 ) -> Annotation:
     try:
         return Annotation(check_boxes(boxes, shape), np.empty(0, bool) if ignore is None else ignore)

@@ -97,12 +97,11 @@ class CBIDVerifier(BaseEstimator):
         """Fit only the SVM, on codes of the fitted coder: the second half of ``fit``."""
         self.check_params()
         check_is_fitted(self, "coder_")
-        codes = self._codes(X)
-        self.coef_, self.intercept_ = fit_svm(codes, np.asarray(y), C=self.C, random_state=self.random_state)
+        self.coef_, self.intercept_ = fit_svm(self.codes(X), np.asarray(y), C=self.C, random_state=self.random_state)
         return self
 
-    def _codes(self, X: ArrayLike) -> NDArray[np.float32]:
-        """Return bits scaled to vectors of length one."""
+    def codes(self, X: ArrayLike) -> NDArray[np.float32]:
+        """Return the codes (n, n_bits_) of HOG vectors, scaled to length one, as the SVM sees them."""
         bits = self.coder_.transform(X)
         return bits.astype(np.float32) / np.float32(np.sqrt(bits.shape[1]))
 
@@ -111,7 +110,7 @@ class CBIDVerifier(BaseEstimator):
         check_is_fitted(self, "coef_")
         if len(np.asarray(X)) == 0:
             return np.empty(0)
-        scores: Array = self._codes(X) @ self.coef_ + self.intercept_
+        scores: Array = self.codes(X) @ self.coef_ + self.intercept_
         return scores
 
     def verify(self, windows: Windows) -> Detections:

@@ -1,9 +1,10 @@
 """What an experiment declares, and how its raw results are read."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
 Settings = dict[str, Any]  # JSON values that identify a cell: data set, method, code length, repeat, sizes
 Result = dict[str, Any]  # JSON values computed for a cell
 Cell = tuple[Settings, Result]
+
+
+def grid(**axes: Iterable[Any]) -> list[Settings]:
+    """Return the settings of all combinations of these values; the last axis varies fastest."""
+    return [dict(zip(axes, values)) for values in product(*axes.values())]
 
 
 def key_of(settings: Settings) -> str:
@@ -72,6 +78,11 @@ class Results:
     def distinct(self, name: str) -> list[Any]:
         """Return the values of a setting, in order of appearance."""
         return list(dict.fromkeys(row.settings[name] for row in self.rows if name in row.settings))
+
+    def by(self, *names: str) -> Iterator[tuple[Any, ...]]:
+        """Yield, for all values that these settings have together, the values and the rows with them."""
+        for values in dict.fromkeys(tuple(row.settings.get(name) for name in names) for row in self.rows):
+            yield *values, self.where(**dict(zip(names, values)))
 
     def lengths(self) -> list[int]:
         """Return the code lengths, in order of appearance."""

@@ -88,13 +88,9 @@ def _each_set(results: Results, photographs: bool = False) -> Iterator[tuple[str
 
     ``photographs`` leaves out the digits.
     """
-    for name in results.distinct("set"):
-        if photographs and name == "digits":
-            continue
-        for features in results.where(set=name).distinct("features"):
-            part = results.where(set=name, features=features)
-            if part.lengths():
-                yield f"{CATALOGUE[name].title}, {features}", part, max(part.lengths())
+    for name, features, part in results.by("set", "features"):
+        if part.lengths() and not (photographs and name == "digits"):
+            yield f"{CATALOGUE[name].title}, {features}", part, max(part.lengths())
 
 
 @on_every
@@ -207,7 +203,6 @@ def _pooled(settings: Settings, context: Context) -> dict[str, Any]:
     data = context.open(settings["set"])
     train, test = split_of(data, settings)
     sift = DenseSIFT(step=8, sides=(16,), longest=None, magnification=None, window=None)
-    assert data.labels is not None
     method, words, seed = settings["method"], settings["words"], settings["repeat"]
     if method.startswith("bag"):
         model = make_pipeline(BagOfWords(n_words=words, random_state=seed), HIKClassifier())

@@ -85,7 +85,6 @@ def _base_classifiers(base: str, context: Context) -> Any:
     from cbid.pooling import MetaClass
 
     data = context.open(base)
-    assert data.labels is not None
     rows = _some_of_each(data.labels, np.flatnonzero(data.labels >= 0), BASE_IMAGES, 0)
     axes = PCA(BASE_AXES, random_state=0, whiten=False)
     return make_pipeline(axes, MetaClass(random_state=0)).fit(_embeddings(data, rows, context), data.labels[rows])
@@ -156,7 +155,6 @@ def parts_of(data: NamedSet, settings: Settings) -> tuple[Rows, Rows, Rows]:
     train, validation, test = split.train, split.validation, split.test
     if settings.get("part") == "validation":
         validation, test = validation[:0], validation
-    assert data.labels is not None
     if settings.get("classes") is not None:
         train, validation, test = (
             rows[data.labels[rows] < settings["classes"]] for rows in (train, validation, test)
@@ -200,7 +198,6 @@ def _loaded(key: str, context: Context) -> Vectors:
         X, Xt, Xv = (
             pca.transform(part)[:, :kept].astype(np.float32) if len(part) else part[:, :kept] for part in (X, Xt, Xv)
         )
-    assert data.labels is not None
     return Vectors(X, data.labels[train], Xt, data.labels[test], test, train, Xv, data.labels[validation])
 
 

@@ -69,7 +69,6 @@ def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
     """Run the cells of one set, descriptor, repeat and number of samples."""
     first = cells[0]
     data = context.open(first["set"])
-    assert data.labels is not None
     # Test images are drawn first: they are the same for any number of samples, and larger draws hold smaller ones.
     split = data.split_by(per_class(first["test"], first["validation"], first["samples"]), first["repeat"])
     test, train = split.train, split.test
@@ -114,8 +113,7 @@ def show(results: Results, page: Page) -> None:
     features = results.distinct("features")
     figure, axes = new_figure(2, len(features), width=4.0, height=3.0)
     rows, forms = [], []
-    for place, name in enumerate(features):
-        part = results.where(features=name)
+    for place, (name, part) in enumerate(results.by("features")):
         by_samples, by_form = axes[place], axes[len(features) + place]
         lines = [(ORIGINAL, None), *(("C-BID", b) for b in part.where(method="C-BID").distinct("bits"))]
         lines += [(PAPER, b) for b in part.where(method=PAPER).distinct("bits")]
@@ -159,8 +157,7 @@ def beats_descriptor(results: Results, features: str, bits: int, slack: float) -
 @on_every
 def forms_alike(results: Results) -> Iterator[Judgement]:
     """Compare the worst of the four forms with the best, for each descriptor: at most two percent behind."""
-    for features in results.distinct("features"):
-        part = results.where(features=features)
+    for features, part in results.by("features"):
         found = {form: values for form in FORMS if len(values := part.measured(METRIC, method=form))}
         if len(found) > 1:
             best, worst = (pick(found, key=lambda f: float(found[f].mean())) for pick in (max, min))

@@ -29,7 +29,7 @@ from cbid.detection.drawing import false_positive_sheet, plot_curves
 from cbid.detection.evaluate import FalsePositive
 from cbid.detection.scan import Windows
 from cbid.evaluation import measure
-from cbid.paper.base import Cell, Claim, Context, Experiment, Results, Row, Settings
+from cbid.paper.base import Cell, Claim, Context, Experiment, Results, Row, Settings, grid
 from cbid.paper.report import Page, mean_and_deviation, new_figure
 from cbid.paper.sets import CATALOGUE, DataAbsent, open_set
 from cbid.paper.verification import (
@@ -96,12 +96,9 @@ def cells(present: Sequence[str], quick: bool) -> list[Settings]:
     sizes = {"photographs": 8, "windows": 200, "negatives": 8} if quick else dict.fromkeys(SIZES)
     coded = [(method, bits) for method in CODERS for bits in ((QUICK_LENGTH,) if quick else LENGTHS)]
     coded += [(rival, QUICK_LENGTH if quick else RIVAL_LENGTH) for rival in RIVALS]
-    return [
-        {"set": name, "method": method, "bits": bits, "repeat": repeat, **sizes}
-        for name in (present if TRAINED_ON in present else ())
-        for repeat in range(1 if quick else 3)
-        for method, bits in ((BASELINE, None), (CONTROL, None), *coded)
-    ]
+    tasks = grid(set=present if TRAINED_ON in present else (), repeat=range(1 if quick else 3))
+    methods = ((BASELINE, None), (CONTROL, None), *coded)
+    return [task | {"method": method, "bits": bits} | sizes for task in tasks for method, bits in methods]
 
 
 def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
@@ -130,7 +127,7 @@ def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
             verifiers = verifiers or _verifiers(cells, X, y, learned_in)
             verifier = verifiers[method, settings["bits"]]
             detections = [verifier.verify(candidate) for candidate in windows]
-            halves = rates_by_setting(_values(verifier.coder_), X, y, windows, truth, seed, penalties)
+            halves = rates_by_setting(verifier.codes, X, y, windows, truth, seed, penalties)
         yield settings, _result(evaluate(detections, truth, **PROTOCOL), rows) | {"halves": halves}
 
 
@@ -139,11 +136,6 @@ class _NoCode:
 
     def transform(self, X: Any) -> Any:
         return np.asarray(X, np.float32) * np.float32(np.sqrt(np.shape(X)[1]))
-
-
-def _values(coder: Any) -> Any:
-    """Return the function that turns HOG vectors into what the SVM on codes sees."""
-    return lambda V: coder.transform(V).astype(np.float32) / np.float32(np.sqrt(coder.transform(V[:1]).shape[1]))
 
 
 def work_folder(settings: Settings, seed: int, context: Context) -> Path:
@@ -280,9 +272,9 @@ def _with_curve(part: Results) -> Results:
 
 def show(results: Results, page: Page) -> None:
     """Add the tables, the curves and the worst false positives of each set."""
-    for name in results.distinct("set"):
-        page.table(*clean_table(results.where(set=name)))
-        part = _with_curve(results.where(set=name))
+    for name, of_set in results.by("set"):
+        page.table(*clean_table(of_set))
+        part = _with_curve(of_set)
         page.table(*table_of(part, name))
         figure, (axes,) = new_figure(width=6.0, height=4.2)
         plot_curves({title_of(row.settings): curve_of(row) for row in part.where(repeat=0)}, axes)
@@ -294,8 +286,7 @@ def table_of(part: Results, name: str) -> tuple[str, list[str], list[list[str]]]
     """Return title, head and rows of the table of one set."""
     first = part.rows[0]
     rows = []
-    for method, bits in dict.fromkeys((row["method"], row["bits"]) for row in part):
-        of = part.where(method=method, bits=bits)
+    for method, bits, of in part.by("method", "bits"):
         gains = gains_of(part, method=method, bits=bits)
         gain = "" if method == BASELINE else points_of(gains) if len(gains) else "–"
         rate, misses = of.measured(METRIC), [curve_of(row).log_average_miss_rate() for row in of]

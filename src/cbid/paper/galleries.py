@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cbid.evaluation import mean_average_precision
-from cbid.paper.base import Cell, Context, Experiment, Results, Row, Settings
+from cbid.paper.base import Cell, Context, Experiment, Results, Row, Settings, grid
 from cbid.paper.coding import CODERS, FEATURES, Vectors, code_lengths, load_vectors
 from cbid.paper.over_bits import first_repeat, table_by_length
 from cbid.paper.report import Page, new_figure, percent
@@ -45,14 +45,13 @@ def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
 
 def show(results: Results, page: Page) -> None:
     """Add galleries of two queries of each set, errors framed in red, and a table over all queries."""
-    for name in results.distinct("set"):
-        part = Results([row for row in results.where(set=name) if "absent" not in row.result])
+    for name, of_set in results.by("set"):
+        part = Results([row for row in of_set if "absent" not in row.result])
         try:
             data = page.context.open(name)
         except DataAbsent:
             page.note(f"{CATALOGUE[name].title} is not here any more; its galleries are not drawn.")
             continue
-        assert data.labels is not None
         for number, place in enumerate(_drawn_queries(part.rows[0], data.labels)):
             _gallery(part, data, place, page, f"{name}_{number}")
         # Over all queries: the two that are drawn may mislead.
@@ -130,13 +129,9 @@ LITERATURE_LENGTHS, QUICK_LITERATURE_LENGTHS = (16, 32, 64, 128), (16,)
 def literature_cells(present: Sequence[str], quick: bool) -> list[Settings]:
     """Return every method at every length, for each set, with the numbers of images."""
     sizes = {"train": 300, "queries": 50, "most": 1500} if quick else {"train": 5000, "queries": 1000, "most": None}
-    return [
-        {"set": name, "repeat": repeat, "method": m, "bits": bits, **sizes}
-        for name in present
-        for repeat in range(1 if quick else 3)
-        for m in LITERATURE
-        for bits in (QUICK_LITERATURE_LENGTHS if quick else LITERATURE_LENGTHS)
-    ]
+    lengths = QUICK_LITERATURE_LENGTHS if quick else LITERATURE_LENGTHS
+    cells = grid(set=present, repeat=range(1 if quick else 3), method=LITERATURE, bits=lengths)
+    return [cell | sizes for cell in cells]
 
 
 def run_literature(cells: list[Settings], context: Context) -> Iterator[Cell]:
@@ -157,7 +152,6 @@ def run_literature(cells: list[Settings], context: Context) -> Iterator[Cell]:
 def _literature_vectors(settings: Settings, context: Context) -> tuple[Vectors, tuple[Any, Any]]:
     """Return training and query vectors, and the database with its labels; the training images are part of it."""
     data = context.open(settings["set"])
-    assert data.labels is not None
     classes = len(np.unique(data.labels))
     rng = np.random.default_rng(settings["repeat"])
     of_class = [rng.permutation(np.flatnonzero(data.labels == c)) for c in range(classes)]
@@ -175,8 +169,7 @@ def _literature_vectors(settings: Settings, context: Context) -> tuple[Vectors, 
 
 def show_literature(results: Results, page: Page) -> None:
     """Add a table for each set."""
-    for name in results.distinct("set"):
-        part = results.where(set=name)
+    for name, part in results.by("set"):
         title = f"{CATALOGUE[name].title}, {FEATURES_OF[name]}: mean average precision over all, %"
         page.table(title, *table_by_length(part, "map", part.distinct("method")))
 

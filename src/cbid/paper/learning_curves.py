@@ -58,12 +58,11 @@ def distinct_bits(bits: Any) -> list[int]:
 
 def show(results: Results, page: Page) -> None:
     """Add the curves, and a table of their last values."""
-    names = results.distinct("set")
-    figure, axes = new_figure(len(names), 4, width=2.7, height=2.5)
+    figure, axes = new_figure(len(results.distinct("set")), 4, width=2.7, height=2.5)
     rows = []
-    for place, name in enumerate(names):
+    for place, (name, part) in enumerate(results.by("set")):
         panels = axes[4 * place : 4 * place + 4]
-        for row, colour in zip(results.where(set=name), COLOURS):
+        for row, colour in zip(part, COLOURS):
             bits = np.arange(1, len(row["objective"]) + 1)
             drawn = (row["objective"], np.maximum(row["gap"], 1e-12), row["distinct"], row["seconds"])
             for ax, values in zip(panels, drawn):

@@ -31,10 +31,9 @@ class Draw:
 
     def settings(self) -> Settings:
         """Return the settings of a cell that this draw fixes."""
-        named = ("classes", "most_train", "most_test")
-        sizes = {name: getattr(self, name) for name in named if getattr(self, name) is not None}
-        fixed = ("features", "protocol", "part", "axes")
-        return {name: getattr(self, name) for name in fixed} | sizes
+        sizes = {"classes": self.classes, "most_train": self.most_train, "most_test": self.most_test}
+        given = {name: size for name, size in sizes.items() if size is not None}
+        return {"features": self.features, "protocol": self.protocol, "part": self.part, "axes": self.axes} | given
 
 
 EMBEDDINGS = "EfficientNet-Lite0 embeddings"
@@ -68,14 +67,14 @@ def cells_of(
     Methods in ``own_lengths`` have lengths of their own.
     """
     of_method = dict.fromkeys(methods, lengths) | dict(own_lengths or {})
-    cells: list[Settings] = []
-    for name in present:
-        for draw in draws.get(name, ()):
-            for repeat in range(draw.repeats):
-                fixed = {"set": name, **draw.settings(), "repeat": repeat}
-                cells.append(fixed | {"method": ORIGINAL, "bits": None})
-                cells += [fixed | {"method": m, "bits": bits} for m, own in of_method.items() for bits in own]
-    return cells
+    coded = [(ORIGINAL, None), *((m, bits) for m, own in of_method.items() for bits in own)]
+    return [
+        {"set": name, **draw.settings(), "repeat": repeat, "method": m, "bits": bits}
+        for name in present
+        for draw in draws.get(name, ())
+        for repeat in range(draw.repeats)
+        for m, bits in coded
+    ]
 
 
 def first_repeat(
@@ -166,11 +165,9 @@ def table_by_length(part: Results, metric: str, methods: Sequence[str]) -> tuple
 def _panels(results: Results) -> dict[str, Results]:
     """Return the results of each panel by its title."""
     found: dict[str, Results] = {}
-    for row in results:
-        name, features, part = (row.settings.get(k) for k in ("set", "features", "part"))
-        title = f"{CATALOGUE[str(name)].title}, {features}{', held out' if part == 'validation' else ''}"
-        if title not in found:
-            found[title] = results.where(set=name, features=features, part=part)
+    for name, features, part, rows in results.by("set", "features", "part"):
+        title = f"{CATALOGUE[name].title}, {features}{', held out' if part == 'validation' else ''}"
+        found.setdefault(title, rows)
     return found
 
 

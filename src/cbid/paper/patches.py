@@ -14,7 +14,7 @@ from cbid import NBNNClassifier, PatchCBID
 from cbid.bags import Bags
 from cbid.coders import ITQ, LSH
 from cbid.descriptors import DenseSIFT
-from cbid.paper.base import Cell, Claim, Context, Experiment, Judgement, Results, Settings, all_of, by_test, on_every
+from cbid.paper.base import Cell, Claim, Context, Experiment, Judgement, Results, Settings, by_test, grid, on_every
 from cbid.paper.report import Page, mean_and_deviation
 from cbid.paper.sets import CATALOGUE, per_class
 from cbid.pooling import AdditiveKernelMap, BagOfWords
@@ -149,28 +149,18 @@ def cells(present: Sequence[str], quick: bool) -> list[Settings]:
     """Return the cells of the reduced form; in a quick run one draw of three classes, with fewer patches."""
     sizes = QUICK_SIZES if quick else SIZES | {"queries": QUERIES}
     names = [name for name in SETS if name in present and (not quick or name in ("caltech101-five", "graz02"))]
-    return [
-        {"set": name, "repeat": repeat, "method": method, **sizes}
-        for name in names
-        for repeat in range(1 if quick else DRAWS)
-        for method in METHODS
-        if quick or repeat < FEWER_DRAWS.get(method, DRAWS)
-    ]
+    found = grid(set=names, repeat=range(1 if quick else DRAWS), method=METHODS)
+    return [c | sizes for c in found if quick or c["repeat"] < FEWER_DRAWS.get(c["method"], DRAWS)]
 
 
 def full_cells(present: Sequence[str], quick: bool) -> list[Settings]:
     """Return all methods on five draws with 1,000 queries, and two coder seeds for each draw."""
     if quick:
         return [{**cell, "coder_seed": 0} for cell in cells(present, True)]
-    return [
-        {"set": name, "repeat": repeat, "coder_seed": seed, "method": method, **SIZES, "queries": FULL_QUERIES}
-        for name in SETS
-        if name in present
-        for repeat in range(DRAWS)
-        for seed in range(CODER_SEEDS)
-        for method, about in METHODS.items()
-        if seed == 0 or about.coded
-    ]
+    names = [name for name in SETS if name in present]
+    found = grid(set=names, repeat=range(DRAWS), coder_seed=range(CODER_SEEDS), method=METHODS)
+    sizes = SIZES | {"queries": FULL_QUERIES}
+    return [c | sizes for c in found if c["coder_seed"] == 0 or METHODS[c["method"]].coded]
 
 
 def sampled(images: Any, most: int, seed: int, also: Callable[[Bags], Any] | None = None, **settings: Any) -> Bags:
@@ -193,7 +183,6 @@ def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
     """Run all methods on one draw, with the same descriptors and queries; the bag of words sees whole images."""
     first = cells[0]
     data = context.open(first["set"])
-    assert data.labels is not None
     split = (
         data.split("patches", first["repeat"])
         if first["classes"] is None
@@ -257,9 +246,8 @@ def show(results: Results, page: Page) -> None:
 
 def _costs(part: Results, method: Method) -> list[str]:
     """Return storage and time: means over the sets of means over their draws."""
-    by_set = [part.where(set=name) for name in part.distinct("set")]
     sizes, seconds = (
-        [mean for of in by_set if not np.isnan(mean := _mean(of, field))] for field in ("bytes", _SECONDS)
+        [mean for _, of in part.by("set") if not np.isnan(mean := _mean(of, field))] for field in ("bytes", _SECONDS)
     )
     published = method.published
     return [
@@ -322,14 +310,15 @@ def smaller_and_faster(results: Results) -> Judgement | None:
     return Judgement(bool(smaller >= 100 and faster > 10), figures)
 
 
-def ann_trades(results: Results) -> Judgement | None:
+@on_every
+def ann_trades(results: Results) -> Iterator[Judgement]:
     """Judge that best bin first is faster than exact NBNN and less accurate."""
     exact, bbf = (_mean(results.where(method=m), _SECONDS) for m in ("exact", "bbf"))
     accuracy = against(results, ours="exact", theirs="bbf")
-    if accuracy is None or np.isnan(exact / bbf):
-        return None
-    figures = f"Best bin first takes {bbf:.2g} s for an image and class, exact {exact:.2g}."
-    return all_of([Judgement(bool(bbf < exact), figures), *accuracy.parts])
+    if accuracy is not None and not np.isnan(exact / bbf):
+        figures = f"Best bin first takes {bbf:.2g} s for an image and class, exact {exact:.2g}."
+        yield Judgement(bool(bbf < exact), figures)
+        yield from accuracy.parts
 
 
 def lsh_slower(results: Results) -> Judgement | None:
@@ -349,11 +338,7 @@ _claim = partial(
 )
 _CLAIMS = (
     _claim("128-bit patches beat exact NBNN", "Table 1", partial(against, ours="cbid128", theirs="exact")),
-    _claim(
-        "128 bits beat SIFT (PCA) of 512 bits",
-        "Table 1",
-        partial(against, ours="cbid128", theirs="pca512"),
-    ),
+    _claim("128 bits beat SIFT (PCA) of 512 bits", "Table 1", partial(against, ours="cbid128", theirs="pca512")),
     _claim("C-BID at 128 bits is the most accurate on average", "Table 1", best_on_average),
     _claim("32 bits take 128 times less room than NBNN, and much less time", "Table 1", smaller_and_faster),
     _claim("Approximate search (best bin first) trades accuracy for speed", "Table 1", ann_trades),

@@ -191,7 +191,6 @@ def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
 def _vectors(data: NamedSet, features: str, context: Context) -> tuple[Array, Array]:
     """Return all vectors of a set, of unit length, and their classes."""
     X = FEATURES[features](data, np.arange(len(data)), context)
-    assert data.labels is not None
     return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-12), data.labels
 
 
@@ -220,21 +219,19 @@ def _length(coder: Any) -> dict[str, Any]:
 
 def show(results: Results, page: Page) -> None:
     """Add a table of means over the repeats for each protocol and set."""
-    for protocol in results.distinct("protocol"):
-        for name in results.where(protocol=protocol).distinct("set"):
-            part = results.where(protocol=protocol, set=name)
-            title = f"{protocol}: {CATALOGUE[name].title}"
-            if protocol == TRANSFER:
-                title += f" learned, {CATALOGUE[part.rows[0]['searched']].title} searched"
-            page.table(title, *figure_table(part))
+    for protocol, name, part in results.by("protocol", "set"):
+        title = f"{protocol}: {CATALOGUE[name].title}"
+        if protocol == TRANSFER:
+            title += f" learned, {CATALOGUE[part.rows[0]['searched']].title} searched"
+        page.table(title, *figure_table(part))
 
 
 def figure_table(part: Results) -> tuple[list[str], list[list[str]]]:
     """Return head and rows: one row for each method, the means over its repeats."""
     names = [n for n in FIGURES if any(n in row.result for row in part)]
     table = []
-    for method in part.distinct("method"):
-        found = [row for row in part.where(method=method) if "absent" not in row.result]
+    for method, of in part.by("method"):
+        found = [row for row in of if "absent" not in row.result]
         if found:
             bits = found[0].result.get("n_bits", "")
             means = [float(np.mean([row[n] for row in found])) for n in names]

@@ -33,10 +33,7 @@ _SPECTRA: dict[str, Callable[[float], float]] = {
     "intersection": lambda frequency: 2 / (np.pi * (1 + 4 * frequency**2)),
 }
 # For 1, 2, ... steps, the intervals with the smallest worst error over x, y in 0..1
-_INTERVALS = {
-    "chi2": (0.896, 0.625, 0.511, 0.447, 0.406),
-    "intersection": (1.302, 1.011, 0.895, 0.827, 0.781),
-}
+_INTERVALS = {"chi2": (0.896, 0.625, 0.511, 0.447, 0.406), "intersection": (1.302, 1.011, 0.895, 0.827, 0.781)}
 
 
 @estimator

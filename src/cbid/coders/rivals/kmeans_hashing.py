@@ -112,8 +112,7 @@ class KMeansHashing(Coder):
         check_indices(self, "subspace_", (c,), below=len(shares))
         sizes = np.bincount(self.subspace_, minlength=len(shares))
         check_arrays(
-            self,
-            {"mean_": (d,), "axes_": (c, d), "centres_": (sum(2**b for b in shares), int(sizes.max()))},
+            self, {"mean_": (d,), "axes_": (c, d), "centres_": (sum(2**b for b in shares), int(sizes.max()))}
         )
         if not sizes.all():
             raise ValueError(f"subspace_: expected axes in each of {len(shares)} subspaces")

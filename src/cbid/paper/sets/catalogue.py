@@ -163,11 +163,7 @@ _SETS = (
         licence="for research, citing Dalal and Triggs (2005); the photographs have several owners",
         caution="positive windows include mirrored copies",
         open=detection(
-            [
-                ("train/positive", "train", 1),
-                ("train/negative", "train", 0),
-                ("test/images", "test", 1),
-            ],
+            [("train/positive", "train", 1), ("train/negative", "train", 0), ("test/images", "test", 1)],
             "test/boxes.json",
         ),
         marks=(("test/images", "test/boxes.json", "train/positive", "train/negative"),),
