@@ -10,21 +10,10 @@ from numpy.typing import NDArray
 
 from cbid.checks import check_choice, check_integer
 from cbid.data.names import printable
-from cbid.data.pixels import FORMATS, ImageError, bands, draft, format_of, open_image, orientation, reason_of
+from cbid.data.pixels import FORMATS, bands, draft, format_of, open_image, orientation
+from cbid.data.pixels import ImageError as ImageError
+from cbid.data.pixels import reason_of as reason_of
 from cbid.extras import missing_extra
-
-__all__ = [
-    "FORMATS",
-    "MAX_PIXELS",
-    "ImageError",
-    "decode_image",
-    "image_size",
-    "image_type",
-    "read_bytes",
-    "read_image",
-    "reason_of",
-    "upright",
-]
 
 MAX_PIXELS = 50_000_000
 _BYTES_A_PIXEL = 8

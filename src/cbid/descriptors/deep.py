@@ -44,7 +44,7 @@ class Preprocessing:
     output: the name of the output to take; None is the first.
     pooling: of outputs with more than two axes, over positions (or tokens): "mean", "max", "first" (token) or
         "flatten".
-    l2: whether values are brought to unit length.
+    l2: whether values are scaled to unit length.
     """
 
     size: tuple[int, int] | None = None

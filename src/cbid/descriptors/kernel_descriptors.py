@@ -103,7 +103,7 @@ class _Basis(NamedTuple):
     attribute: list[Factor]  # an angle; eight comparisons; three intensities
     shown: NDArray[np.int64]  # (u, factors): the different products of attribute components among those kept
     weights: NDArray[np.float32]  # (k, 2 r + 1): components of position along an axis, at the pixels of a patch
-    entries: NDArray[np.int64]  # (t,): where each one stands in what ``pool`` gives
+    entries: NDArray[np.int64]  # (t,): the place of each one in the sums of ``pool``
 
 
 @estimator

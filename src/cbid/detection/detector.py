@@ -19,7 +19,7 @@ from cbid.checks import check_integer, check_share
 from cbid.coders.base import Coder
 from cbid.data.image_sets import as_image_set
 from cbid.data.images import check_image
-from cbid.detection.boxes import MEASURES, Boxes, Detections, suppress
+from cbid.detection.boxes import MEASURES, Detections, suppress
 from cbid.detection.layout import WindowLayout, jittered_windows
 from cbid.detection.scan import NegativeWindows, Scanner, Windows
 from cbid.detection.verifier import CBIDVerifier, fit_svm
@@ -198,18 +198,16 @@ class SlidingWindowDetector(BaseEstimator):
         found = self.scanner().scan(
             check_image(image), self.coef_, self.intercept_, self.threshold, self.n_candidates
         )
-        windows = Windows(self._without_border(found.boxes), found.scores, found.features)
+        height, width = self.window
+        inset = (found.boxes[:, 2:] - found.boxes[:, :2]) * (self.border / np.array([width, height]))
+        boxes = np.hstack([found.boxes[:, :2] + inset, found.boxes[:, 2:] - inset])
+        windows = Windows(boxes, found.scores, found.features)
         return windows.take(suppress(windows.boxes, windows.scores, overlap=self.overlap, measure=self.measure))
 
     def detect(self, image: NDArray[Any]) -> Detections:
         """Return the objects in a photograph, (h, w) or (h, w, 3), uint8 or floats in 0..1; best first."""
         windows = self.candidates(image)
         return windows.detections() if self.verifier_ is None else self.verifier_.verify(windows)
-
-    def _without_border(self, boxes: Boxes) -> Boxes:
-        height, width = self.window
-        inset = (boxes[:, 2:] - boxes[:, :2]) * (self.border / np.array([width, height]))
-        return np.hstack([boxes[:, :2] + inset, boxes[:, 2:] - inset])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the detector, with verifier and coder, to one safetensors file."""

@@ -236,7 +236,8 @@ def _checked(
     distances: ArrayLike, values: ArrayLike, name: str = "relevant", dtype: type = bool
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return distances and values, both (q, n), as arrays."""
-    d, v = np.asarray(distances), np.asarray(values, dtype=dtype)
+    d: NDArray[Any] = np.asarray(distances)
+    v: NDArray[Any] = np.asarray(values, dtype=dtype)
     if d.ndim != 2 or d.shape != v.shape:
         raise ValueError(f"distances {d.shape}, {name} {v.shape}: expected two arrays (queries, items)")
     if d.dtype.kind == "f" and np.isnan(d).any():

@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
 from cbid.paper.base import FAILS, Cell, Claim, Context, Experiment, Judgement, Results, Settings, by_test, on_every
-from cbid.paper.coding import CODERS, PAPER, PAPER_FORMS, mapped_bags, nearest_neighbours, split_of, support_vectors
+from cbid.paper.coding import CODERS, PAPER, PAPER_FORMS, mapped_bags, nearest_neighbours, parts_of, support_vectors
 from cbid.paper.over_bits import FULL, ORIGINAL, QUICK, TOGETHER, cells_of, run_cells, show_over_bits
 from cbid.paper.report import percent
 from cbid.paper.sets import CATALOGUE
@@ -201,7 +201,7 @@ def _pooled(settings: Settings, context: Context) -> dict[str, Any]:
     from cbid.pooling import LLC, BagOfWords, HIKClassifier, ScSPM
 
     data = context.open(settings["set"])
-    train, test = split_of(data, settings)
+    train, _, test = parts_of(data, settings)
     sift = DenseSIFT(step=8, sides=(16,), longest=None, magnification=None, window=None)
     method, words, seed = settings["method"], settings["words"], settings["repeat"]
     if method.startswith("bag"):

@@ -137,19 +137,13 @@ def kernel_vectors(
     return learned, tested
 
 
-def split_of(data: NamedSet, settings: Settings) -> tuple[Rows, Rows]:
-    """Return the rows to train on and to test on.
+def parts_of(data: NamedSet, settings: Settings) -> tuple[Rows, Rows, Rows]:
+    """Return the rows to train on, to choose settings on, and to test on.
 
     In the settings, ``protocol`` is a name of the set's protocols, or [training, validation, test] images of each
     class, drawn at random. ``part`` "validation" tests on the protocol's validation images. ``classes`` keeps the
     first classes, ``most_train`` and ``most_test`` limit the images of each class.
     """
-    train, _, test = parts_of(data, settings)
-    return train, test
-
-
-def parts_of(data: NamedSet, settings: Settings) -> tuple[Rows, Rows, Rows]:
-    """Return the rows to train on, to choose settings on, and to test on; see ``split_of``."""
     protocol, repeat = settings["protocol"], settings["repeat"]
     split = data.split(protocol, repeat) if isinstance(protocol, str) else data.split_by(per_class(*protocol), repeat)
     train, validation, test = split.train, split.validation, split.test
@@ -172,7 +166,7 @@ def _some_of_each(labels: NDArray[np.int64], rows: Rows, most: int, seed: int) -
 
 
 def load_vectors(settings: Settings, context: Context) -> Vectors:
-    """Return the vectors of a cell by its settings ``set``, ``features``, ``axes`` and those of ``split_of``.
+    """Return the vectors of a cell by its settings ``set``, ``features``, ``axes`` and those of ``parts_of``.
 
     ``axes`` "pca" keeps the principal axes of the training vectors that hold 99 % of the variance, at most 256; None
     keeps the features as they are.
@@ -238,21 +232,18 @@ class Method:
 
 PAPER, OVERALL = "C-BID, the paper’s form", "C-BID, the paper’s form, overall misses"
 PAPER_FORMS = (PAPER, OVERALL)
+LINEAR, RBF = ({"likeness": 0, "kernel": kernel} for kernel in ("linear", "rbf"))
 PAPER_NU = ("nu", (1e-8, 1e-7, 1e-6, 1e-5))  # the grid of the paper's section on SVM
 
 
 # The text of the report and how to make the coder. To add a method, add a line.
 CODERS: dict[str, Method] = {
-    "C-BID": Method(
-        "linear class bits, compared with whole classes", CBID, {"likeness": 0, "kernel": "linear"}, prefix=True
-    ),
-    "C-BID, RBF": Method(
-        "class bits over similarities to 1,000 training samples", CBID, {"likeness": 0, "kernel": "rbf"}, prefix=True
-    ),
+    "C-BID": Method("linear class bits, compared with whole classes", CBID, LINEAR, prefix=True),
+    "C-BID, RBF": Method("class bits over similarities to 1,000 training samples", CBID, RBF, prefix=True),
     "C-BID, 5 nearest": Method(
         "linear class bits, 5 nearest hits and misses, as in the paper",
         CBID,
-        {"likeness": 0, "kernel": "linear", "hits": "nearest"},
+        LINEAR | {"hits": "nearest"},
         prefix=True,
     ),
     PAPER: Method(

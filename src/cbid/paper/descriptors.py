@@ -11,19 +11,9 @@ import numpy as np
 
 from cbid import CBID
 from cbid.evaluation import METRICS, measure
+from cbid.paper import coding
 from cbid.paper.base import Cell, Claim, Context, Experiment, Judgement, Results, Settings, by_test, on_every
-from cbid.paper.coding import (
-    CODERS,
-    FEATURES,
-    PAPER,
-    Method,
-    Vectors,
-    code_lengths,
-    kernel_vectors,
-    linear_svm,
-    support_vectors,
-    svm_features,
-)
+from cbid.paper.coding import CODERS, PAPER, Vectors
 from cbid.paper.report import COLOURS, Page, error_bars, mean_and_deviation, new_figure
 from cbid.paper.sets import CATALOGUE, per_class
 
@@ -33,7 +23,6 @@ ORIGINAL = "the descriptor itself"
 LENGTHS = {"GIST": (64, 256), KDES: (256, 2048, 4096)}
 PAPER_BITS, QUICK_PAPER_BITS = 64, 8
 QUICK_LENGTHS = {"GIST": (32,), KDES: (32,)}
-LINEAR = {"likeness": 0, "kernel": "linear"}
 # With the default nu, learning under l1 would end after a few bits.
 FORMS: dict[str, dict[str, Any]] = {
     f"{loss}, {penalty}": {"loss": loss, "penalty": penalty} | ({"nu": 1e-5} if penalty == "l1" else {})
@@ -75,10 +64,11 @@ def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
     y, yt, yv = data.labels[train], data.labels[test], data.labels[split.validation]
     if first["features"] == KDES:
         sizes = {"n_words": first["words"], "step": first["step"], "seed": first["repeat"]}
-        X, Xt = kernel_vectors(data, train, test, context, **sizes)
+        X, Xt = coding.kernel_vectors(data, train, test, context, **sizes)
         Xv = Xt[:0]
     else:
-        X, Xt, Xv = (FEATURES[first["features"]](data, rows, context) for rows in (train, test, split.validation))
+        values_of = coding.FEATURES[first["features"]]
+        X, Xt, Xv = (values_of(data, rows, context) for rows in (train, test, split.validation))
     vectors = Vectors(X, y, Xt, yt, test, train, Xv, yv)
     for settings in cells:
         yield settings, _ranked(settings, vectors)
@@ -90,13 +80,13 @@ def _ranked(settings: Settings, vectors: Vectors) -> dict[str, Any]:
     method, bits, seed = settings["method"], settings["bits"], settings["repeat"]
     coder: Any = None
     if method == PAPER:
-        ((_, coder),) = code_lengths(PAPER, vectors, [bits], seed, support_vectors)
+        ((_, coder),) = coding.code_lengths(PAPER, vectors, [bits], seed, coding.support_vectors)
         if isinstance(coder, str):
             return {"absent": coder}
     elif method != ORIGINAL:
-        coder = Method(method, CBID, LINEAR | FORMS.get(method, {})).fit(X, y, bits, seed)
-    train, test = svm_features(X, Xt, coder)
-    scores = linear_svm().fit(train, y).decision_function(test)
+        coder = coding.Method(method, CBID, coding.LINEAR | FORMS.get(method, {})).fit(X, y, bits, seed)
+    train, test = coding.svm_features(X, Xt, coder)
+    scores = coding.linear_svm().fit(train, y).decision_function(test)
     if scores.ndim == 1:  # two classes share one hyperplane
         scores = np.column_stack([-scores, scores])
     ranked = {"distances": -scores.T, "relevant": np.unique(y)[:, None] == yt}

@@ -17,37 +17,16 @@ from cbid import CBID, load
 from cbid.checks import check_choice
 from cbid.coders import LSH, SDH, Coder
 from cbid.data import ImageSet
-from cbid.detection import (
-    AnnotatedImages,
-    AnnotationError,
-    CBIDVerifier,
-    DetectionCurve,
-    SlidingWindowDetector,
-    evaluate,
-)
+from cbid.detection import AnnotatedImages, AnnotationError, CBIDVerifier, SlidingWindowDetector, evaluate
 from cbid.detection.drawing import false_positive_sheet, plot_curves
-from cbid.detection.evaluate import FalsePositive
+from cbid.detection.evaluate import DetectionCurve, FalsePositive
 from cbid.detection.scan import Windows
 from cbid.evaluation import measure
+from cbid.paper import verification
 from cbid.paper.base import Cell, Claim, Context, Experiment, Results, Row, Settings, grid
 from cbid.paper.report import Page, mean_and_deviation, new_figure
 from cbid.paper.sets import CATALOGUE, DataAbsent, open_set
-from cbid.paper.verification import (
-    BASELINE,
-    CONTROL,
-    OURS,
-    PENALTIES,
-    PROTOCOL,
-    PUBLISHED_GAINS,
-    QUICK_PENALTIES,
-    clean_table,
-    codes_help,
-    gain_as_published,
-    points_of,
-    rates_alone,
-    rates_by_setting,
-    verification_helps,
-)
+from cbid.paper.verification import BASELINE, CONTROL, OURS, PROTOCOL, PUBLISHED_GAINS
 from cbid.storage.atomic import whole_file
 from cbid.storage.digests import digest_text
 
@@ -116,18 +95,18 @@ def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
     rows = sorted(np.random.default_rng(0).permutation(len(test))[: first["photographs"]].tolist())
     windows = [candidates(detector, test, i, work) for i in rows]
     truth = [test.annotations[i] for i in rows]
-    penalties = PENALTIES if first["photographs"] is None else QUICK_PENALTIES
+    penalties = verification.PENALTIES if first["photographs"] is None else verification.QUICK_PENALTIES
     verifiers: dict[tuple[str, int | None], CBIDVerifier] = {}
     for settings in cells:
         method = settings["method"]
         if method == BASELINE:
             detections = [candidate.detections() for candidate in windows]
-            halves = rates_alone(windows, truth)
+            halves = verification.rates_alone(windows, truth)
         else:
             verifiers = verifiers or _verifiers(cells, X, y, learned_in)
             verifier = verifiers[method, settings["bits"]]
             detections = [verifier.verify(candidate) for candidate in windows]
-            halves = rates_by_setting(verifier.codes, X, y, windows, truth, seed, penalties)
+            halves = verification.rates_by_setting(verifier.codes, X, y, windows, truth, seed, penalties)
         yield settings, _result(evaluate(detections, truth, **PROTOCOL), rows) | {"halves": halves}
 
 
@@ -266,14 +245,14 @@ def gains_of(part: Results, **wanted: Any) -> NDArray[np.float64]:
 
 
 def _with_curve(part: Results) -> Results:
-    """Return the rows that have a curve; results of before the control had one do not."""
+    """Return the rows that have a curve; older results of the control have none."""
     return Results([row for row in part if "thresholds" in row.result])
 
 
 def show(results: Results, page: Page) -> None:
     """Add the tables, the curves and the worst false positives of each set."""
     for name, of_set in results.by("set"):
-        page.table(*clean_table(of_set))
+        page.table(*verification.clean_table(of_set))
         part = _with_curve(of_set)
         page.table(*table_of(part, name))
         figure, (axes,) = new_figure(width=6.0, height=4.2)
@@ -288,7 +267,7 @@ def table_of(part: Results, name: str) -> tuple[str, list[str], list[list[str]]]
     rows = []
     for method, bits, of in part.by("method", "bits"):
         gains = gains_of(part, method=method, bits=bits)
-        gain = "" if method == BASELINE else points_of(gains) if len(gains) else "–"
+        gain = "" if method == BASELINE else verification.points_of(gains) if len(gains) else "–"
         rate, misses = of.measured(METRIC), [curve_of(row).log_average_miss_rate() for row in of]
         rows.append([title_of(of.rows[0].settings), mean_and_deviation(rate), gain, mean_and_deviation(misses)])
     title = f"{CATALOGUE[name].title}, {first['n_images']} photographs, {first['n_objects']} people"
@@ -301,7 +280,7 @@ def _show_worst(part: Results, page: Page, name: str) -> None:
     try:
         test = open_annotated(name, page.context.root)
     except DataAbsent:
-        page.note(f"{CATALOGUE[name].title} is not here any more; its worst false positives are not drawn.")
+        page.note(f"{CATALOGUE[name].title} is no longer on this machine; its worst false positives are not drawn.")
         return
     for row in (*part.where(repeat=0, method=BASELINE), *part.where(repeat=0, method=OURS).rows[-1:]):
         curve = curve_of(row)
@@ -350,14 +329,14 @@ EXPERIMENT = Experiment(
     show=show,
     together=("set", "repeat"),
     claims=(
-        _claim("Verification by C-BID raises the log-average detection rate", judge=verification_helps),
+        _claim("Verification by C-BID raises the log-average detection rate", judge=verification.verification_helps),
         _claim(
             "The gain is at least the published one (5.28 points on INRIA, 11.87 on TUD-Brussels)",
-            judge=gain_as_published,
+            judge=verification.gain_as_published,
         ),
         _claim(
             "C-BID gains more than a second SVM on the same vectors without any code (not in the paper)",
-            judge=codes_help,
+            judge=verification.codes_help,
         ),
     ),
     cost=(300.0, 10.0),

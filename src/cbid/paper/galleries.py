@@ -50,18 +50,17 @@ def show(results: Results, page: Page) -> None:
         try:
             data = page.context.open(name)
         except DataAbsent:
-            page.note(f"{CATALOGUE[name].title} is not here any more; its galleries are not drawn.")
+            page.note(f"{CATALOGUE[name].title} is no longer on this machine; its galleries are not drawn.")
             continue
         for number, place in enumerate(_drawn_queries(part.rows[0], data.labels)):
             _gallery(part, data, place, page, f"{name}_{number}")
         # Over all queries: the two that are drawn may mislead.
-        rows = [[row["method"], percent(float(np.mean(_same_class(row, data.labels))))] for row in part]
+        rows = []
+        for row in part:
+            same = data.labels[np.array(row["ids"])] == data.labels[np.array(row["queries"])][:, None]
+            rows.append([row["method"], percent(float(np.mean(same)))])
         title = f"{CATALOGUE[name].title}: share of the ten nearest that show the query’s class, all queries, %"
         page.table(title, ["", f"{part.rows[0]['bits']} bits"], rows)
-
-
-def _same_class(row: Row, labels: Any) -> Any:
-    return labels[np.array(row["ids"])] == labels[np.array(row["queries"])][:, None]
 
 
 def _drawn_queries(row: Row, labels: Any) -> list[int]:

@@ -13,12 +13,12 @@ import numpy as np
 
 from cbid import CBID
 from cbid.paper.base import Cell, Context, Experiment, Results, Settings
-from cbid.paper.coding import CODERS, Method, load_vectors
+from cbid.paper.coding import CODERS, LINEAR, Method, load_vectors
 from cbid.paper.over_bits import first_repeat
 from cbid.paper.report import COLOURS, Page, new_figure
 from cbid.paper.sets import CATALOGUE
 
-L1 = {"likeness": 0, "kernel": "linear", "penalty": "l1", "nu": 1e-5}
+L1 = LINEAR | {"penalty": "l1", "nu": 1e-5}
 METHODS = {
     "C-BID": replace(CODERS["C-BID"], text="the defaults: logistic loss, l-infinity penalty"),
     "C-BID, RBF": CODERS["C-BID, RBF"],
@@ -67,16 +67,9 @@ def show(results: Results, page: Page) -> None:
             drawn = (row["objective"], np.maximum(row["gap"], 1e-12), row["distinct"], row["seconds"])
             for ax, values in zip(panels, drawn):
                 ax.plot(bits, values[: len(bits)], color=colour, label=row["method"], linewidth=1.2)
-            rows.append(
-                [
-                    f"{CATALOGUE[name].title}, {row['method']}",
-                    str(len(bits)),
-                    f"{row['objective'][-1]:.4f}",
-                    f"{row['gap'][-1]:.1e}",
-                    str(row["distinct"][-1]),
-                    f"{row['seconds'][-1]:.1f}",
-                ]
-            )
+            objective, gap, distinct, seconds = (row[key][-1] for key in ("objective", "gap", "distinct", "seconds"))
+            end = [f"{objective:.4f}", f"{gap:.1e}", str(distinct), f"{seconds:.1f}"]
+            rows.append([f"{CATALOGUE[name].title}, {row['method']}", str(len(bits)), *end])
         for ax, title in zip(panels, ("objective", "duality gap", "distinct bits", "training time, s")):
             ax.set_title(f"{CATALOGUE[name].title}: {title}", fontsize=8)
             ax.set_xlabel("bits")

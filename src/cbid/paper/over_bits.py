@@ -18,7 +18,7 @@ TOGETHER = ("set", "features", "repeat", "method")
 
 @dataclass(frozen=True)
 class Draw:
-    """How an experiment uses a set: features, split (see ``vectors.split_of``) and number of repeats."""
+    """How an experiment uses a set: features, split (see ``coding.parts_of``) and number of repeats."""
 
     features: str
     protocol: Any

@@ -179,13 +179,13 @@ def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
             yield settings, {"absent": coder}
             continue
         if settings["protocol"] == UNSEEN:
-            yield settings, unseen_figures(X, y, split, _between(coder, X, axes)) | _length(coder)
-            continue
-        other = settings["searched"]
-        Z, z = _vectors(context.open(other), SETS[other][0], context)
-        found = unseen_split(z, int(z.max()) + 1, 1, seed, most=20)
-        between = _between(coder, Z, axes)
-        yield settings, retrieval_figures(Z, z, found.queries, found.database, between) | _length(coder)
+            figures = unseen_figures(X, y, split, _between(coder, X, axes))
+        else:
+            other = settings["searched"]
+            Z, z = _vectors(context.open(other), SETS[other][0], context)
+            found = unseen_split(z, int(z.max()) + 1, 1, seed, most=20)
+            figures = retrieval_figures(Z, z, found.queries, found.database, _between(coder, Z, axes))
+        yield settings, figures if coder is None else figures | {"n_bits": coder.n_bits_}
 
 
 def _vectors(data: NamedSet, features: str, context: Context) -> tuple[Array, Array]:
@@ -213,10 +213,6 @@ def _between(coder: Any, X: Array, axes: Callable[[Array], Array]) -> Between:
     return lambda a, b: code_distances(bits[a], bits[b], weights)
 
 
-def _length(coder: Any) -> dict[str, Any]:
-    return {} if coder is None else {"n_bits": coder.n_bits_}
-
-
 def show(results: Results, page: Page) -> None:
     """Add a table of means over the repeats for each protocol and set."""
     for protocol, name, part in results.by("protocol", "set"):
@@ -242,7 +238,7 @@ def figure_table(part: Results) -> tuple[list[str], list[list[str]]]:
 EXPERIMENT = Experiment(
     name="unseen",
     title="Classes that were not learned",
-    shows="Nothing in the paper, which measures learned classes only: where every coder stands on others.",
+    shows="Nothing in the paper, which measures learned classes only: how every coder does on others.",
     sets=tuple(SETS),
     protocol="Unseen-class retrieval: a third of the classes is kept from learning (Scene-15: 5 of 15, Caltech-101: "
     "30 of 102, digits: 3 of 10), and queries and database are halves of their images. Transfer: a coder learns "

@@ -51,11 +51,11 @@ def rates_by_setting(
 
 
 def _rates(found: Sequence[Windows], scores: Sequence[Any], truth: Sequence[Any]) -> list[float]:
-    answers = [windows.detections(new) for windows, new in zip(found, scores)]
+    detections = [windows.detections(new) for windows, new in zip(found, scores)]
     middle = len(found) // 2
     rates = []
     for half in (slice(0, middle), slice(middle, None)):
-        curve = evaluate(answers[half], list(truth[half]), **PROTOCOL)
+        curve = evaluate(detections[half], list(truth[half]), **PROTOCOL)
         rates.append(float(curve.log_average_detection_rate()))
     return rates
 
@@ -117,8 +117,8 @@ def _longest_gains(results: Results) -> Iterator[tuple[str, int, NDArray[np.floa
 def _beyond(gains: NDArray[np.float64], base: NDArray[np.float64], text: str) -> Judgement:
     """Judge whether gains are larger than others of the same seeds."""
     p = paired_test(gains, base).p
-    told = "one seed, no test" if np.isnan(p) else f"p = {p:.2g}"
-    return Judgement(bool(gains.mean() > base.mean()), f"{text} ({told}).", p)
+    shown = "one seed, no test" if np.isnan(p) else f"p = {p:.2g}"
+    return Judgement(bool(gains.mean() > base.mean()), f"{text} ({shown}).", p)
 
 
 @on_every

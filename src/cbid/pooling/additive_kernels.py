@@ -25,6 +25,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cbid.params import check_params, choice, estimator, integer, param, positive
+from cbid.pooling.base import check_arrays
 from cbid.storage.models import Saved
 
 # The spectra of K(w) = 1 / cosh(w / 2) and K(w) = exp(-|w| / 2)
@@ -253,14 +254,8 @@ class HIKClassifier(Saved, ClassifierMixin, BaseEstimator):
     def _check_state(self) -> None:
         n_svms = 1 if len(self.classes_) == 2 else len(self.classes_)
         n_support = len(self.support_vectors_)
-        for name, shape in (
-            ("support_vectors_", (n_support, self.n_features_in_)),
-            ("dual_coef_", (n_svms, n_support)),
-            ("intercept_", (n_svms,)),
-        ):
-            array = getattr(self, name)
-            if array.shape != shape or array.dtype.kind != "f":
-                raise ValueError(f"{name} {array.dtype} {array.shape}: expected floats {shape}")
+        shapes = {"support_vectors_": (n_support, self.n_features_in_), "intercept_": (n_svms,)}
+        check_arrays(self, shapes | {"dual_coef_": (n_svms, n_support)})
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

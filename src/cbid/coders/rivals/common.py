@@ -9,6 +9,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from cbid.learning.neighbourhoods import of_unit_size, squared_distances
+from cbid.learning.scaling import check_varies
 from cbid.params import check_params
 from cbid.threads import faiss_products
 
@@ -17,10 +18,15 @@ Vectors = NDArray[np.floating]
 Seed = int | np.random.RandomState | None
 
 
-def check_vectors(coder: BaseEstimator, X: ArrayLike, least: int = 2) -> Vectors:
-    """Check the parameters and X of an unsupervised coder; return X (n, d) with at least ``least`` samples."""
+def check_vectors(coder: BaseEstimator, X: ArrayLike, least: int = 2, *, varied: bool = False) -> Vectors:
+    """Check the parameters and X of an unsupervised coder; return X (n, d) with at least ``least`` samples.
+
+    With ``varied`` the samples must not be all equal.
+    """
     check_params(coder)
     samples: Vectors = validate_data(coder, X, dtype=[np.float64, np.float32], ensure_min_samples=least)
+    if varied:
+        check_varies(samples)
     return samples
 
 

@@ -117,14 +117,9 @@ _SETS = (
         caution="pedestrians include mirrored and shifted copies: split by set, never at random",
         open=arrays_or_folders(
             "daimler.npz",
-            [
-                (f"{key}_{part}", f"{part}/{folder}", part, name)
-                for part in ("1", "2", "3", "T1", "T2")
-                for key, folder, name in (
-                    ("ped", "ped_examples", "pedestrian"),
-                    ("nonped", "non-ped_examples", "other"),
-                )
-            ],
+            ("1", "2", "3", "T1", "T2"),
+            ("ped_{}", "{}/ped_examples", "pedestrian"),
+            ("nonped_{}", "{}/non-ped_examples", "other"),
         ),
         marks=(("daimler.npz",), ("1/ped_examples", "2/ped_examples", "T1/ped_examples")),
         protocols={
@@ -145,11 +140,9 @@ _SETS = (
         licence="for non-commercial research, citing the CBCL face database",
         open=arrays_or_folders(
             "cbcl.npz",
-            [
-                (f"{part}_{key}", f"{part}/{folder}", part, name)
-                for part in ("train", "test")
-                for key, folder, name in (("faces", "face", "face"), ("nonfaces", "non-face", "other"))
-            ],
+            ("train", "test"),
+            ("{}_faces", "{}/face", "face"),
+            ("{}_nonfaces", "{}/non-face", "other"),
         ),
         marks=(("cbcl.npz",), ("train/face", "train/non-face", "test/face", "test/non-face")),
         protocols={"paper": per_class(2000, 400, given=True), "given": _GIVEN},

@@ -122,11 +122,13 @@ def _type(line: str, path: Path) -> tuple[int, str]:
     return int(sequence), kind.strip()
 
 
-def arrays_or_folders(file: str, table: Sequence[tuple[str, str, str, str]]) -> Callable[[Path], Opened]:
+def arrays_or_folders(file: str, parts: Sequence[str], *kinds: tuple[str, str, str]) -> Callable[[Path], Opened]:
     """Return a layout: images in the arrays of one ``.npz`` file, or in folders.
 
-    ``table`` has (array name, folder, value of the part "set", class) for each group of images.
+    ``parts`` are the values of the part "set". ``kinds`` has (array name, folder, class) for each class, with {} for
+    the part.
     """
+    table = [(key.format(part), folder.format(part), part, name) for part in parts for key, folder, name in kinds]
 
     def open_either(path: Path) -> Opened:
         if (path / file).exists():
@@ -137,9 +139,7 @@ def arrays_or_folders(file: str, table: Sequence[tuple[str, str, str, str]]) -> 
             images: ImageSet = ImageItems(np.concatenate([arrays[row[0]] for row in groups]), names)
         else:
             groups = [row for row in table if (path / row[1]).is_dir()]
-            folders = [ImageFolder(path / row[1], labelled=False) for row in groups]
-            sizes = [len(folder) for folder in folders]
-            images = _joined(path, [row[1] for row in groups], folders)
+            images, sizes = _joined(path, [row[1] for row in groups])
         images.classes, images.labels = encode_labels(np.repeat([row[3] for row in groups], sizes), missing=True)
         return images, {"set": lambda: np.repeat([row[2] for row in groups], sizes)}
 
@@ -156,9 +156,7 @@ def detection(roles: Sequence[tuple[str, str, int]], boxes: str) -> Callable[[Pa
 
     def open_detection(path: Path) -> Opened:
         groups = [row for row in roles if (path / row[0]).is_dir()]
-        folders = [ImageFolder(path / row[0], labelled=False) for row in groups]
-        sizes = [len(folder) for folder in folders]
-        images = _joined(path, [row[0] for row in groups], folders)
+        images, sizes = _joined(path, [row[0] for row in groups])
         images.labels = np.repeat([row[2] for row in groups], sizes).astype(np.int64)
         images.classes = np.array(["no person", "person"])
 
@@ -257,8 +255,10 @@ def _inner(path: Path, *folders: str) -> Path:
     return next((path / folder for folder in folders if (path / folder).is_dir()), path)
 
 
-def _joined(root: Path, folders: Sequence[str], sets: Sequence[ImageFiles]) -> ImageFiles:
-    prefixes = [folder.encode() + b"/" for folder in folders]
-    return ImageFiles(
-        root, Names(p + files.names.raw(i) for p, files in zip(prefixes, sets) for i in range(len(files)))
+def _joined(root: Path, folders: Sequence[str]) -> tuple[ImageFiles, list[int]]:
+    """Return the images of several folders as one set, and how many each folder has."""
+    sets = [ImageFolder(root / folder, labelled=False) for folder in folders]
+    names = Names(
+        folder.encode() + b"/" + files.names.raw(i) for folder, files in zip(folders, sets) for i in range(len(files))
     )
+    return ImageFiles(root, names), [len(files) for files in sets]
