@@ -15,14 +15,7 @@ from numpy.typing import NDArray
 from cbid.checks import check_integer
 from cbid.data.images import as_gray, opencv, to_uint8
 from cbid.descriptors.base import SizedDescriptor
-from cbid.descriptors.gradients import (
-    VOTING,
-    Floats,
-    check_orientations,
-    gradients,
-    grid_of_regions,
-    orientation_histograms,
-)
+from cbid.descriptors.gradients import VOTING, check_orientations, gradients, grid_of_regions, orientation_histograms
 from cbid.params import choice, estimator, flag, integer, param
 
 NORMS = ("l1-sqrt", "l1", "l2")
@@ -102,7 +95,7 @@ class PyramidHOG(SizedDescriptor):
         return np.sqrt(values) if self.norm == "l1-sqrt" else values
 
 
-def _on_edges(image: NDArray[Any], dx: Floats, dy: Floats) -> tuple[Floats, Floats]:
+def _on_edges(image: NDArray[Any], dx: NDArray[Any], dy: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return the gradients on Canny edges of the smoothed gray image, and zero elsewhere."""
     cv2 = opencv()
     gray = cv2.GaussianBlur(to_uint8(as_gray(image)), (0, 0), 2**0.5)
