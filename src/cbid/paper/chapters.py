@@ -47,9 +47,12 @@ def _of(lines: Lines, **wanted: Any) -> Lines:
 
 
 def _table(
-    page: Page, title: str, lines: Lines, metrics: Mapping[str, str], name: Callable[..., str], *by: str
+    page: Page, title: str, lines: Lines, metrics: Mapping[str, str], by: Sequence[str], name: Callable[..., str]
 ) -> None:
-    """Add a table of metrics by their titles: a row for each of the values that the fields ``by`` have together."""
+    """Add a table with a column for each metric, by its title, and a row for all values that ``by`` have together.
+
+    ``name`` makes the name of a row from these values.
+    """
     rows = []
     for values in _groups(lines, *by):
         of = _of(lines, **dict(zip(by, values)))
@@ -84,14 +87,8 @@ def _unseen(lines: Lines, page: Page) -> None:
         "seen_map": "seen: mAP",
         "seen_knn": "5-NN",
     }
-    _table(
-        page,
-        "Classes that were not learned, and those that were",
-        tested,
-        metrics,
-        lambda name, bits, method: f"{name}, {method}, {bits} bits",
-        *("set", "bits", "method"),
-    )
+    title = "Classes that were not learned, and those that were"
+    _table(page, title, tested, metrics, ("set", "bits", "method"), "{0}, {2}, {1} bits".format)
     places = _groups(tested, "set", "bits")
     methods = [method for (method,) in _groups(tested, "method") if not method.startswith("linear")]
     values = {
@@ -108,7 +105,7 @@ def _few(lines: Lines, page: Page) -> None:
         "likeness": "C-BID, others for likeness",
         "spread": "C-BID, labels spread",
     }
-    _table(page, "5-NN accuracy with few labels", lines, kinds, "{}, {} labels a class".format, "set", "labels")
+    _table(page, "5-NN accuracy with few labels", lines, kinds, ("set", "labels"), "{}, {} labels a class".format)
     places = _groups(lines, "set", "labels")
     values = {
         text: [[line[k] for line in _of(lines, set=s, labels=n) if k in line] for s, n in places]
@@ -125,7 +122,7 @@ def _kinds(lines: Lines, page: Page) -> None:
         metrics = [k for k in dict.fromkeys(k for line in of for k in line) if k not in skipped]
         metrics = [k for k in metrics if all(isinstance(line.get(k, 0.0), (int, float)) for line in of)]
         titles = {metric: metric for metric in metrics}
-        _table(page, _PARTS.get(part, part), of, titles, _coder_name, "set", "method", "bits")
+        _table(page, _PARTS.get(part, part), of, titles, ("set", "method", "bits"), _coder_name)
 
 
 def _coder_name(name: str, method: str, bits: int | None) -> str:
