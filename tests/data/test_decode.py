@@ -332,6 +332,6 @@ def test_threads_read_at_once_and_leave_no_trace():
 
 
 def test_without_pillow_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "PIL.BmpImagePlugin", None)
+    monkeypatch.setitem(__import__("sys").modules, "PIL.PngImagePlugin", None)
     with pytest.raises(ImportError, match=r"extra .images."):
         read_image(io.BytesIO(WHOLE["png"]).getvalue())
