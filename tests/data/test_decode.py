@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from cbid.data import ImageError, read_image
 from cbid.data.decode import image_size
-from cbid.data.images import ImageError, read_image
 from tests.data.pictures import encoded, picture, png_of_claimed_size
 
 RGB = picture()
@@ -332,6 +332,6 @@ def test_threads_read_at_once_and_leave_no_trace():
 
 
 def test_without_pillow_the_extra_is_named(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "PIL.BmpImagePlugin", None)
+    monkeypatch.setitem(__import__("sys").modules, "PIL.PngImagePlugin", None)
     with pytest.raises(ImportError, match=r"extra .images."):
         read_image(io.BytesIO(WHOLE["png"]).getvalue())

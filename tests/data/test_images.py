@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from skimage.color import rgb2gray
 
-from cbid.data.images import ImageError, as_gray, as_rgb, check_image, resize_longest, to_float, to_uint8
+from cbid.data.decode import ImageError
+from cbid.data.images import as_gray, as_rgb, check_image, resize_longest, to_float, to_uint8
 from tests.data.pictures import picture
 
 

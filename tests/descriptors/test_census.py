@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from skimage.feature import local_binary_pattern
 
-from cbid.data.images import ImageError
+from cbid.data import ImageError
 from cbid.descriptors import CENTRIST, spatial_pact
 from cbid.descriptors.census import census_transform
 from tests.descriptors import photographs

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from cbid.data.images import ImageError
+from cbid.data import ImageError
 from cbid.descriptors import ONNXEmbedding
 from cbid.descriptors.deep import Preprocessing
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cbid.data.images import ImageError
+from cbid.data import ImageError
 from cbid.descriptors import DenseSIFT
 
 cv2 = pytest.importorskip("cv2")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from cbid.data.images import ImageError
+from cbid.data import ImageError
 from cbid.descriptors import CENTRIST, GIST, HOG, HaarFeatures, PyramidHOG, RawPixels
 from tests.descriptors import photographs
 from tests.descriptors.golden import PATH, PLACES

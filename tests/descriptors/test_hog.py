@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from skimage.feature import hog
 
-from cbid.data.images import ImageError
+from cbid.data import ImageError
 from cbid.descriptors import HOG, describe
 from cbid.descriptors.gradients import gradients, grid_of_cells, orientation_histograms
 from cbid.descriptors.hog import NORMS, cell_histograms, normalised_blocks

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cbid.data.images import ImageError
+from cbid.data import ImageError
 from cbid.descriptors import PyramidHOG
 from tests.descriptors import photographs
 

@@ -233,7 +233,7 @@ def test_groups_of_poses_are_tested_over_queries():
 
 def test_losses_and_penalties():
     fixed = {"metric": "precision_at_10", "features": "GIST", "bits": 64, "samples": 10}
-    forms = [f"{a}, {b}" for a, b in descriptors.FORMS]
+    forms = descriptors.FORMS
     results = together(*(accuracies([v, v + 0.001], **fixed, method=m) for m, v in zip(forms, (0.7, 0.71, 0.6, 0.7))))
     assert descriptors.forms_alike(results).grade == FAILS
     results = together(*(accuracies([0.7, 0.701], **fixed, method=m) for m in forms))

@@ -14,6 +14,7 @@ from cbid.paper import classifiers, descriptors, detection, galleries, learning_
 from cbid.paper.base import Context, Results, Row
 from cbid.paper.coding import PAPER
 from cbid.paper.report import Page, new_figure, plot_style
+from cbid.paper.verification import verification_helps
 from tests.paper.made import context, striped, write_classes
 
 
@@ -169,7 +170,7 @@ def test_detection_and_going_on_with_it(tmp_path, monkeypatch):
     assert rates[0] == 1  # nothing else looks like it, so that 8 bits of a dozen windows can only lose
     assert (rates <= 1).all()
     assert [(row["n_images"], row["n_objects"]) for row in results] == [(2, 3)] * 6
-    told = detection.verification_helps(results)
+    told = verification_helps(results)
     assert not told.holds
     assert "8 bits: " in told.figures
     assert "the control, a second SVM on HOG" in told.figures

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cbid.paper.base import Context
-from cbid.paper.coding import FEATURES, load_vectors, mapped_bags, split_of
+from cbid.paper.coding import FEATURES, load_vectors, mapped_bags, parts_of
 from cbid.paper.sets import open_set
 from tests.paper.made import context, write_classes
 
@@ -31,7 +31,7 @@ def test_parts_are_those_of_the_protocol(place):
 
 def test_sizes_can_be_reduced(place):
     data = open_set("digits")
-    train, test = split_of(data, DIGITS | {"most_train": 7, "most_test": 3, "classes": 4})
+    train, _, test = parts_of(data, DIGITS | {"most_train": 7, "most_test": 3, "classes": 4})
     assert np.bincount(data.labels[train]).tolist() == [7] * 4
     assert np.bincount(data.labels[test]).tolist() == [3] * 4
     assert not np.intersect1d(train, test).size

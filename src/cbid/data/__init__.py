@@ -3,18 +3,10 @@
 from importlib import import_module
 from typing import Any
 
+from cbid.data.decode import ImageError, read_image
 from cbid.data.folders import ImageFolder
 from cbid.data.image_sets import ImageFiles, ImageItems, ImageSet
-from cbid.data.images import (
-    ImageError,
-    as_gray,
-    as_rgb,
-    check_image,
-    read_image,
-    resize_longest,
-    to_float,
-    to_uint8,
-)
+from cbid.data.images import as_gray, as_rgb, check_image, resize_longest, to_float, to_uint8
 from cbid.data.lists import ImageList
 from cbid.data.sources import open_source
 from cbid.data.tables import ParquetTable, VectorTable

@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 
 from cbid.storage.tensors import DAMAGED_NPY, map_array, map_npy, read_header
 
-__all__ = ["ArrayFileError", "IdxError", "is_idx", "labels_beside", "read_idx", "read_npy", "read_npz"]
-
 # The file is open: an OSError means an offset outside the file, a RuntimeError a password.
 _DAMAGED_NPZ = (*DAMAGED_NPY, zlib.error, struct.error, NotImplementedError, RuntimeError, OSError)
 

@@ -2,34 +2,22 @@
 
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cbid.checks import check_choice, check_integer
 from cbid.data.names import printable
-from cbid.data.pixels import FORMATS, ImageError, bands, draft, format_of, open_image, orientation, reason_of
+from cbid.data.pixels import FORMATS, bands, draft, format_of, open_image, orientation
+from cbid.data.pixels import ImageError as ImageError
+from cbid.data.pixels import reason_of as reason_of
 from cbid.extras import missing_extra
-
-__all__ = [
-    "FORMATS",
-    "MAX_PIXELS",
-    "ImageError",
-    "decode_image",
-    "image_size",
-    "image_type",
-    "read_bytes",
-    "read_image",
-    "reason_of",
-    "upright",
-]
 
 MAX_PIXELS = 50_000_000
 _BYTES_A_PIXEL = 8
-_MEDIA_TYPES = {
-    **{format: f"image/{format.lower()}" for format in FORMATS},
-    "PPM": "image/x-portable-anymap",
-}
+_MEDIA_TYPES = {**{format: f"image/{format.lower()}" for format in FORMATS}, "PPM": "image/x-portable-anymap"}
 _METADATA = 16 * 2**20  # bytes allowed for metadata
 
 
@@ -86,17 +74,13 @@ def read_image(
 
 
 def decode_image(
-    data: bytes,
-    *,
-    max_pixels: int = MAX_PIXELS,
-    longest: int | None = None,
-    formats: tuple[str, ...] = FORMATS,
+    data: bytes, *, max_pixels: int = MAX_PIXELS, longest: int | None = None, formats: tuple[str, ...] = FORMATS
 ) -> NDArray[np.uint8]:
     """Decode bytes like ``read_image``; error messages hold the reason only, no name."""
     check_integer("max_pixels", max_pixels, 1)
     for format in formats:
         check_choice("formats", format, FORMATS)
-    try:
+    with _image_errors():
         image = open_image(data, formats, max_pixels)
         if longest is not None:
             draft(image, longest)
@@ -110,12 +94,6 @@ def decode_image(
             values[row : row + len(part)] = part
             row += len(part)
         return upright(values, orientation(image))
-    except ImageError:
-        raise
-    except ImportError as error:
-        raise missing_extra("reading images", "images") from error
-    except Exception as error:  # Pillow raises many kinds of errors for damaged files
-        raise ImageError(reason_of(error)) from error
 
 
 def image_size(data: bytes, *, max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
@@ -123,15 +101,22 @@ def image_size(data: bytes, *, max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
 
     Raises ``ImageError`` if the format is unknown, the header is damaged or the image has more than ``max_pixels``.
     """
-    try:
+    with _image_errors():
         image = open_image(data, FORMATS, max_pixels)
+        return image.height, image.width
+
+
+@contextmanager
+def _image_errors() -> Iterator[None]:
+    """Raise every error as an ``ImageError``, except a missing package."""
+    try:
+        yield
     except ImageError:
         raise
     except ImportError as error:
         raise missing_extra("reading images", "images") from error
-    except Exception as error:  # as in ``decode_image``
+    except Exception as error:  # Pillow raises many kinds of errors for damaged files
         raise ImageError(reason_of(error)) from error
-    return image.height, image.width
 
 
 def image_type(data: bytes) -> str:

@@ -15,8 +15,6 @@ from cbid.data.image_sets import ImageFiles, Problems
 from cbid.data.names import printable
 from cbid.labels import encode_labels
 
-__all__ = ["SUFFIXES", "ImageFolder", "report_problems"]
-
 SUFFIXES = frozenset(
     b".jpg .jpeg .jpe .jfif .png .webp .gif .bmp .tif .tiff .ppm .pgm .pbm .pnm .avif .heic .heif .hif".split()
 )  # of image files; their format is detected from the content

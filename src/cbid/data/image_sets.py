@@ -14,8 +14,6 @@ from cbid.data.images import check_image
 from cbid.data.names import Names, printable, row_numbers
 from cbid.storage.digests import new_digest
 
-__all__ = ["ImageFiles", "ImageItems", "ImageSet", "as_image_set", "content_digest"]
-
 Image = NDArray[Any]
 Problems = list[tuple[str, str]]
 _Set = TypeVar("_Set", bound="ImageSet")
@@ -68,8 +66,9 @@ class ImageSet(Sequence[Image], metaclass=ABCMeta):
     def take(self, rows: ArrayLike) -> "ImageSet":
         """Return the set of these rows (indices or a mask), in this order."""
 
-    def _with_sets(self, part: _Set, index: NDArray[np.int64]) -> _Set:
-        """Give a part of this set the label sets of its rows."""
+    def _labelled(self, part: _Set, index: NDArray[np.int64]) -> _Set:
+        """Give a part of this set the labels of its rows."""
+        part.labels, part.classes = None if self.labels is None else self.labels[index], self.classes
         if self.label_sets is not None:
             part.label_sets = [self.label_sets[i] for i in index.tolist()]
         return part
@@ -122,9 +121,8 @@ class ImageFiles(ImageSet):
 
     def take(self, rows: ArrayLike) -> "ImageFiles":
         index = row_numbers(rows, len(self))
-        labels = None if self.labels is None else self.labels[index]
-        part = ImageFiles(self.root, self.names.take(index), labels, self.classes, max_pixels=self.max_pixels)
-        return self._with_sets(part, index)
+        part = ImageFiles(self.root, self.names.take(index), max_pixels=self.max_pixels)
+        return self._labelled(part, index)
 
 
 class ImageItems(ImageSet):
@@ -155,8 +153,7 @@ class ImageItems(ImageSet):
     def take(self, rows: ArrayLike) -> "ImageItems":
         index = row_numbers(rows, len(self))
         items = self.items[index] if isinstance(self.items, np.ndarray) else [self.items[i] for i in index]
-        labels = None if self.labels is None else self.labels[index]
-        return self._with_sets(ImageItems(items, self.names.take(index), labels, self.classes), index)
+        return self._labelled(ImageItems(items, self.names.take(index)), index)
 
 
 def as_image_set(X: Any) -> ImageSet:

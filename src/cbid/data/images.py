@@ -9,27 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cbid.checks import check_integer
-from cbid.data.decode import FORMATS, MAX_PIXELS, ImageError, read_image
+from cbid.data.decode import ImageError
 from cbid.extras import missing_extra
-
-__all__ = [
-    "FORMATS",
-    "MAX_PIXELS",
-    "ImageError",
-    "Size",
-    "as_gray",
-    "as_rgb",
-    "check_image",
-    "check_least",
-    "crop_to_fill",
-    "opencv",
-    "read_image",
-    "resize",
-    "resize_longest",
-    "resized_float",
-    "to_float",
-    "to_uint8",
-]
 
 Size = tuple[int, int]
 

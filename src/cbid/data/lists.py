@@ -13,8 +13,6 @@ from cbid.data.image_sets import ImageFiles, Problems
 from cbid.data.names import printable
 from cbid.labels import encode_labels
 
-__all__ = ["SIDECAR", "ImageList", "open_with_sidecar"]
-
 SIDECAR = "labels.csv"  # beside images: their names and labels
 
 _HEADERS = frozenset({"path", "file", "filename", "file_name", "image", "name"})

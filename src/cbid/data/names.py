@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Names", "printable", "row_numbers"]
-
 
 class Names(Sequence[str]):
     """A sequence of file names, stored as bytes in one buffer.

@@ -25,18 +25,6 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from PIL.ImageFile import ImageFile
 
-__all__ = [
-    "FORMATS",
-    "REPLY",
-    "REQUEST",
-    "ImageError",
-    "bands",
-    "format_of",
-    "open_image",
-    "orientation",
-    "reason_of",
-]
-
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "AVIF", "HEIF")
 # A request: number of images, most pixels, most seconds, whether only sizes are wanted; then the size of each file.
 REQUEST, FILE_SIZE = struct.Struct("<HQdB"), struct.Struct("<Q")
@@ -54,6 +42,8 @@ _STARTS: dict[str, bytes | tuple[bytes, ...]] = {
     "TIFF": (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"),
     "PPM": (b"P1", b"P2", b"P3", b"P4", b"P5", b"P6"),
 }
+# The names of Pillow's modules and classes by format.
+_PLUGINS = {format: format.capitalize() for format in ("JPEG", "PNG", "GIF", "BMP", "TIFF", "PPM")} | {"WEBP": "WebP"}
 # The formats of the containers that begin with "ftyp", by their main brand.
 _BRANDS = dict.fromkeys((b"avif", b"avis"), "AVIF") | dict.fromkeys(
     (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1"), "HEIF"
@@ -78,28 +68,9 @@ def open_image(data: bytes, formats: tuple[str, ...], max_pixels: int) -> "Image
 
     Pillow's ``open`` has a global limit for large images; its format classes do not.
     """
-    from PIL.BmpImagePlugin import BmpImageFile
-    from PIL.GifImagePlugin import GifImageFile
-    from PIL.JpegImagePlugin import JpegImageFile
-    from PIL.PngImagePlugin import PngImageFile
-    from PIL.PpmImagePlugin import PpmImageFile
-    from PIL.TiffImagePlugin import TiffImageFile
-    from PIL.WebPImagePlugin import WebPImageFile
-
-    kinds: dict[str, type[ImageFile]] = {
-        "JPEG": JpegImageFile,
-        "PNG": PngImageFile,
-        "WEBP": WebPImageFile,
-        "GIF": GifImageFile,
-        "BMP": BmpImageFile,
-        "TIFF": TiffImageFile,
-        "PPM": PpmImageFile,
-    }
     format = format_of(data, formats)
-    if format == "WEBP":
-        image = _large_webp(data, max_pixels) or WebPImageFile(io.BytesIO(data))
-    else:
-        image = (kinds.get(format) or _container_class(format))(io.BytesIO(data))
+    image = _large_webp(data, max_pixels) if format == "WEBP" else None
+    image = image or _image_class(format)(io.BytesIO(data))
     if "progressive" in image.info and data.count(b"\xff\xda") > _MAX_SCANS:
         raise ImageError(f"it is a progressive JPEG with more than {_MAX_SCANS} scans")
     if image.width * image.height > max_pixels:
@@ -119,8 +90,12 @@ def format_of(data: bytes, formats: tuple[str, ...] = FORMATS) -> str:
     raise ImageError(f"its format is unknown: expected one of {', '.join(formats)}")
 
 
-def _container_class(format: str) -> "type[ImageFile]":
-    """Return the class that opens AVIF or HEIF (HEIC) images."""
+def _image_class(format: str) -> "type[ImageFile]":
+    """Return the class that opens images of a format."""
+    found: type[ImageFile]
+    if format in _PLUGINS:
+        found = getattr(import_module(f"PIL.{_PLUGINS[format]}ImagePlugin"), f"{_PLUGINS[format]}ImageFile")
+        return found
     if format == "AVIF":
         from PIL import features
 
@@ -133,7 +108,7 @@ def _container_class(format: str) -> "type[ImageFile]":
         from pillow_heif import HeifImageFile
     except ImportError as error:
         raise ImageError("it is a HEIC image; reading it needs the extra 'heif' (pillow-heif)") from error
-    found: type[ImageFile] = HeifImageFile
+    found = HeifImageFile
     return found
 
 
@@ -284,7 +259,7 @@ def serve(file: int, memory: int) -> None:  # pragma: no cover (it runs in anoth
 
     The shared file holds the files of a request one after another. Their pixels are written behind them.
     """
-    for name in ("Bmp", "Gif", "Jpeg", "Png", "Ppm", "Tiff", "WebP"):  # before memory is limited
+    for name in _PLUGINS.values():  # before memory is limited
         import_module(f"PIL.{name}ImagePlugin")
     _libwebp()
 

@@ -17,8 +17,6 @@ from cbid.data.tables import ParquetTable, VectorTable
 from cbid.labels import encode_labels, unmarked
 from cbid.storage.atomic import check_regular
 
-__all__ = ["ACCEPTED", "open_source"]
-
 ACCEPTED = """a folder of class folders, or of images; a list file (.csv, .tsv, .txt: path, label); an image;
 .npy or .npz with images (n, h, w) or (n, h, w, 3), or vectors (n, d); parquet with a column of vectors; an
 IDX file"""

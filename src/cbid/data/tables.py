@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from cbid.extras import missing_extra
 from cbid.labels import encode_labels, unmarked
 
-__all__ = ["ParquetTable", "TableError", "VectorTable"]
-
 _IDS = ("id", "ids", "key", "name", "path", "file", "filename")
 _LABELS = ("label", "labels", "class", "target", "y", "category")
 
@@ -106,14 +104,16 @@ class ParquetTable(VectorTable):
         for argument, name in (("vectors", vectors), ("ids", ids), ("labels", labels)):
             if name is not None and name not in schema.names:
                 raise TableError(f"{self._path}: {argument}={name!r}: expected one of the columns {schema.names}")
-        label_column = labels if labels is not None else _first_of(_LABELS, schema.names)
-        self._column = vectors if vectors is not None else self._list_column(schema, label_column)
-        self._dtype = _float_type(schema.field(self._column).type, self._path, self._column)
+        label_column, id_column = labels or _first_of(_LABELS, schema.names), ids or _first_of(_IDS, schema.names)
+        self._column = vectors or self._list_column(schema, label_column)
+        kind = schema.field(self._column).type
+        if not _is_list_of_numbers(kind):
+            raise TableError(f"{self._path}: column {self._column!r} has type {kind}: expected lists of numbers")
+        self._dtype = np.dtype(np.float64 if kind.value_type == "double" else np.float32)
         self._rows = int(file.metadata.num_rows)
         if not self._rows:
             raise TableError(f"{self._path} has no rows")
         self._width = len(next(self.batches(1))[0])
-        id_column = ids if ids is not None else _first_of(_IDS, schema.names)
         self.ids = None if id_column is None else self._values(file, id_column)
         self.labels = self.classes = None
         if label_column is not None and _is_list(schema.field(label_column).type):
@@ -227,14 +227,6 @@ def _is_list_of_numbers(kind: Any) -> bool:
     from pyarrow import types
 
     return bool(_is_list(kind) and (types.is_floating(kind.value_type) or types.is_integer(kind.value_type)))
-
-
-def _float_type(kind: Any, path: str, column: str) -> np.dtype[Any]:
-    from pyarrow import types
-
-    if not _is_list_of_numbers(kind):
-        raise TableError(f"{path}: column {column!r} has type {kind}: expected lists of numbers")
-    return np.dtype(np.float64 if types.is_float64(kind.value_type) else np.float32)
 
 
 def _first_of(wanted: tuple[str, ...], names: list[str]) -> str | None:

@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from cbid.checks import check_real, check_sequence
 
-__all__ = ["Grid", "check_sides", "frames_of", "grids", "pool"]
-
 
 class Grid(NamedTuple):
     """The patches of one scale: centres at all (y, x), x varies fastest."""
@@ -58,6 +56,17 @@ def _line(length: int, half: float, step: int) -> NDArray[np.int64]:
     return np.arange(first + (last - first) % step // 2, last + 1, step)
 
 
+@numba.njit(nogil=True, cache=True, inline="always")
+def _weighted_sum(rows, centre, weights, total):  # type: ignore[no-untyped-def]
+    """Write the sum of the rows around ``centre``, weighted, to ``total``; rows outside count as zero."""
+    total[:] = 0
+    for t in range(len(weights)):
+        place = centre + t - len(weights) // 2
+        if weights[t] != 0 and 0 <= place < len(rows):
+            for m in range(len(total)):
+                total[m] += weights[t] * rows[place, m]
+
+
 @numba.njit(nogil=True, cache=True)
 def pool(
     maps: NDArray[np.float32],
@@ -77,32 +86,19 @@ def pool(
     h, w, n = maps.shape
     flat = maps.reshape(h, w * n)
     k = len(weights)
-    reach = weights.shape[1] // 2
     line = np.empty(w * n, np.float32)  # one weighting's sum over y
     columns = np.empty((w, k * n), np.float32)  # the sums over y of all weightings, at each x
     cell = np.empty(k * n, np.float32)
     for iy in range(len(ys)):
         for i in range(k):
-            line[:] = 0
-            for t in range(weights.shape[1]):
-                y = ys[iy] + t - reach
-                weight = weights[i, t]
-                if weight != 0 and 0 <= y < h:
-                    for m in range(w * n):
-                        line[m] += weight * flat[y, m]
+            _weighted_sum(flat, ys[iy], weights[i], line)
             for x in range(w):
                 for o in range(n):
                     columns[x, i * n + o] = line[x * n + o]
         for ix in range(len(xs)):
             row = sums[iy * len(xs) + ix]
             for j in range(k):
-                cell[:] = 0
-                for t in range(weights.shape[1]):
-                    x = xs[ix] + t - reach
-                    weight = weights[j, t]
-                    if weight != 0 and 0 <= x < w:
-                        for m in range(k * n):
-                            cell[m] += weight * columns[x, m]
+                _weighted_sum(columns, xs[ix], weights[j], cell)
                 for i in range(k):
                     for o in range(n):
                         row[(i * k + j) * n + o] = cell[i * n + o]

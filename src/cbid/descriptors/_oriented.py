@@ -12,8 +12,6 @@ import math
 import numba
 import numpy as np
 
-__all__ = ["describe_each", "differences", "mean_votes", "normalise", "orientation_maps", "share_votes", "vote"]
-
 # Lengths that differ by less are equal; rounding of 8-bit images in float32 causes up to half of that.
 _EQUAL = 5e-7
 

@@ -11,12 +11,12 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 
 from cbid.bags import Bags
+from cbid.checks import check_pair
 from cbid.data.image_sets import as_image_set
+from cbid.data.images import Size, check_image, check_least, resized_float
 from cbid.descriptors.describing import describe
 from cbid.params import check_params, estimator
 from cbid.storage.digests import digest_text
-
-__all__ = ["Descriptor", "LocalDescriptor"]
 
 Image = NDArray[Any]
 
@@ -89,6 +89,38 @@ class Descriptor(_Describer):
     @abstractmethod
     def describe(self, image: Image) -> NDArray[np.float32]:
         """Return the values (d,) float32 of one image."""
+
+
+@estimator
+class SizedDescriptor(Descriptor):
+    """Base class of descriptors of images with a least side, which can be resized first.
+
+    Parameters
+    ----------
+    size : (height, width) or None, default=None
+        The image is resized to this first; None keeps its size.
+    """
+
+    _threads: ClassVar[bool] = True
+
+    size: Size | None = None
+
+    @abstractmethod
+    def _least(self) -> int:
+        """Return the least height and width of an image."""
+
+    def _check_params(self) -> None:
+        super()._check_params()
+        if self.size is not None:
+            check_pair("size", self.size, self._least())
+
+    def _sized(self, image: Image) -> Image:
+        """Return the checked image at its size."""
+        image = check_image(image)
+        if self.size is not None and image.shape[:2] != tuple(self.size):
+            image = resized_float(image, self.size)
+        check_least(image, self._least(), self._least())
+        return image
 
 
 class LocalDescriptor(_Describer):

@@ -24,8 +24,6 @@ from cbid.storage.tensors import Arrays, FileKind
 if TYPE_CHECKING:
     from cbid.descriptors.base import Descriptor, LocalDescriptor
 
-__all__ = ["CacheWarning", "CachedValues", "DescriptorCache", "Value", "width_of"]
-
 Bag = tuple[NDArray[np.float32], NDArray[np.float32], tuple[int, int]]  # values, frames, height and width
 Value = NDArray[np.float32] | Bag
 

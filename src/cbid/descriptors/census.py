@@ -10,12 +10,10 @@ from sklearn.decomposition import PCA
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from cbid.checks import check_integer, check_pair
-from cbid.data.images import Size, as_gray, check_least, resize, to_uint8
-from cbid.descriptors.base import Descriptor
+from cbid.checks import check_integer
+from cbid.data.images import as_gray, check_least, resize, to_uint8
+from cbid.descriptors.base import SizedDescriptor
 from cbid.params import check_params, choice, estimator, flag, integer, param
-
-__all__ = ["CENTRIST", "BlockPCA", "census_transform", "spatial_pact"]
 
 NORMS = ("unit", "root", None)
 # The eight neighbours, row by row; the first has the highest bit.
@@ -23,7 +21,7 @@ _NEIGHBOURS = ((0, 0), (0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1), (2, 2))
 
 
 @estimator
-class CENTRIST(Descriptor):
+class CENTRIST(SizedDescriptor):
     """Histograms of the census transform over the overlapping blocks of a pyramid; 31 x 254 = 7,874 values.
 
     Level l of the pyramid is the image shrunk by 2^(levels - l), so that all blocks have one size. It is cut into
@@ -48,22 +46,14 @@ class CENTRIST(Descriptor):
     (1, 7874)
     """
 
-    _threads = True
-
     levels: int = param(2, integer(0, 6))
     norm: str | None = param("unit", choice(*NORMS))
     moments: bool = param(False, flag)
-    size: Size | None = None
 
     @property
     def n_blocks(self) -> int:
         """Number of blocks of all levels."""
         return sum(4**level + (2**level - 1) ** 2 for level in range(self.levels + 1))
-
-    def _check_params(self) -> None:
-        super()._check_params()
-        if self.size is not None:
-            check_pair("size", self.size, self._least())
 
     def _least(self) -> int:
         # Every half block of every level holds at least one pixel that is not on the border.

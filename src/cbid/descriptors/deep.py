@@ -23,8 +23,6 @@ from cbid.extras import missing_extra
 from cbid.params import check_params, choice, estimator, flag, param, positive, real
 from cbid.storage.digests import digest_bytes, new_digest
 
-__all__ = ["Network", "NetworkDescriptor", "ONNXEmbedding", "Preprocessing", "open_network"]
-
 _USUAL = np.array([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]])  # mean and std of ImageNet, red, green, blue
 
 
@@ -46,7 +44,7 @@ class Preprocessing:
     output: the name of the output to take; None is the first.
     pooling: of outputs with more than two axes, over positions (or tokens): "mean", "max", "first" (token) or
         "flatten".
-    l2: whether values are brought to unit length.
+    l2: whether values are scaled to unit length.
     """
 
     size: tuple[int, int] | None = None
@@ -209,13 +207,18 @@ class NetworkDescriptor(Descriptor):
     def describe(self, image: Image) -> NDArray[np.float32]:
         """Return the values (d,) of one image."""
         network, preprocessing = self._open()
-        pixels = preprocessing.apply(image).astype(network.type, copy=False)
-        batch = np.repeat(pixels[None], network.batch, axis=0)
-        (output,) = network.session.run([preprocessing.output], {network.name: batch})
-        values = preprocessing.finish(output[:1])[0]
+        values = preprocessing.finish(_run(network, preprocessing, image))[0]
         if not np.isfinite(values).all():
             raise ValueError("the output of the network is not finite")
         return values
+
+
+def _run(network: Network, preprocessing: Preprocessing, image: Image) -> NDArray[Any]:
+    """Return the output (1, ...) of the network for one image."""
+    pixels = preprocessing.apply(image).astype(network.type, copy=False)
+    batch = np.repeat(pixels[None], network.batch, axis=0)
+    (output,) = network.session.run([preprocessing.output], {network.name: batch})
+    return np.asarray(output[:1])
 
 
 @estimator
@@ -258,11 +261,8 @@ class ONNXEmbedding(NetworkDescriptor):
     def settings(self) -> dict[str, Any]:
         """Return the settings, with the network and its preprocessing."""
         _, preprocessing = self._open()
-        settings = {
-            **super().settings(),
-            "model": _digest(*_state(self.model)),
-            "preprocessing": asdict(preprocessing),
-        }
+        settings = super().settings()
+        settings |= {"model": _digest(*_state(self.model)), "preprocessing": asdict(preprocessing)}
         if self.layer is None:
             del settings["layer"]  # fingerprints from before this parameter stay valid
         return settings
@@ -270,9 +270,7 @@ class ONNXEmbedding(NetworkDescriptor):
     def _warn_of_scores(self) -> None:
         network, preprocessing = self._open()
         noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
-        batch = np.repeat(preprocessing.apply(noise).astype(network.type)[None], network.batch, axis=0)
-        (output,) = network.session.run([preprocessing.output], {network.name: batch})
-        values = replace(preprocessing, l2=False).finish(output[:1])[0]
+        values = replace(preprocessing, l2=False).finish(_run(network, preprocessing, noise))[0]
         if values.size > 1 and values.min() >= 0 and abs(float(values.sum()) - 1) < 1e-3:
             found = f"are not negative and sum to one over {values.size}"
         elif values.size < _FEWEST_VALUES:

@@ -14,8 +14,6 @@ from cbid.descriptors._oriented import orientation_maps
 from cbid.descriptors.base import Image, LocalDescriptor
 from cbid.params import choice, estimator, flag, integer, param, positive, real
 
-__all__ = ["DenseSIFT"]
-
 BINS = 4  # along each side of a patch
 ORIENTATIONS = 8
 REACH = (BINS + 1) / 2  # the last bin's triangle ends this many bins from the centre

@@ -25,8 +25,6 @@ from cbid.storage.atomic import whole_file
 from cbid.storage.tensors import GrowingArray, map_npy
 from cbid.threads import ordered_map
 
-__all__ = ["Described", "NothingDescribed", "describe", "opened_images"]
-
 if TYPE_CHECKING:
     from cbid.descriptors.base import Descriptor, LocalDescriptor
 
@@ -186,7 +184,9 @@ def _collect(
         return None
     everything: Iterator[Any] = chain([first], values)
     if isinstance(first, tuple):
-        return _bags(everything) if out is None else _bags_on_disk(everything, Path(out), width_of(first))
+        if out is not None:
+            return _bags_on_disk(everything, Path(out), width_of(first))
+        return Bags.from_list(*(list(part) for part in zip(*everything)))
     if out is not None:
         return _vectors_on_disk(everything, Path(out), len(first))
     array = np.empty((most, len(first)), dtype=np.float32)
@@ -194,11 +194,6 @@ def _collect(
     for count, row in enumerate(everything, 1):
         array[count - 1] = row
     return array[:count]
-
-
-def _bags(bags: Iterator[Bag]) -> Bags:
-    values, frames, shapes = (list(part) for part in zip(*bags))
-    return Bags.from_list(values, frames, shapes)
 
 
 def _vectors_on_disk(vectors: Iterator[NDArray[np.float32]], path: Path, width: int) -> NDArray[np.float32]:
@@ -245,6 +240,7 @@ def opened_images(source: Any, on_error: str) -> ImageSet:
 
 
 Outcome = tuple[Value | None, Any, ImageError | None]  # value and extra, or error
+_Found = tuple[bytes, Value | None, Any, ImageError | None]  # the same after the digest of the image
 _Extra = Callable[[NDArray[Any]], Any]
 _Batch = Callable[[list[NDArray[Any]]], list[Value]]
 
@@ -296,21 +292,21 @@ def _stored(store: CachedValues, images: ImageSet, i: int) -> Value | None:
 
 
 def _describe_unit(
-    descriptor: Any,
-    images: ImageSet,
-    with_digest: bool,
-    extra: _Extra | None = None,
-    limits: DecodeLimits | None = None,
-) -> tuple[list[tuple[bytes, Value | None, Any, ImageError | None]], float]:
+    descriptor: Any, images: ImageSet, with_digest: bool, extra: _Extra | None, limits: DecodeLimits | None
+) -> tuple[list[_Found], float]:
     """Return digest (of the bytes decoded), value, extra and error of each image, and the seconds taken."""
+
+    def finish(item: Any, image: NDArray[Any]) -> tuple[bytes, NDArray[Any], Any]:
+        return content_digest(item) if with_digest else b"", image, None if extra is None else extra(image)
+
     start = time.perf_counter()
     batch = _batch_method(descriptor)
     most = 0 if batch is None else _BATCH_BYTES
-    outcomes: list[tuple[bytes, Value | None, Any, ImageError | None]] = []
-    waiting: list[Any] = []
+    outcomes: list[_Found] = []
+    waiting: list[Any] = []  # results of ``finish``, or errors
     held = 0
     for i, (item, image) in enumerate(_decoded(images, limits)):
-        waiting.append(image if isinstance(image, ImageError) else _tried(_finished, item, image, with_digest, extra))
+        waiting.append(image if isinstance(image, ImageError) else _tried(finish, item, image))
         held += 0 if isinstance(waiting[-1], ImageError) else waiting[-1][1].nbytes
         if held > most or i == len(images) - 1:
             outcomes += _described(descriptor, batch, waiting)
@@ -318,12 +314,10 @@ def _describe_unit(
     return outcomes, time.perf_counter() - start
 
 
-def _described(
-    descriptor: Any, batch: _Batch | None, decoded: list[Any]
-) -> list[tuple[bytes, Value | None, Any, ImageError | None]]:
-    """Return the outcomes of results of ``_finished``, or of errors."""
+def _described(descriptor: Any, batch: _Batch | None, decoded: list[Any]) -> list[_Found]:
+    """Return the outcomes of decoded images (digest, image, extra) or errors."""
     values = iter(_values(descriptor, batch, [found[1] for found in decoded if not isinstance(found, ImageError)]))
-    outcomes: list[tuple[bytes, Value | None, Any, ImageError | None]] = []
+    outcomes: list[_Found] = []
     for found in decoded:
         value = found if isinstance(found, ImageError) else next(values)
         if isinstance(value, ImageError):
@@ -335,6 +329,7 @@ def _described(
 
 def _decoded(images: ImageSet, limits: DecodeLimits | None) -> Iterator[tuple[Any, Any]]:
     """Yield each item as loaded, and its image or error. With limits, other processes decode ahead of the caller."""
+    within = limits and replace(limits, max_pixels=min(limits.max_pixels, images.max_pixels))
     start = 0
     while start < len(images):
         items: list[Any] = []
@@ -344,24 +339,13 @@ def _decoded(images: ImageSet, limits: DecodeLimits | None) -> Iterator[tuple[An
             held += len(items[-1]) if isinstance(items[-1], bytes) else _AHEAD_BYTES
             start += 1
         contents = [item for item in items if isinstance(item, bytes)]
-        made = iter(decode_all(contents, _tightened(limits, images)) if limits else ())
+        made = iter(decode_all(contents, within) if within else ())
         for item in items:
             if isinstance(item, ImageError):
                 yield item, item
             else:
-                isolated = limits is not None and isinstance(item, bytes)
+                isolated = within is not None and isinstance(item, bytes)
                 yield item, next(made) if isolated else _tried(images.decode, item)
-
-
-def _tightened(limits: DecodeLimits, images: ImageSet) -> DecodeLimits:
-    return replace(limits, max_pixels=min(limits.max_pixels, images.max_pixels))
-
-
-def _finished(
-    item: Any, image: NDArray[Any], with_digest: bool, extra: _Extra | None
-) -> tuple[bytes, NDArray[Any], Any]:
-    """Return the digest, the decoded image and the result of ``extra``."""
-    return content_digest(item) if with_digest else b"", image, None if extra is None else extra(image)
 
 
 def _values(descriptor: Any, batch: _Batch | None, images: list[NDArray[Any]]) -> list[Any]:

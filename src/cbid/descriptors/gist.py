@@ -1,8 +1,8 @@
 """GIST, the spatial envelope of a scene (Oliva and Torralba, 2001), with the parameters of their published program.
 
-The image is cut to a square, brought to one size and to values from 0 to 255, and whitened: its logarithm loses what
-is coarser than ``fc`` cycles an image and is divided by its local contrast. Gabor filters at several scales and
-orientations then run over it in the Fourier domain, and the lengths of their complex answers are averaged over the
+The image is cropped to a square, resized, scaled to values from 0 to 255, and whitened: its logarithm loses structure
+coarser than ``fc`` cycles per image and is divided by its local contrast. Gabor filters at several scales and
+orientations are then applied in the Fourier domain, and the lengths of their complex responses are averaged over the
 cells of a grid.
 """
 
@@ -20,15 +20,13 @@ from cbid.data.images import crop_to_fill, resize, to_float
 from cbid.descriptors.base import Descriptor
 from cbid.params import estimator, flag, integer, param, positive
 
-__all__ = ["GIST", "gabor_filters", "whiten"]
-
 Floats = NDArray[np.float32]
 _WHITENING_BORDER = 5
 
 
 @estimator
 class GIST(Descriptor):
-    """Mean answers of Gabor filters over the cells of a grid; 4 scales x 8 orientations x 4 x 4 cells = 512 values.
+    """Mean responses of Gabor filters over the cells of a grid; 4 scales x 8 orientations x 4 x 4 cells = 512 values.
 
     Parameters
     ----------
@@ -89,8 +87,8 @@ class GIST(Descriptor):
         values = []
         for filters in gabor_filters(len(padded), tuple(self.orientations)):
             # The border is dropped between the two passes.
-            answers = fft.ifft(spectrum * filters, axis=1, overwrite_x=True)[:, inside]
-            lengths = np.abs(fft.ifft(answers, axis=2, overwrite_x=True)[:, :, inside])
+            responses = fft.ifft(spectrum * filters, axis=1, overwrite_x=True)[:, inside]
+            lengths = np.abs(fft.ifft(responses, axis=2, overwrite_x=True)[:, :, inside])
             sums = np.add.reduceat(np.add.reduceat(lengths, edges[:-1], axis=1), edges[:-1], axis=2)
             values.append((sums / areas).ravel())
         return np.concatenate(values)

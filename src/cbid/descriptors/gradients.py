@@ -16,21 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.checks import check_choice, check_integer
-from cbid.descriptors._oriented import differences, share_votes, vote
-
-__all__ = [
-    "VOTING",
-    "Grid",
-    "Shares",
-    "check_orientations",
-    "gradients",
-    "grid_of_cells",
-    "grid_of_regions",
-    "orientation_histograms",
-    "prepared",
-    "share_votes",
-    "votes_of_cells",
-]
+from cbid.descriptors._oriented import differences, vote
+from cbid.descriptors._oriented import share_votes as share_votes  # also for the detector
 
 VOTING = ("trilinear", "hard")
 Floats = NDArray[np.floating]

@@ -14,8 +14,6 @@ from cbid.descriptors.base import Descriptor
 from cbid.descriptors.pixels import normalise
 from cbid.params import estimator, flag, integer, param
 
-__all__ = ["HaarFeatures"]
-
 # Rows and columns of rectangles. Neighbours have opposite signs; the first is negative.
 KINDS = {"2-x": (1, 2), "2-y": (2, 1), "3-x": (1, 3), "3-y": (3, 1), "4": (2, 2)}
 MOST = 5_000_000

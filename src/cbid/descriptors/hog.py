@@ -17,20 +17,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.checks import check_pair
-from cbid.data.images import Size, check_image, check_least, resized_float
 from cbid.descriptors._oriented import describe_each, mean_votes, normalise
-from cbid.descriptors.base import Descriptor
+from cbid.descriptors.base import SizedDescriptor
 from cbid.descriptors.gradients import VOTING, check_orientations, prepared, votes_of_cells
 from cbid.params import choice, estimator, flag, integer, param
-
-__all__ = ["HOG", "NORMS", "cell_histograms", "normalised_blocks"]
 
 NORMS = ("l2-hys", "l2", "l1", "l1-sqrt")
 
 
 @estimator
-class HOG(Descriptor):
+class HOG(SizedDescriptor):
     """Block-normalised histograms of oriented gradients; 3,780 values for a window of 128 x 64.
 
     Parameters
@@ -60,9 +56,6 @@ class HOG(Descriptor):
     (1, 3780)
     """
 
-    _threads = True
-
-    size: Size | None = None
     cell: int = param(8, integer(1))
     block: int = param(2, integer(1))
     orientations: int = 9
@@ -75,29 +68,20 @@ class HOG(Descriptor):
     def _check_params(self) -> None:
         super()._check_params()
         check_orientations(self.orientations, self.signed)
-        if self.size is not None:
-            check_pair("size", self.size, self._least())
 
     def _least(self) -> int:
         return self.cell * self.block + 2 * self.margin
 
     def describe(self, image: NDArray[Any]) -> NDArray[np.float32]:
         """Return the blocks row by row; in each its cells row by row; in each its orientations."""
-        image = self._sized(check_image(image))
-        return self._describe_stack(image[None])[0]
+        return self._describe_stack(self._sized(image)[None])[0]
 
     def describe_many(self, images: Sequence[NDArray[Any]]) -> list[NDArray[np.float32]]:
         """Return the values of many images; faster if they have one size and type."""
-        checked = [self._sized(check_image(image)) for image in images]
+        checked = [self._sized(image) for image in images]
         if len({(image.shape, image.dtype) for image in checked}) == 1:
             return list(self._describe_stack(np.stack(checked)))
         return [self._describe_stack(image[None])[0] for image in checked]
-
-    def _sized(self, image: NDArray[Any]) -> NDArray[Any]:
-        if self.size is not None and image.shape[:2] != tuple(self.size):
-            image = resized_float(image, self.size)
-        check_least(image, self._least(), self._least())
-        return image
 
     def _describe_stack(self, images: NDArray[Any]) -> NDArray[np.float32]:
         planes, scale, dx, dy = prepared(images, self.sqrt)

@@ -20,8 +20,6 @@ from cbid.descriptors._grid import Grid, check_sides, frames_of, grids, pool
 from cbid.descriptors.base import Image, LocalDescriptor
 from cbid.params import choice, estimator, integer, param, positive
 
-__all__ = ["KernelDescriptors"]
-
 _LEAST = 1e-9  # relative size below which eigenvalues are noise
 
 
@@ -105,7 +103,7 @@ class _Basis(NamedTuple):
     attribute: list[Factor]  # an angle; eight comparisons; three intensities
     shown: NDArray[np.int64]  # (u, factors): the different products of attribute components among those kept
     weights: NDArray[np.float32]  # (k, 2 r + 1): components of position along an axis, at the pixels of a patch
-    entries: NDArray[np.int64]  # (t,): where each one stands in what ``pool`` gives
+    entries: NDArray[np.int64]  # (t,): the place of each one in the sums of ``pool``
 
 
 @estimator
@@ -208,10 +206,7 @@ def gradients(gray: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[n
     cv2 = opencv()
     blurred = np.asarray(cv2.GaussianBlur(gray, (0, 0), BLUR), np.float32)
     around = np.pad(blurred, 1, mode="edge")
-    differences = np.stack(
-        [around[1:-1, 2:] - around[1:-1, :-2], around[:-2, 1:-1] - around[2:, 1:-1]],
-        axis=2,
-    )
+    differences = np.stack([around[1:-1, 2:] - around[1:-1, :-2], around[:-2, 1:-1] - around[2:, 1:-1]], axis=2)
     lengths = np.sqrt((differences**2).sum(2))
     return lengths, differences / np.maximum(lengths, np.finfo(np.float32).tiny)[:, :, None]
 

@@ -12,26 +12,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.checks import check_integer, check_pair
-from cbid.data.images import Size, as_gray, check_image, check_least, opencv, resized_float, to_uint8
-from cbid.descriptors.base import Descriptor
-from cbid.descriptors.gradients import (
-    VOTING,
-    Floats,
-    check_orientations,
-    gradients,
-    grid_of_regions,
-    orientation_histograms,
-)
+from cbid.checks import check_integer
+from cbid.data.images import as_gray, opencv, to_uint8
+from cbid.descriptors.base import SizedDescriptor
+from cbid.descriptors.gradients import VOTING, check_orientations, gradients, grid_of_regions, orientation_histograms
 from cbid.params import choice, estimator, flag, integer, param
-
-__all__ = ["PyramidHOG"]
 
 NORMS = ("l1-sqrt", "l1", "l2")
 
 
 @estimator
-class PyramidHOG(Descriptor):
+class PyramidHOG(SizedDescriptor):
     """Orientation histograms over grids of 1, 4, 16, ... regions, or of cells of given sides.
 
     Every level holds the same sum of gradient lengths, so all levels have the same weight.
@@ -62,8 +53,6 @@ class PyramidHOG(Descriptor):
     (1, 656)
     """
 
-    _threads = True
-
     levels: int = param(3, integer(0, 8))
     cells: Sequence[int] | None = None
     orientations: int = 20
@@ -72,28 +61,22 @@ class PyramidHOG(Descriptor):
     sqrt: bool = param(True, flag)
     edges: bool = param(False, flag)
     norm: str = param("l1-sqrt", choice(*NORMS))
-    size: Size | None = None
 
     def _check_params(self) -> None:
-        super()._check_params()
         if self.cells is not None:
             if not (isinstance(self.cells, (tuple, list)) and self.cells):
                 raise ValueError(f"cells={self.cells!r}: expected a sequence of sides in pixels, or None")
             for i, side in enumerate(self.cells):
                 check_integer(f"cells[{i}]", side, 1)
+        super()._check_params()
         check_orientations(self.orientations, self.signed)
-        if self.size is not None:
-            check_pair("size", self.size, self._least())
 
     def _least(self) -> int:
         return int(2**self.levels if self.cells is None else max(self.cells))
 
     def describe(self, image: NDArray[Any]) -> NDArray[np.float32]:
         """Return the grids in order; in each its regions row by row; in each its orientations."""
-        image = check_image(image)
-        if self.size is not None and image.shape[:2] != tuple(self.size):
-            image = resized_float(image, self.size)
-        check_least(image, self._least(), self._least())
+        image = self._sized(image)
         dx, dy = gradients(image, sqrt=self.sqrt)
         if self.edges:
             dx, dy = _on_edges(image, dx, dy)
@@ -102,26 +85,17 @@ class PyramidHOG(Descriptor):
             grids = [(2**level, 2**level) for level in range(self.levels + 1)]
         else:
             grids = [(height // side, width // side) for side in self.cells]
-        values = np.concatenate(
-            [
-                orientation_histograms(
-                    dx,
-                    dy,
-                    grid_of_regions(image.shape, *grid),
-                    self.orientations,
-                    signed=self.signed,
-                    voting=self.voting,
-                ).ravel()
-                for grid in grids
-            ]
-        )
+        regions = [grid_of_regions(image.shape, *grid) for grid in grids]
+        settings: dict[str, Any] = {"signed": self.signed, "voting": self.voting}
+        histograms = [orientation_histograms(dx, dy, grid, self.orientations, **settings) for grid in regions]
+        values = np.concatenate([histogram.ravel() for histogram in histograms])
         total = np.linalg.norm(values) if self.norm == "l2" else values.sum()
         if total > 0:  # a constant image has no gradient
             values /= total
         return np.sqrt(values) if self.norm == "l1-sqrt" else values
 
 
-def _on_edges(image: NDArray[Any], dx: Floats, dy: Floats) -> tuple[Floats, Floats]:
+def _on_edges(image: NDArray[Any], dx: NDArray[Any], dy: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return the gradients on Canny edges of the smoothed gray image, and zero elsewhere."""
     cv2 = opencv()
     gray = cv2.GaussianBlur(to_uint8(as_gray(image)), (0, 0), 2**0.5)

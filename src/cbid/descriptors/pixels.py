@@ -10,8 +10,6 @@ from cbid.data.images import Size, as_gray, as_rgb, resize, to_float
 from cbid.descriptors.base import Descriptor
 from cbid.params import choice, estimator, flag, param
 
-__all__ = ["RawPixels"]
-
 NORMS = (None, "contrast", "l2")
 
 

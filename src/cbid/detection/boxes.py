@@ -167,7 +167,7 @@ class AnnotatedImages:
         Raises an ``AnnotationError`` that names the photograph if a box has no area, and one that names ``source`` if
         no photograph has a box.
         """
-        annotations = [_annotation(rows, None, str(name)) for rows, name in zip(boxes, images.names, strict=True)]
+        annotations = [_annotation(rows, str(name)) for rows, name in zip(boxes, images.names, strict=True)]
         return cls(images, _with_objects(annotations, source))
 
     def __len__(self) -> int:
@@ -255,17 +255,12 @@ def _from_coco(image: dict[str, Any], entries: list[dict[str, Any]]) -> Annotati
     boxes[:, 2:] += boxes[:, :2]
     ignore = np.array([bool(entry.get("iscrowd")) or bool(entry.get("ignore")) for entry in entries], bool)
     shape = (int(image["height"]), int(image["width"])) if "height" in image and "width" in image else None
-    return _annotation(boxes, ignore, str(image["file_name"]), shape)
+    return _annotation(boxes, str(image["file_name"]), ignore, shape)
 
 
-def _annotation(
-    boxes: NDArray[np.float64],
-    ignore: NDArray[np.bool_] | None,
-    name: str,
-    shape: tuple[int, int] | None = None,
-) -> Annotation:
+def _annotation(boxes: Boxes, name: str, ignore: Any = (), shape: tuple[int, int] | None = None) -> Annotation:
     try:
-        return Annotation(check_boxes(boxes, shape), np.empty(0, bool) if ignore is None else ignore)
+        return Annotation(check_boxes(boxes, shape), ignore)
     except ValueError as error:
         raise AnnotationError(f"{printable(name)}: {error}") from error
 

@@ -1,7 +1,7 @@
 """The sliding-window detector of Dalal and Triggs (2005): HOG, a linear SVM, hard negatives; and verification."""
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields
 from functools import partial
 from typing import Any, Self, TypeVar
@@ -15,14 +15,15 @@ from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 import cbid.coders
-from cbid.checks import check_choice, check_integer, check_real
+from cbid.checks import check_integer, check_share
 from cbid.coders.base import Coder
 from cbid.data.image_sets import as_image_set
 from cbid.data.images import check_image
-from cbid.detection.boxes import MEASURES, Boxes, Detections, suppress
+from cbid.detection.boxes import MEASURES, Detections, suppress
 from cbid.detection.layout import WindowLayout, jittered_windows
-from cbid.detection.scan import Grid, NegativeWindows, Scanner, Windows
+from cbid.detection.scan import NegativeWindows, Scanner, Windows
 from cbid.detection.verifier import CBIDVerifier, fit_svm
+from cbid.params import check_params, choice, estimator, integer, param, positive, real
 from cbid.progress import image_progress
 from cbid.storage.models import ModelFileError, model_parts, params_from_json, params_to_json, restore_from
 from cbid.storage.tensors import Arrays, FileKind
@@ -35,6 +36,7 @@ DETECTOR_FILE = FileKind(format="cbid-detector", version=1, noun="detector", err
 _CODER = "coder."
 
 
+@estimator
 class SlidingWindowDetector(BaseEstimator):
     """Detect objects of one kind in photographs. The defaults are for pedestrians.
 
@@ -88,77 +90,37 @@ class SlidingWindowDetector(BaseEstimator):
         Hard windows found in each round.
     """
 
-    def __init__(
-        self,
-        *,
-        window: tuple[int, int] = (128, 64),
-        border: int = 16,
-        cell: int = 8,
-        block: int = 2,
-        orientations: int = 9,
-        signed: bool = False,
-        voting: str = "trilinear",
-        norm: str = "l2-hys",
-        sqrt: bool = False,
-        step: int = 4,
-        scales_per_octave: int = 10,
-        upsample: float = 1.0,
-        C: float = 0.01,
-        n_random: int = 20,
-        n_rounds: int = 2,
-        n_hard: int = 60,
-        n_jitter: int = 1,
-        threshold: float = -1.0,
-        n_candidates: int = 1000,
-        overlap: float = 0.65,
-        measure: str = "smaller",
-        verifier: CBIDVerifier | None = None,
-        n_jobs: int | None = None,
-        verbose: int = 0,
-        random_state: Any = 0,
-    ) -> None:
-        self.window = window
-        self.border = border
-        self.cell = cell
-        self.block = block
-        self.orientations = orientations
-        self.signed = signed
-        self.voting = voting
-        self.norm = norm
-        self.sqrt = sqrt
-        self.step = step
-        self.scales_per_octave = scales_per_octave
-        self.upsample = upsample
-        self.C = C
-        self.n_random = n_random
-        self.n_rounds = n_rounds
-        self.n_hard = n_hard
-        self.n_jitter = n_jitter
-        self.threshold = threshold
-        self.n_candidates = n_candidates
-        self.overlap = overlap
-        self.measure = measure
-        self.verifier = verifier
-        self.n_jobs = n_jobs
-        self.verbose = verbose
-        self.random_state = random_state
+    window: tuple[int, int] = (128, 64)
+    border: int = 16
+    cell: int = 8
+    block: int = 2
+    orientations: int = 9
+    signed: bool = False
+    voting: str = "trilinear"
+    norm: str = "l2-hys"
+    sqrt: bool = False
+    step: int = param(4, integer(1))
+    scales_per_octave: int = param(10, integer(1))
+    upsample: float = param(1.0, positive)
+    C: float = param(0.01, positive)
+    n_random: int = param(20, integer(1))
+    n_rounds: int = param(2, integer(0))
+    n_hard: int = param(60, integer(1))
+    n_jitter: int = param(1, integer(0))
+    threshold: float = param(-1.0, real(-float("inf")))
+    n_candidates: int = param(1000, integer(1))
+    overlap: float = param(0.65, check_share)
+    measure: str = param("smaller", choice(*MEASURES))
+    verifier: CBIDVerifier | None = None
+    n_jobs: int | None = None
+    verbose: int = 0
+    random_state: Any = 0
 
     def check_params(self) -> None:
         """Raise a ValueError for the first invalid setting."""
         self.layout().check()
+        check_params(self)
         check_integer("border", self.border, 0, (min(self.window) - 1) // 2)
-        check_integer("step", self.step, 1)
-        check_integer("scales_per_octave", self.scales_per_octave, 1)
-        check_real("upsample", self.upsample, 0, open_below=True)
-        check_real("C", self.C, 0, open_below=True)
-        check_integer("n_random", self.n_random, 1)
-        check_integer("n_rounds", self.n_rounds, 0)
-        check_integer("n_hard", self.n_hard, 1)
-        check_integer("n_jitter", self.n_jitter, 0)
-        check_real("threshold", self.threshold, -float("inf"))
-        check_integer("n_candidates", self.n_candidates, 1)
-        check_real("overlap", self.overlap, 0, 1.0000001)
-        check_choice("measure", self.measure, MEASURES)
         if self.verifier is not None:
             if not isinstance(self.verifier, CBIDVerifier):
                 raise ValueError(f"verifier={self.verifier!r}: expected a CBIDVerifier, or None")
@@ -233,25 +195,19 @@ class SlidingWindowDetector(BaseEstimator):
     def candidates(self, image: NDArray[Any]) -> Windows:
         """Return the windows of the SVM after suppression, best first, with HOG vectors and boxes of the objects."""
         check_is_fitted(self, "coef_")
-        image = check_image(image)
-        return self.candidates_in(self.scanner().pyramid(image), image.shape)
-
-    def candidates_in(self, pyramid: Iterable[Grid], shape: tuple[int, ...]) -> Windows:
-        """Return the candidates from the ``scanner().pyramid`` of a photograph of this shape."""
-        scanner = self.scanner()
-        found = scanner.scan_pyramid(pyramid, shape, self.coef_, self.intercept_, self.threshold, self.n_candidates)
-        windows = Windows(self._without_border(found.boxes), found.scores, found.features)
+        found = self.scanner().scan(
+            check_image(image), self.coef_, self.intercept_, self.threshold, self.n_candidates
+        )
+        height, width = self.window
+        inset = (found.boxes[:, 2:] - found.boxes[:, :2]) * (self.border / np.array([width, height]))
+        boxes = np.hstack([found.boxes[:, :2] + inset, found.boxes[:, 2:] - inset])
+        windows = Windows(boxes, found.scores, found.features)
         return windows.take(suppress(windows.boxes, windows.scores, overlap=self.overlap, measure=self.measure))
 
     def detect(self, image: NDArray[Any]) -> Detections:
         """Return the objects in a photograph, (h, w) or (h, w, 3), uint8 or floats in 0..1; best first."""
         windows = self.candidates(image)
         return windows.detections() if self.verifier_ is None else self.verifier_.verify(windows)
-
-    def _without_border(self, boxes: Boxes) -> Boxes:
-        height, width = self.window
-        inset = (boxes[:, 2:] - boxes[:, :2]) * (self.border / np.array([width, height]))
-        return np.hstack([boxes[:, :2] + inset, boxes[:, 2:] - inset])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the detector, with verifier and coder, to one safetensors file."""

@@ -113,7 +113,7 @@ def evaluate(
     if not truth:
         raise ValueError("found and truth are empty; expected at least one photograph")
     check_real("min_height", min_height, 0)
-    scores, verdicts, images, boxes = [], [], [], []
+    judged = []
     n_objects = 0
     for number, (detections, annotation) in enumerate(zip(found, truth)):
         if not np.isfinite(detections.scores).all():
@@ -124,37 +124,23 @@ def evaluate(
         regions = np.where(annotation.ignore[:, None], annotation.boxes, with_aspect(annotation.boxes, aspect))
         wanted = Annotation(regions, annotation.ignore | small)
         n_objects += int(np.sum(~wanted.ignore))
-        scores.append(kept.scores)
-        verdicts.append(match(kept, wanted, overlap=overlap))
-        images.append(np.full(len(kept), number))
-        boxes.append(detections.boxes[tall])
+        verdicts = match(kept, wanted, overlap=overlap)
+        judged.append((kept.scores, verdicts, np.full(len(kept), number), detections.boxes[tall]))
     if n_objects == 0:
         raise ValueError("no photograph has an object that counts; expected at least one")
-    joined = (np.concatenate(parts) for parts in (scores, verdicts, images, boxes))
-    return _curve(*joined, n_images=len(truth), n_objects=n_objects)
-
-
-def _curve(
-    scores: NDArray[np.float64],
-    verdicts: NDArray[np.int8],
-    images: NDArray[np.int64],
-    boxes: Boxes,
-    *,
-    n_images: int,
-    n_objects: int,
-) -> DetectionCurve:
-    order = np.argsort(-scores, kind="stable")
-    scores, verdicts, images, boxes = scores[order], verdicts[order], images[order], boxes[order]
-    false = [FalsePositive(int(images[i]), boxes[i], float(scores[i])) for i in np.flatnonzero(verdicts == FALSE)]
+    columns = [np.concatenate(parts) for parts in zip(*judged)]
+    order = np.argsort(-columns[0], kind="stable")
+    scores, verdicts, images, boxes = (column[order] for column in columns)
+    wrong = np.flatnonzero(verdicts == FALSE)
     # Detections of equal score pass a threshold together: only the last of them is a point.
     last = np.flatnonzero(np.diff(scores, append=-np.inf))
     return DetectionCurve(
         thresholds=scores[last],
-        fppi=np.cumsum(verdicts == FALSE)[last] / n_images,
+        fppi=np.cumsum(verdicts == FALSE)[last] / len(truth),
         detection_rate=np.cumsum(verdicts == HIT)[last] / n_objects,
-        n_images=n_images,
+        n_images=len(truth),
         n_objects=n_objects,
-        false_positives=false,
+        false_positives=[FalsePositive(int(images[i]), boxes[i], float(scores[i])) for i in wrong],
     )
 
 

@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.checks import check_choice, check_integer, check_pair
+from cbid.checks import check_integer, check_pair
 from cbid.data.images import check_image, opencv, resize
-from cbid.descriptors.gradients import VOTING, check_orientations
-from cbid.descriptors.hog import HOG, NORMS
+from cbid.descriptors.hog import HOG
 
 
 @dataclass(frozen=True)
@@ -28,15 +27,11 @@ class WindowLayout:
     def check(self) -> None:
         """Raise a ValueError for the first invalid setting."""
         check_integer("cell", self.cell, 1)
-        check_integer("block", self.block, 1)
+        self.descriptor().fit(None)
         check_pair("window", self.window, self.cell * self.block)
         for side in self.window:
             if side % self.cell:
                 raise ValueError(f"window={self.window!r}: expected multiples of cell={self.cell}")
-        check_orientations(self.orientations, self.signed)
-        check_choice("voting", self.voting, VOTING)
-        check_choice("norm", self.norm, NORMS)
-        check_choice("sqrt", self.sqrt, (True, False))
 
     @property
     def margin(self) -> int:

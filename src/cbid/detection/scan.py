@@ -9,7 +9,7 @@ windows are random ones, then hard negatives, the false positives of a scan.
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -105,16 +105,11 @@ class Scanner:
         """Return the photograph at one scale, with the border and the margin of windows at its edge."""
         return with_border(resize(image, size), self.border + self.layout.margin)
 
-    def pyramid(self, image: NDArray[Any]) -> Iterator[Grid]:
-        """Yield all grids of a photograph, scale by scale; several detectors can share them."""
-        image = self.check_photograph(image)
-        for size in self.shapes(image.shape):
-            yield from self._grids(self.scaled(image, size), size)
-
-    def _grids(self, scaled: NDArray[Any], size: tuple[int, int]) -> Iterator[Grid]:
+    def _grids(self, image: NDArray[Any], size: tuple[int, int]) -> Iterator[Grid]:
+        """Yield the grids of a photograph at one scale."""
         layout = self.layout
         fine = math.gcd(self.step, layout.cell)  # cells of all grids start at multiples of it
-        cells = dense_cells(scaled, layout, fine)
+        cells = dense_cells(self.scaled(image, size), layout, fine)
         apart = math.lcm(self.step, layout.cell)
         for y, x in itertools.product(range(0, apart, self.step), repeat=2):
             grid = np.ascontiguousarray(cells[y // fine :: layout.cell // fine, x // fine :: layout.cell // fine])
@@ -129,23 +124,12 @@ class Scanner:
 
         ``coef`` (d,) is in the order of the HOG vector.
         """
-        return self.scan_pyramid(self.pyramid(image), image.shape, coef, intercept, threshold, most)
-
-    def scan_pyramid(
-        self,
-        pyramid: Iterable[Grid],
-        shape: tuple[int, ...],
-        coef: NDArray[Any],
-        intercept: float,
-        threshold: float,
-        most: int | None = None,
-    ) -> Windows:
-        """Scan the grids of a photograph of this shape."""
         weights = np.ascontiguousarray(coef, np.float32).reshape(-1, self.layout.block_values)
         found = Windows(np.empty((0, 4)), np.empty(0, np.float32), np.empty((0, weights.size), np.float32))
-        for _, grids in itertools.groupby(pyramid, key=lambda grid: grid.size):
+        image = self.check_photograph(image)
+        for size in self.shapes(image.shape):
             parts = [found]
-            for grid in grids:
+            for grid in self._grids(image, size):
                 scores = window_scores(grid.blocks, weights, self.layout.blocks)
                 scores = scores[:: grid.stride, :: grid.stride] + np.float32(intercept)
                 rows, columns = np.nonzero(scores >= threshold)
@@ -153,10 +137,10 @@ class Scanner:
                     best = np.argpartition(-scores[rows, columns], most - 1)[:most]
                     rows, columns = rows[best], columns[best]
                 if len(rows):
-                    values = window_features(
-                        grid.blocks, rows * grid.stride, columns * grid.stride, self.layout.blocks
-                    )
-                    parts.append(Windows(self._boxes(rows, columns, grid, shape), scores[rows, columns], values))
+                    at = rows * grid.stride, columns * grid.stride
+                    values = window_features(grid.blocks, *at, self.layout.blocks)
+                    boxes = self._boxes(*at, grid, image.shape)
+                    parts.append(Windows(boxes, scores[rows, columns], values))
             found = _best_of(parts, most)
             if most is not None and len(found) == most:
                 threshold = max(threshold, float(found.scores[-1]))  # lower scores cannot be among the best
@@ -165,9 +149,9 @@ class Scanner:
     def _boxes(
         self, rows: NDArray[np.int64], columns: NDArray[np.int64], grid: Grid, shape: tuple[int, ...]
     ) -> Boxes:
-        """Return the windows of a grid as boxes in pixels of the photograph."""
-        apart = grid.stride * self.layout.cell
-        top, left = rows * apart + grid.origin[0] - self.border, columns * apart + grid.origin[1] - self.border
+        """Return the windows that start at these blocks as boxes in pixels of the photograph."""
+        cell = self.layout.cell
+        top, left = rows * cell + grid.origin[0] - self.border, columns * cell + grid.origin[1] - self.border
         corners = np.column_stack([left, top, left + self.layout.window[1], top + self.layout.window[0]])
         ratio = shape[1] / grid.size[1], shape[0] / grid.size[0]
         return corners * np.array([*ratio, *ratio])

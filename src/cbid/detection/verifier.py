@@ -11,15 +11,17 @@ from sklearn.svm import LinearSVC
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, check_X_y
 
-from cbid.checks import check_integer, check_real
+from cbid.checks import check_share
 from cbid.coders.base import Coder
 from cbid.coders.cbid import CBID
 from cbid.detection.boxes import Detections
 from cbid.detection.scan import Windows
+from cbid.params import check_params, estimator, integer, param, positive
 
 Array = NDArray[np.float64]
 
 
+@estimator
 class CBIDVerifier(BaseEstimator):
     """A linear SVM on learned codes of the windows that a detector proposes.
 
@@ -51,31 +53,18 @@ class CBIDVerifier(BaseEstimator):
         The SVM; its score is coef_.code + intercept_.
     """
 
-    def __init__(
-        self,
-        *,
-        coder: Coder | None = None,
-        n_bits: int = 256,
-        max_windows: int = 10_000,
-        C: float = 0.03,
-        weight: float = 0.5,
-        random_state: Any = 0,
-    ) -> None:
-        self.coder = coder
-        self.n_bits = n_bits
-        self.max_windows = max_windows
-        self.C = C
-        self.weight = weight
-        self.random_state = random_state
+    coder: Coder | None = None
+    n_bits: int = param(256, integer(1))
+    max_windows: int = param(10_000, integer(4))
+    C: float = param(0.03, positive)
+    weight: float = param(0.5, check_share)
+    random_state: Any = 0
 
     def check_params(self) -> None:
         """Raise a ValueError for the first invalid setting."""
+        check_params(self)
         if self.coder is not None and not isinstance(self.coder, Coder):
             raise ValueError(f"coder={self.coder!r}: expected a coder of cbid.coders, or None")
-        check_integer("n_bits", self.n_bits, 1)
-        check_integer("max_windows", self.max_windows, 4)
-        check_real("C", self.C, 0, open_below=True)
-        check_real("weight", self.weight, 0, 1.0000001)
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit on HOG vectors X (n, d) and labels y (n,): 1 for objects, 0 for everything else."""
@@ -108,12 +97,11 @@ class CBIDVerifier(BaseEstimator):
         """Fit only the SVM, on codes of the fitted coder: the second half of ``fit``."""
         self.check_params()
         check_is_fitted(self, "coder_")
-        codes = self._codes(X)
-        self.coef_, self.intercept_ = fit_svm(codes, np.asarray(y), C=self.C, random_state=self.random_state)
+        self.coef_, self.intercept_ = fit_svm(self.codes(X), np.asarray(y), C=self.C, random_state=self.random_state)
         return self
 
-    def _codes(self, X: ArrayLike) -> NDArray[np.float32]:
-        """Return bits scaled to vectors of length one."""
+    def codes(self, X: ArrayLike) -> NDArray[np.float32]:
+        """Return the codes (n, n_bits_) of HOG vectors, scaled to length one, as the SVM sees them."""
         bits = self.coder_.transform(X)
         return bits.astype(np.float32) / np.float32(np.sqrt(bits.shape[1]))
 
@@ -122,7 +110,7 @@ class CBIDVerifier(BaseEstimator):
         check_is_fitted(self, "coef_")
         if len(np.asarray(X)) == 0:
             return np.empty(0)
-        scores: Array = self._codes(X) @ self.coef_ + self.intercept_
+        scores: Array = self.codes(X) @ self.coef_ + self.intercept_
         return scores
 
     def verify(self, windows: Windows) -> Detections:

@@ -9,8 +9,6 @@ from scipy.sparse import csr_matrix, issparse
 from cbid.label_trees import parse_tree
 from cbid.labels import are_label_sets, encode_label_sets, encode_labels
 
-__all__ = ["label_matrices", "shared_labels", "tree_similarity"]
-
 
 def shared_labels(queries: Any, items: Any) -> NDArray[np.int64]:
     """Return the number of labels that each query shares with each item, (q, n): the gains of graded metrics.

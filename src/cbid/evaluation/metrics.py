@@ -8,19 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cbid.checks import check_choice, check_real
+from cbid.evaluation import ranking
 from cbid.evaluation.gains import label_matrices
-from cbid.evaluation.ranking import (
-    acg_at,
-    average_hierarchical_precision,
-    average_precision,
-    average_precision_bounds,
-    hierarchical_precision_at,
-    ndcg_at,
-    neighbour_recall,
-    precision_at,
-    recall_at,
-    weighted_average_precision,
-)
 
 _NAMES = {"U": "text", "T": "text", "S": "bytes"}
 _REFERENCES = np.logspace(-2, 0, 9)
@@ -137,12 +126,12 @@ def _mean_of_queries(function: Callable[..., Any], **settings: Any) -> Callable[
 
 
 def _bound(end: int) -> Callable[..., Any]:
-    return lambda distances, relevant: average_precision_bounds(distances, relevant)[end]
+    return lambda distances, relevant: ranking.average_precision_bounds(distances, relevant)[end]
 
 
 def _mahp(distances: ArrayLike, similarity: ArrayLike) -> float:
     k = min(250, np.shape(distances)[-1])
-    return float(np.nanmean(average_hierarchical_precision(distances, similarity, k)))
+    return float(np.nanmean(ranking.average_hierarchical_precision(distances, similarity, k)))
 
 
 _CLASSES, _RANKED = ("truth", "predicted"), ("distances", "relevant")
@@ -152,21 +141,23 @@ METRICS: dict[str, Metric] = {
     "accuracy": Metric("accuracy", _CLASSES, accuracy),
     "mean_class_accuracy": Metric("mean accuracy of classes", _CLASSES, mean_class_accuracy),
     "confusion": Metric("confusion matrix", _CLASSES, confusion_matrix, share=False),
-    "map": Metric("mean average precision", _RANKED, _mean_of_queries(average_precision)),
+    "map": Metric("mean average precision", _RANKED, _mean_of_queries(ranking.average_precision)),
     "map_low": Metric("mean average precision, ties at their worst", _RANKED, _mean_of_queries(_bound(0))),
     "map_high": Metric("mean average precision, ties at their best", _RANKED, _mean_of_queries(_bound(1))),
-    "precision_at_10": Metric("precision at 10", _RANKED, _mean_of_queries(precision_at, k=10)),
-    "recall_at_10": Metric("recall at 10", _RANKED, _mean_of_queries(recall_at, k=10)),
+    "precision_at_10": Metric("precision at 10", _RANKED, _mean_of_queries(ranking.precision_at, k=10)),
+    "recall_at_10": Metric("recall at 10", _RANKED, _mean_of_queries(ranking.recall_at, k=10)),
     "neighbour_recall_at_10": Metric(
-        "neighbour recall at 10", ("distances", "original"), _mean_of_queries(neighbour_recall, k=10)
+        "neighbour recall at 10", ("distances", "original"), _mean_of_queries(ranking.neighbour_recall, k=10)
     ),
-    "ndcg_at_10": Metric("NDCG at 10", _GRADED, _mean_of_queries(ndcg_at, k=10)),
-    "acg_at_10": Metric("average cumulative gain at 10", _GRADED, _mean_of_queries(acg_at, k=10), share=False),
+    "ndcg_at_10": Metric("NDCG at 10", _GRADED, _mean_of_queries(ranking.ndcg_at, k=10)),
+    "acg_at_10": Metric(
+        "average cumulative gain at 10", _GRADED, _mean_of_queries(ranking.acg_at, k=10), share=False
+    ),
     "weighted_map": Metric(
-        "weighted mean average precision", _GRADED, _mean_of_queries(weighted_average_precision), share=False
+        "weighted mean average precision", _GRADED, _mean_of_queries(ranking.weighted_average_precision), share=False
     ),
     "hierarchical_precision_at_10": Metric(
-        "hierarchical precision at 10", _TREE, _mean_of_queries(hierarchical_precision_at, k=10)
+        "hierarchical precision at 10", _TREE, _mean_of_queries(ranking.hierarchical_precision_at, k=10)
     ),
     "mahp": Metric("mAHP at 250, or at the number of items", _TREE, _mahp),
     "micro_f1": Metric("micro F1", _CLASSES, micro_f1),

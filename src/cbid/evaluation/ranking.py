@@ -16,20 +16,6 @@ from cbid.checks import check_choice, check_integer
 from cbid.evaluation.gains import label_matrices
 from cbid.labels import are_label_sets
 
-__all__ = [
-    "acg_at",
-    "average_hierarchical_precision",
-    "average_precision",
-    "average_precision_bounds",
-    "hierarchical_precision_at",
-    "mean_average_precision",
-    "ndcg_at",
-    "neighbour_recall",
-    "precision_at",
-    "recall_at",
-    "weighted_average_precision",
-]
-
 Array = NDArray[np.float64]
 _PAIRS = 2**23  # pairs of a query and an item, compared at a time
 _FEW = 1024  # integer distances below this or the number of items are counted, not sorted
@@ -83,8 +69,7 @@ def precision_at(distances: ArrayLike, relevant: ArrayLike, k: int) -> Array:
 
 def recall_at(distances: ArrayLike, relevant: ArrayLike, k: int) -> Array:
     """Return the expected share of a query's relevant items among its k nearest, (q,); NaN if it has none."""
-    found, total = _found_at(distances, relevant, k)
-    return np.divide(found, total, out=np.full(len(total), np.nan), where=total > 0)
+    return _ratio(*_found_at(distances, relevant, k))
 
 
 def neighbour_recall(distances: ArrayLike, original: ArrayLike, k: int) -> Array:
@@ -247,11 +232,23 @@ def average_hierarchical_precision(distances: ArrayLike, similarity: ArrayLike, 
     return np.where(best[:, -1] > 0, found, np.nan)
 
 
+def _checked(
+    distances: ArrayLike, values: ArrayLike, name: str = "relevant", dtype: type = bool
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return distances and values, both (q, n), as arrays."""
+    d: NDArray[Any] = np.asarray(distances)
+    v: NDArray[Any] = np.asarray(values, dtype=dtype)
+    if d.ndim != 2 or d.shape != v.shape:
+        raise ValueError(f"distances {d.shape}, {name} {v.shape}: expected two arrays (queries, items)")
+    if d.dtype.kind == "f" and np.isnan(d).any():
+        raise ValueError("distances: expected numbers, found NaN")
+    return d, v
+
+
 def _checked_gains(
     distances: ArrayLike, gains: ArrayLike, k: int = 1, *, name: str = "gains"
 ) -> tuple[NDArray[Any], Array]:
-    d, g = np.asarray(distances), np.asarray(gains, dtype=np.float64)
-    _check_distances(d, g, name)
+    d, g = _checked(distances, gains, name, np.float64)
     if not np.all(np.isfinite(g) & (g >= 0)):
         raise ValueError(f"{name}: expected finite numbers of at least 0")
     check_integer("k", k, 1, d.shape[1])
@@ -269,8 +266,7 @@ def _expected_gain(distances: NDArray[Any], gains: Array, cumulative: Array) -> 
     last = cumulative.shape[-1] - 1
     rows = np.arange(len(ends))[:, None]
     cumulative = np.broadcast_to(cumulative, (len(ends), last + 1))
-    factors = cumulative[rows, np.minimum(ends, last)]
-    factors = np.diff(factors, axis=1, prepend=0.0)
+    factors = np.diff(cumulative[rows, np.minimum(ends, last)], axis=1, prepend=0.0)
     return np.sum(np.divide(total, size, out=np.zeros_like(size), where=size > 0) * factors, axis=1)
 
 
@@ -279,8 +275,9 @@ def _best(gains: Array, k: int) -> Array:
     return -np.sort(np.partition(-gains, k - 1, axis=1)[:, :k], axis=1)
 
 
-def _ratio(found: Array, best: Array) -> Array:
-    return np.divide(found, best, out=np.full(len(best), np.nan), where=best > 0)
+def _ratio(found: Array, total: Array) -> Array:
+    """Return found / total, (q,); NaN for a total of 0."""
+    return np.divide(found, total, out=np.full(len(total), np.nan), where=total > 0)
 
 
 def _bits(name: str, bits: ArrayLike) -> NDArray[np.float32]:
@@ -330,21 +327,7 @@ def _harmonic_numbers(size: Array) -> Array:
 
 def _per_relevant(sums: Array, hits: Array) -> Array:
     """Return the mean over the relevant items of each query, (q,), from sums of precisions (q, groups)."""
-    total = hits.sum(axis=1)
-    return np.divide(sums.sum(axis=1), total, out=np.full(len(total), np.nan), where=total > 0)
-
-
-def _checked(distances: ArrayLike, relevant: ArrayLike) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    d, r = np.asarray(distances), np.asarray(relevant, dtype=bool)
-    _check_distances(d, r, "relevant")
-    return d, r
-
-
-def _check_distances(distances: NDArray[Any], values: NDArray[Any], name: str) -> None:
-    if distances.ndim != 2 or distances.shape != values.shape:
-        raise ValueError(f"distances {distances.shape}, {name} {values.shape}: expected two arrays (queries, items)")
-    if distances.dtype.kind == "f" and np.isnan(distances).any():
-        raise ValueError("distances: expected numbers, found NaN")
+    return _ratio(sums.sum(axis=1), hits.sum(axis=1))
 
 
 def _groups(distances: NDArray[Any], relevant: NDArray[np.bool_]) -> tuple[Array, Array, Array, Array]:

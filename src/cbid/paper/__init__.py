@@ -3,8 +3,9 @@
 Importing this package imports no experiment and none of their dependencies. The order of reading:
 
 - ``base``: what an experiment declares. ``raw``: how its results are stored. ``runner``: runs experiments and writes
-  the report (``page``, ``report``).
-- ``sets``: the named data sets with their protocols. ``vectors``, ``coding``: vectors of a set, codes of vectors.
+  the report (``report``, ``chapters``).
+- ``sets``: the named data sets with their protocols. ``coding``: vectors of a set, and coders by name. ``over_bits``:
+  accuracy over the length of codes.
 - One module for each kind of experiment; ``EXPERIMENTS`` lists them.
 """
 

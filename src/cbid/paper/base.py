@@ -1,9 +1,10 @@
 """What an experiment declares, and how its raw results are read."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,11 @@ if TYPE_CHECKING:
 Settings = dict[str, Any]  # JSON values that identify a cell: data set, method, code length, repeat, sizes
 Result = dict[str, Any]  # JSON values computed for a cell
 Cell = tuple[Settings, Result]
+
+
+def grid(**axes: Iterable[Any]) -> list[Settings]:
+    """Return the settings of all combinations of these values; the last axis varies fastest."""
+    return [dict(zip(axes, values)) for values in product(*axes.values())]
 
 
 def key_of(settings: Settings) -> str:
@@ -72,6 +78,11 @@ class Results:
     def distinct(self, name: str) -> list[Any]:
         """Return the values of a setting, in order of appearance."""
         return list(dict.fromkeys(row.settings[name] for row in self.rows if name in row.settings))
+
+    def by(self, *names: str) -> Iterator[tuple[Any, ...]]:
+        """Yield, for all values that these settings have together, the values and the rows with them."""
+        for values in dict.fromkeys(tuple(row.settings.get(name) for name in names) for row in self.rows):
+            yield *values, self.where(**dict(zip(names, values)))
 
     def lengths(self) -> list[int]:
         """Return the code lengths, in order of appearance."""
@@ -184,11 +195,11 @@ class Experiment:
     sets: tuple[str, ...]  # data sets; those that are not on this machine are skipped
     protocol: str  # this and the next two are texts for the report
     methods: Mapping[str, str]
-    metrics: tuple[str, ...]  # names of ``cbid.evaluation.METRICS``
     cells: Callable[[Sequence[str], bool], list[Settings]]  # from the available sets and ``quick``
     run: Callable[[list[Settings], Context], Iterator[Cell]]  # cells of one task; yields each result when computed
     show: Callable[[Results, "Page"], None]  # adds tables and plots to a page of the report
     together: tuple[str, ...]  # cells that agree in these settings form one task of one worker
+    metrics: tuple[str, ...] = ()  # names of ``cbid.evaluation.METRICS``
     claims: Sequence[Claim] = ()
     cost: tuple[float, float] = (10.0, 1.0)  # about how many seconds a cell takes in a full and in a quick run
     revision: int = 1  # raise it when the same settings give other results: stored ones are then recomputed

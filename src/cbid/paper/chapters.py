@@ -5,16 +5,13 @@ They are made from the raw results of the scripts of that name in the project's 
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from cbid.evaluation import confidence_interval
 from cbid.paper.base import Context
-from cbid.paper.report import COLOURS, Page, mean_and_deviation, new_figure
+from cbid.paper.report import COLOURS, Page, error_bars, mean_and_deviation, new_figure
 
 Lines = list[dict[str, Any]]
 
@@ -49,8 +46,19 @@ def _of(lines: Lines, **wanted: Any) -> Lines:
     return [line for line in lines if all(line.get(k) == v for k, v in wanted.items())]
 
 
-def _cell(lines: Lines, metric: str) -> str:
-    return mean_and_deviation([line[metric] for line in lines if line.get(metric) is not None])
+def _table(
+    page: Page, title: str, lines: Lines, metrics: Mapping[str, str], by: Sequence[str], name: Callable[..., str]
+) -> None:
+    """Add a table with a column for each metric, by its title, and a row for all values that ``by`` have together.
+
+    ``name`` makes the name of a row from these values.
+    """
+    rows = []
+    for values in _groups(lines, *by):
+        of = _of(lines, **dict(zip(by, values)))
+        found = ([line[metric] for line in of if line.get(metric) is not None] for metric in metrics)
+        rows.append([name(*values), *map(mean_and_deviation, found)])
+    page.table(f"{title}, % (mean ± deviation)", ["", *metrics.values()], rows)
 
 
 def _bars(page: Page, names: Sequence[str], values: dict[str, list[list[float]]], label: str, caption: str) -> None:
@@ -58,51 +66,36 @@ def _bars(page: Page, names: Sequence[str], values: dict[str, list[list[float]]]
     figure, (ax,) = new_figure(width=max(6.0, 1.1 * len(names)), height=3.2)
     width = 0.8 / max(len(values), 1)
     for number, ((series, found), colour) in enumerate(zip(values.items(), COLOURS)):
-        intervals = [confidence_interval(v) if v else None for v in found]
-        x = [i + width * (number - (len(values) - 1) / 2) for i, v in enumerate(intervals) if v is not None]
-        y = [100 * v.mean for v in intervals if v is not None]
-        error = [100 * np.nan_to_num(v.high - v.mean) for v in intervals if v is not None]
-        ax.bar(x, y, width, yerr=error, label=series, color=colour, capsize=2, error_kw={"linewidth": 0.8})
+        places, means, errors = error_bars(dict(enumerate(found)))
+        x = [place + width * (number - (len(values) - 1) / 2) for place in places]
+        ax.bar(x, means, width, yerr=errors, label=series, color=colour, capsize=2, error_kw={"linewidth": 0.8})
     ax.set_xticks(range(len(names)), names, fontsize=7)
     ax.set_ylabel(label)
     ax.set_ylim(0, 100)
     ax.grid(visible=False, axis="x")
     figure.legend(loc="outside lower center", ncols=2)
-    page.plot(figure, "", caption)
+    page.plot(figure, "", f"{caption}; 95 % intervals.")
 
 
 def _unseen(lines: Lines, page: Page) -> None:
-    tested = [line for line in _tested(lines) if _shown(line["method"])]
+    # Concatenated codes, and other weights of the same bits, are left out: docs/learner.md shows them.
+    hidden = ("concatenation", " at ")
+    tested = [line for line in _tested(lines) if not any(text in line["method"] for text in hidden)]
     metrics = {
         "unseen_map": "unseen: mAP",
         "unseen_p10": "precision at 10",
         "seen_map": "seen: mAP",
         "seen_knn": "5-NN",
     }
-    rows = [
-        [
-            f"{name}, {method}, {bits} bits",
-            *(_cell(_of(tested, set=name, method=method, bits=bits), m) for m in metrics),
-        ]
-        for name, bits, method in _groups(tested, "set", "bits", "method")
-    ]
-    page.table(
-        "Classes that were not learned, and those that were, % (mean ± deviation)", ["", *metrics.values()], rows
-    )
+    title = "Classes that were not learned, and those that were"
+    _table(page, title, tested, metrics, ("set", "bits", "method"), "{0}, {2}, {1} bits".format)
     places = _groups(tested, "set", "bits")
     methods = [method for (method,) in _groups(tested, "method") if not method.startswith("linear")]
     values = {
         m: [[line["unseen_map"] for line in _of(tested, set=s, bits=b, method=m)] for s, b in places] for m in methods
     }
     names = [f"{name}\n{bits} bits" for name, bits in places]
-    _bars(
-        page, names, values, "mAP, unseen classes, %", "Retrieval of classes that were not learned; 95 % intervals."
-    )
-
-
-def _shown(method: str) -> bool:
-    """Leave out codes put together by hand, and other weights of the same bits: docs/learner.md tells of them."""
-    return "concatenation" not in method and " at " not in method
+    _bars(page, names, values, "mAP, unseen classes, %", "Retrieval of classes that were not learned")
 
 
 def _few(lines: Lines, page: Page) -> None:
@@ -112,14 +105,13 @@ def _few(lines: Lines, page: Page) -> None:
         "likeness": "C-BID, others for likeness",
         "spread": "C-BID, labels spread",
     }
+    _table(page, "5-NN accuracy with few labels", lines, kinds, ("set", "labels"), "{}, {} labels a class".format)
     places = _groups(lines, "set", "labels")
-    rows = [[f"{s}, {n} labels a class", *(_cell(_of(lines, set=s, labels=n), k) for k in kinds)] for s, n in places]
-    page.table("5-NN accuracy with few labels, % (mean ± deviation)", ["", *kinds.values()], rows)
     values = {
         text: [[line[k] for line in _of(lines, set=s, labels=n) if k in line] for s, n in places]
         for k, text in kinds.items()
     }
-    _bars(page, [f"{s}\n{n} labels" for s, n in places], values, "accuracy, %", "Few labels a class; 95 % intervals.")
+    _bars(page, [f"{s}\n{n} labels" for s, n in places], values, "accuracy, %", "Few labels a class")
 
 
 def _kinds(lines: Lines, page: Page) -> None:
@@ -129,14 +121,12 @@ def _kinds(lines: Lines, page: Page) -> None:
         of = _of(tested, part=part)
         metrics = [k for k in dict.fromkeys(k for line in of for k in line) if k not in skipped]
         metrics = [k for k in metrics if all(isinstance(line.get(k, 0.0), (int, float)) for line in of)]
-        rows = [
-            [
-                f"{s}, {m}" + (f", {b} bits" if b else ""),
-                *(_cell(_of(of, set=s, method=m, bits=b), k) for k in metrics),
-            ]
-            for s, m, b in _groups(of, "set", "method", "bits")
-        ]
-        page.table(f"{_PARTS.get(part, part)}, % (mean ± deviation)", ["", *metrics], rows)
+        titles = {metric: metric for metric in metrics}
+        _table(page, _PARTS.get(part, part), of, titles, ("set", "method", "bits"), _coder_name)
+
+
+def _coder_name(name: str, method: str, bits: int | None) -> str:
+    return f"{name}, {method}" + (f", {bits} bits" if bits else "")
 
 
 _PARTS = {"sets": "Several labels per sample", "tree": "Trees of labels", "trees": "Trees of labels"}
@@ -146,14 +136,6 @@ _CHAPTERS: dict[str, tuple[str, str, Any]] = {
         "A part of the classes is kept from learning; its images are queries and database. “raw” are the vectors.",
         _unseen,
     ),
-    "few_labels": (
-        "Few labels",
-        "Of each class a few training images have a label, the others none.",
-        _few,
-    ),
-    "label_kinds": (
-        "Several labels, and trees of labels",
-        "The paper names both as future work.",
-        _kinds,
-    ),
+    "few_labels": ("Few labels", "Of each class a few training images have a label, the others none.", _few),
+    "label_kinds": ("Several labels, and trees of labels", "The paper names both as future work.", _kinds),
 }

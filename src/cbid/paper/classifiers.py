@@ -15,16 +15,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
 
 from cbid.paper.base import FAILS, Cell, Claim, Context, Experiment, Judgement, Results, Settings, by_test, on_every
-from cbid.paper.coding import CODERS, PAPER, PAPER_FORMS, mapped_bags, nearest_neighbours, split_of, support_vectors
-from cbid.paper.over_bits import (
-    FULL,
-    ORIGINAL,
-    QUICK,
-    TOGETHER,
-    cells_of,
-    run_cells,
-    show_over_bits,
-)
+from cbid.paper.coding import CODERS, PAPER, PAPER_FORMS, mapped_bags, nearest_neighbours, parts_of, support_vectors
+from cbid.paper.over_bits import FULL, ORIGINAL, QUICK, TOGETHER, cells_of, run_cells, show_over_bits
 from cbid.paper.report import percent
 from cbid.paper.sets import CATALOGUE
 
@@ -35,27 +27,24 @@ METRIC = "accuracy"
 OURS = ("C-BID", "C-BID, RBF")
 RIVALS = ("spectral hashing", "anchor graphs", "spherical hashing", "self-taught hashing", "Laplacian co-hashing")
 KNN_LENGTHS, QUICK_KNN_LENGTHS = (16, 32, 64, 128, 256), (16, 64)
-
-
 PAPER_LENGTHS, QUICK_PAPER_LENGTHS = (16, 64), (8,)  # four fits each, and slow ones
 
 
-def knn_cells(present: Sequence[str], quick: bool) -> list[Settings]:
-    """Return every method at every length; the paper's form at lengths of its own."""
-    lengths = QUICK_KNN_LENGTHS if quick else KNN_LENGTHS
-    return _short(cells_of(QUICK if quick else FULL, present, (*OURS, *RIVALS), lengths, paper_lengths(quick)), quick)
+def coded_cells(
+    methods: Sequence[str], lengths: Sequence[int], present: Sequence[str], quick: bool
+) -> list[Settings]:
+    """Return every method at every length, and the paper's form, in both readings of its triplets, at its own.
 
-
-def _short(cells: list[Settings], quick: bool) -> list[Settings]:
-    """Leave the paper's form out of a quick run on the largest set, and but for the first repeat."""
+    A quick run has the first reading only, on the first repeat, and not on Scene-15, the largest set.
+    """
+    own = {PAPER: QUICK_PAPER_LENGTHS} if quick else dict.fromkeys(PAPER_FORMS, PAPER_LENGTHS)
+    cells = cells_of(QUICK if quick else FULL, present, methods, lengths, own)
     return [c for c in cells if not (quick and c["method"] in PAPER_FORMS and (c["set"] == "scene15" or c["repeat"]))]
 
 
-def paper_lengths(quick: bool) -> dict[str, Sequence[int]]:
-    """Return the lengths of the paper's form, in both readings of its triplets; a quick run has the first reading."""
-    if quick:
-        return {PAPER: QUICK_PAPER_LENGTHS}
-    return dict.fromkeys(PAPER_FORMS, PAPER_LENGTHS)
+def knn_cells(present: Sequence[str], quick: bool) -> list[Settings]:
+    """Return C-BID and the five hashing methods."""
+    return coded_cells((*OURS, *RIVALS), QUICK_KNN_LENGTHS if quick else KNN_LENGTHS, present, quick)
 
 
 def same_as_original(results: Results, method: str = "C-BID") -> Judgement | None:
@@ -99,13 +88,9 @@ def _each_set(results: Results, photographs: bool = False) -> Iterator[tuple[str
 
     ``photographs`` leaves out the digits.
     """
-    for name in results.distinct("set"):
-        if photographs and name == "digits":
-            continue
-        for features in results.where(set=name).distinct("features"):
-            part = results.where(set=name, features=features)
-            if part.lengths():
-                yield f"{CATALOGUE[name].title}, {features}", part, max(part.lengths())
+    for name, features, part in results.by("set", "features"):
+        if part.lengths() and not (photographs and name == "digits"):
+            yield f"{CATALOGUE[name].title}, {features}", part, max(part.lengths())
 
 
 @on_every
@@ -126,6 +111,8 @@ _KNN_LABELS = "C-BID has the labels of all training images; the hashing methods 
 _SVM_LABELS = (
     "labels of all training images for bits and SVM; anchor graphs and pooled words use them for the SVM only"
 )
+_knn_claim = partial(Claim, form=_FORM, data=_DATA, information=_KNN_LABELS)
+_svm_claim = partial(Claim, form=_FORM, data=_DATA, information=_SVM_LABELS)
 _EQ3 = Claim(
     "Eq. 3 as printed, with the paper’s settings, reaches the accuracy of the default form (not in the paper)",
     "Eq. 3",
@@ -155,23 +142,14 @@ KNN = Experiment(
     show=partial(show_over_bits, metric=METRIC),
     together=TOGETHER,
     claims=(
-        Claim(
+        _knn_claim(
             "64 bits equal or beat the original features’ k-NN on Scene-15 (at most a percent behind)",
             "section on k-NN",
             same_as_original,
-            _FORM,
-            _DATA,
-            "C-BID has the labels of all training images; the features have none",
+            information="C-BID has the labels of all training images; the features have none",
         ),
-        Claim(
-            "C-BID beats all five hashing methods as bits grow",
-            "section on k-NN",
-            beats_hashing,
-            _FORM,
-            _DATA,
-            _KNN_LABELS,
-        ),
-        Claim("C-BID becomes better as bits grow", "section on k-NN", grows, _FORM, _DATA, _KNN_LABELS),
+        _knn_claim("C-BID beats all five hashing methods as bits grow", "section on k-NN", beats_hashing),
+        _knn_claim("C-BID becomes better as bits grow", "section on k-NN", grows),
         _EQ3,
     ),
     cost=(4.0, 0.5),
@@ -195,7 +173,7 @@ def svm_cells(present: Sequence[str], quick: bool) -> list[Settings]:
     Pooling is slow: it runs on three repeats; in a quick run on one, and not on Scene-15, the largest set.
     """
     draws, lengths = (QUICK, QUICK_SVM_LENGTHS) if quick else (FULL, SVM_LENGTHS)
-    coded = _short(cells_of(draws, present, CODED, lengths, paper_lengths(quick)), quick)
+    coded = coded_cells(CODED, lengths, present, quick)
     coded = [c for c in coded if c["method"] != "MC-bit" or c["bits"] == lengths[0]]  # it has one length only
     pooled = [
         {"set": name, **draw.settings(), "repeat": repeat, "bits": None, "method": m, "words": 32 if quick else 400}
@@ -223,9 +201,8 @@ def _pooled(settings: Settings, context: Context) -> dict[str, Any]:
     from cbid.pooling import LLC, BagOfWords, HIKClassifier, ScSPM
 
     data = context.open(settings["set"])
-    train, test = split_of(data, settings)
+    train, _, test = parts_of(data, settings)
     sift = DenseSIFT(step=8, sides=(16,), longest=None, magnification=None, window=None)
-    assert data.labels is not None
     method, words, seed = settings["method"], settings["words"], settings["repeat"]
     if method.startswith("bag"):
         model = make_pipeline(BagOfWords(n_words=words, random_state=seed), HIKClassifier())
@@ -256,26 +233,18 @@ anchors_fall_behind = partial(_ahead_of, method="anchor graphs")
 def comparable(results: Results) -> Iterator[Judgement]:
     """Compare C-BID with the best pooled method: at most two percent behind, in a tenth of its bytes."""
     for name, part, longest in _each_set(results, photographs=True):
-        ours = part.where(method="C-BID", bits=longest)
-        pooled = {m: v for m in POOLED if len(v := results.where(set=_set_of(part)).measured(METRIC, method=m))}
+        ours, of_set = part.where(method="C-BID", bits=longest), results.where(set=part.rows[0]["set"])
+        pooled = {m: v for m in POOLED if len(v := of_set.measured(METRIC, method=m))}
         values = ours.measured(METRIC)
         if not len(values) or not pooled:
             continue
         best = max(pooled, key=lambda m: float(pooled[m].mean()))
         own = ours.rows[0].result.get("bytes", np.inf)
-        theirs = results.where(set=_set_of(part), method=best).rows[0]["bytes"]
-        judged = by_test(
-            values[: len(pooled[best])],  # pooling runs on the first repeats
-            pooled[best],
-            f"{name}: {own} bytes, {best} {theirs:,} bytes: ",
-            slack=0.02,
-        )
+        theirs = of_set.where(method=best).rows[0]["bytes"]
+        shown = f"{name}: {own} bytes, {best} {theirs:,} bytes: "
+        # Pooling runs on the first repeats.
+        judged = by_test(values[: len(pooled[best])], pooled[best], shown, slack=0.02)
         yield judged if 10 * own <= theirs else replace(judged, holds=False, p=None)
-
-
-def _set_of(part: Results) -> str:
-    """Return the name of the set that these results are of."""
-    return str(part.rows[0]["set"])
 
 
 SVM = Experiment(
@@ -293,45 +262,29 @@ SVM = Experiment(
     show=partial(show_over_bits, metric=METRIC, lines=tuple(POOLED)),
     together=TOGETHER,
     claims=(
-        Claim(
-            "C-BID with a linear SVM beats the features it was learned from",
-            "section on SVM",
-            beats_original,
-            _FORM,
-            _DATA,
-            _SVM_LABELS,
+        _svm_claim(
+            "C-BID with a linear SVM beats the features it was learned from", "section on SVM", beats_original
         ),
-        Claim(
+        _svm_claim(
             "C-BID is comparable to pooled descriptors (two percent) in an order of magnitude less storage",
             "figure of SVM accuracy",
             comparable,
-            _FORM,
-            f"{_DATA}; the pooled descriptors see the photographs themselves",
-            _SVM_LABELS,
+            data=f"{_DATA}; the pooled descriptors see the photographs themselves",
         ),
-        Claim(
-            "Anchor-graph hashing with an SVM falls behind as bits grow",
-            "section on SVM",
-            anchors_fall_behind,
-            _FORM,
-            _DATA,
-            _SVM_LABELS,
+        _svm_claim(
+            "Anchor-graph hashing with an SVM falls behind as bits grow", "section on SVM", anchors_fall_behind
         ),
-        Claim(
+        _svm_claim(
             "C-BID is comparable to PiCoDes of the same length (two percent)",
             "figure of SVM accuracy",
             partial(_ahead_of, method="PiCoDes", slack=0.02),
-            _FORM,
-            _DATA,
-            "both have the labels of the training images; the paper’s PiCoDes were learned on ImageNet",
+            information="both have the labels of the training images; the paper’s PiCoDes were learned on ImageNet",
         ),
-        Claim(
+        _svm_claim(
             "C-BID is comparable to MC-bit (two percent)",
             "figure of SVM accuracy",
             partial(_ahead_of, method="MC-bit", slack=0.02),
-            _FORM,
-            _DATA,
-            "both have the labels of the training images; the paper’s MC-bit was learned on ImageNet",
+            information="both have the labels of the training images; the paper’s MC-bit was learned on ImageNet",
         ),
         _EQ3,
     ),

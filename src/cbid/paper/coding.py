@@ -85,7 +85,6 @@ def _base_classifiers(base: str, context: Context) -> Any:
     from cbid.pooling import MetaClass
 
     data = context.open(base)
-    assert data.labels is not None
     rows = _some_of_each(data.labels, np.flatnonzero(data.labels >= 0), BASE_IMAGES, 0)
     axes = PCA(BASE_AXES, random_state=0, whiten=False)
     return make_pipeline(axes, MetaClass(random_state=0)).fit(_embeddings(data, rows, context), data.labels[rows])
@@ -138,25 +137,18 @@ def kernel_vectors(
     return learned, tested
 
 
-def split_of(data: NamedSet, settings: Settings) -> tuple[Rows, Rows]:
-    """Return the rows to train on and to test on.
+def parts_of(data: NamedSet, settings: Settings) -> tuple[Rows, Rows, Rows]:
+    """Return the rows to train on, to choose settings on, and to test on.
 
     In the settings, ``protocol`` is a name of the set's protocols, or [training, validation, test] images of each
     class, drawn at random. ``part`` "validation" tests on the protocol's validation images. ``classes`` keeps the
     first classes, ``most_train`` and ``most_test`` limit the images of each class.
     """
-    train, _, test = parts_of(data, settings)
-    return train, test
-
-
-def parts_of(data: NamedSet, settings: Settings) -> tuple[Rows, Rows, Rows]:
-    """Return the rows to train on, to choose settings on, and to test on; see ``split_of``."""
     protocol, repeat = settings["protocol"], settings["repeat"]
     split = data.split(protocol, repeat) if isinstance(protocol, str) else data.split_by(per_class(*protocol), repeat)
     train, validation, test = split.train, split.validation, split.test
     if settings.get("part") == "validation":
         validation, test = validation[:0], validation
-    assert data.labels is not None
     if settings.get("classes") is not None:
         train, validation, test = (
             rows[data.labels[rows] < settings["classes"]] for rows in (train, validation, test)
@@ -174,7 +166,7 @@ def _some_of_each(labels: NDArray[np.int64], rows: Rows, most: int, seed: int) -
 
 
 def load_vectors(settings: Settings, context: Context) -> Vectors:
-    """Return the vectors of a cell by its settings ``set``, ``features``, ``axes`` and those of ``split_of``.
+    """Return the vectors of a cell by its settings ``set``, ``features``, ``axes`` and those of ``parts_of``.
 
     ``axes`` "pca" keeps the principal axes of the training vectors that hold 99 % of the variance, at most 256; None
     keeps the features as they are.
@@ -200,7 +192,6 @@ def _loaded(key: str, context: Context) -> Vectors:
         X, Xt, Xv = (
             pca.transform(part)[:, :kept].astype(np.float32) if len(part) else part[:, :kept] for part in (X, Xt, Xv)
         )
-    assert data.labels is not None
     return Vectors(X, data.labels[train], Xt, data.labels[test], test, train, Xv, data.labels[validation])
 
 
@@ -220,24 +211,39 @@ class Method:
     whole: bool = False
     grid: tuple[str, tuple[Any, ...]] | None = None
 
+    def fit(self, X: Array, y: Array, n_bits: int, seed: int, **settings: Any) -> Any:
+        """Return a fitted coder. It may have fewer bits if learning ends early; the warning is not shown."""
+        given = self.settings | settings
+        if "random_state" in self.make().get_params():
+            given["random_state"] = seed
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return self.make(n_bits=None if self.whole else n_bits, **given).fit(X, y)
+
+    def fit_or_reason(self, X: Array, y: Array, n_bits: int, seed: int) -> Any:
+        """Return a fitted coder, or the reason why there is none of this length."""
+        try:
+            return self.fit(X, y, n_bits, seed)
+        except ValueError as error:
+            if "n_bits" not in str(error):
+                raise
+            return str(error)
+
 
 PAPER, OVERALL = "C-BID, the paper’s form", "C-BID, the paper’s form, overall misses"
 PAPER_FORMS = (PAPER, OVERALL)
+LINEAR, RBF = ({"likeness": 0, "kernel": kernel} for kernel in ("linear", "rbf"))
 PAPER_NU = ("nu", (1e-8, 1e-7, 1e-6, 1e-5))  # the grid of the paper's section on SVM
 
 
 # The text of the report and how to make the coder. To add a method, add a line.
 CODERS: dict[str, Method] = {
-    "C-BID": Method(
-        "linear class bits, compared with whole classes", CBID, {"likeness": 0, "kernel": "linear"}, prefix=True
-    ),
-    "C-BID, RBF": Method(
-        "class bits over similarities to 1,000 training samples", CBID, {"likeness": 0, "kernel": "rbf"}, prefix=True
-    ),
+    "C-BID": Method("linear class bits, compared with whole classes", CBID, LINEAR, prefix=True),
+    "C-BID, RBF": Method("class bits over similarities to 1,000 training samples", CBID, RBF, prefix=True),
     "C-BID, 5 nearest": Method(
         "linear class bits, 5 nearest hits and misses, as in the paper",
         CBID,
-        {"likeness": 0, "kernel": "linear", "hits": "nearest"},
+        LINEAR | {"hits": "nearest"},
         prefix=True,
     ),
     PAPER: Method(
@@ -275,37 +281,25 @@ def code_lengths(
     ``classify`` (``nearest_neighbours`` by default) chooses a setting of the method's grid on the validation images.
     """
     method = CODERS[name]
-    settings = dict(method.settings)
-    if "random_state" in method.make().get_params():
-        settings["random_state"] = seed
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that learning ended early: the number of bits shows it
-        if method.prefix:
-            longest = _longest(method, settings, vectors, max(lengths), classify or nearest_neighbours)
-            for length in lengths:
-                if length <= longest.n_bits_:
-                    yield length, longest.truncate(length)
-                else:
-                    yield length, f"learning ended at {longest.n_bits_} bits"
-            return
+    if not method.prefix:
         for length in lengths:
-            try:
-                n_bits = None if method.whole else length
-                coder: Coder | str = method.make(n_bits=n_bits, **settings).fit(vectors.X, vectors.y)
-            except ValueError as error:
-                if "n_bits" not in str(error):
-                    raise
-                coder = str(error)
-            yield length, coder
+            yield length, method.fit_or_reason(vectors.X, vectors.y, length, seed)
+        return
+    longest = _longest(method, vectors, max(lengths), seed, classify or nearest_neighbours)
+    for length in lengths:
+        if length <= longest.n_bits_:
+            yield length, longest.truncate(length)
+        else:
+            yield length, f"learning ended at {longest.n_bits_} bits"
 
 
-def _longest(method: Method, settings: Settings, vectors: Vectors, n_bits: int, classify: "Classify") -> Any:
+def _longest(method: Method, vectors: Vectors, n_bits: int, seed: int, classify: "Classify") -> Any:
     """Return the coder of the greatest length; of a grid, the first that is best on the validation images."""
     if method.grid is None:
-        return method.make(n_bits=n_bits, **settings).fit(vectors.X, vectors.y)
+        return method.fit(vectors.X, vectors.y, n_bits, seed)
     name, values = method.grid
     held_out = vectors.for_validation()
-    found = [method.make(n_bits=n_bits, **settings, **{name: v}).fit(vectors.X, vectors.y) for v in values]
+    found = [method.fit(vectors.X, vectors.y, n_bits, seed, **{name: value}) for value in values]
     right = [float(np.mean(classify(held_out, coder) == held_out.yt)) for coder in found]
     return found[int(np.argmax(right))]
 

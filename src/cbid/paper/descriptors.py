@@ -3,7 +3,6 @@
 By the number of training samples, and by loss and penalty.
 """
 
-import warnings
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -11,20 +10,11 @@ from typing import Any
 import numpy as np
 
 from cbid import CBID
-from cbid.evaluation import METRICS, confidence_interval, measure
+from cbid.evaluation import METRICS, measure
+from cbid.paper import coding
 from cbid.paper.base import Cell, Claim, Context, Experiment, Judgement, Results, Settings, by_test, on_every
-from cbid.paper.coding import (
-    CODERS,
-    FEATURES,
-    PAPER,
-    Vectors,
-    code_lengths,
-    kernel_vectors,
-    linear_svm,
-    support_vectors,
-    svm_features,
-)
-from cbid.paper.report import COLOURS, Page, mean_and_deviation, new_figure
+from cbid.paper.coding import CODERS, PAPER, Vectors
+from cbid.paper.report import COLOURS, Page, error_bars, mean_and_deviation, new_figure
 from cbid.paper.sets import CATALOGUE, per_class
 
 METRIC = "precision_at_10"
@@ -33,7 +23,12 @@ ORIGINAL = "the descriptor itself"
 LENGTHS = {"GIST": (64, 256), KDES: (256, 2048, 4096)}
 PAPER_BITS, QUICK_PAPER_BITS = 64, 8
 QUICK_LENGTHS = {"GIST": (32,), KDES: (32,)}
-FORMS = [(loss, penalty) for loss in ("logistic", "exponential") for penalty in ("l1", "linf")]
+# With the default nu, learning under l1 would end after a few bits.
+FORMS: dict[str, dict[str, Any]] = {
+    f"{loss}, {penalty}": {"loss": loss, "penalty": penalty} | ({"nu": 1e-5} if penalty == "l1" else {})
+    for loss in ("logistic", "exponential")
+    for penalty in ("l1", "linf")
+}
 
 
 def cells(present: Sequence[str], quick: bool) -> list[Settings]:
@@ -55,10 +50,7 @@ def cells(present: Sequence[str], quick: bool) -> list[Settings]:
                 if features == "GIST":
                     bits = QUICK_PAPER_BITS if quick else PAPER_BITS
                     found.append(fixed | {"samples": samples[-1], "method": PAPER, "bits": bits})
-                found += [
-                    fixed | {"samples": samples[-1], "method": f"{loss}, {penalty}", "bits": lengths[0]}
-                    for loss, penalty in FORMS
-                ]
+                found += [fixed | {"samples": samples[-1], "method": form, "bits": lengths[0]} for form in FORMS]
     return found
 
 
@@ -66,17 +58,17 @@ def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
     """Run the cells of one set, descriptor, repeat and number of samples."""
     first = cells[0]
     data = context.open(first["set"])
-    assert data.labels is not None
     # Test images are drawn first: they are the same for any number of samples, and larger draws hold smaller ones.
     split = data.split_by(per_class(first["test"], first["validation"], first["samples"]), first["repeat"])
     test, train = split.train, split.test
     y, yt, yv = data.labels[train], data.labels[test], data.labels[split.validation]
     if first["features"] == KDES:
         sizes = {"n_words": first["words"], "step": first["step"], "seed": first["repeat"]}
-        X, Xt = kernel_vectors(data, train, test, context, **sizes)
+        X, Xt = coding.kernel_vectors(data, train, test, context, **sizes)
         Xv = Xt[:0]
     else:
-        X, Xt, Xv = (FEATURES[first["features"]](data, rows, context) for rows in (train, test, split.validation))
+        values_of = coding.FEATURES[first["features"]]
+        X, Xt, Xv = (values_of(data, rows, context) for rows in (train, test, split.validation))
     vectors = Vectors(X, y, Xt, yt, test, train, Xv, yv)
     for settings in cells:
         yield settings, _ranked(settings, vectors)
@@ -85,42 +77,25 @@ def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
 def _ranked(settings: Settings, vectors: Vectors) -> dict[str, Any]:
     """Rank the test images for each class by its linear SVM."""
     X, y, Xt, yt = vectors.X, vectors.y, vectors.Xt, vectors.yt
-    coder = None
-    if settings["method"] == PAPER:
-        ((_, found_coder),) = code_lengths(PAPER, vectors, [settings["bits"]], settings["repeat"], support_vectors)
-        if isinstance(found_coder, str):
-            return {"absent": found_coder}
-        coder = found_coder
-    elif settings["method"] != ORIGINAL:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that learning ended early: the number of bits shows it
-            coder = CBID(
-                likeness=0,
-                kernel="linear",
-                n_bits=settings["bits"],
-                random_state=settings["repeat"],
-                **_form(settings),
-            ).fit(X, y)
-    train, test = svm_features(X, Xt, coder)
-    scores = linear_svm().fit(train, y).decision_function(test)
+    method, bits, seed = settings["method"], settings["bits"], settings["repeat"]
+    coder: Any = None
+    if method == PAPER:
+        ((_, coder),) = coding.code_lengths(PAPER, vectors, [bits], seed, coding.support_vectors)
+        if isinstance(coder, str):
+            return {"absent": coder}
+    elif method != ORIGINAL:
+        coder = coding.Method(method, CBID, coding.LINEAR | FORMS.get(method, {})).fit(X, y, bits, seed)
+    train, test = coding.svm_features(X, Xt, coder)
+    scores = coding.linear_svm().fit(train, y).decision_function(test)
     if scores.ndim == 1:  # two classes share one hyperplane
         scores = np.column_stack([-scores, scores])
-    relevant = np.unique(y)[:, None] == yt
-    found = {"distances": -scores.T, "relevant": relevant}
+    ranked = {"distances": -scores.T, "relevant": np.unique(y)[:, None] == yt}
     return {
-        METRIC: measure(METRIC, found),
+        METRIC: measure(METRIC, ranked),
         "truth": yt,
         "predicted": np.unique(y)[scores.argmax(axis=1)],
         "n_bits": coder.n_bits_ if coder else None,
     }
-
-
-def _form(settings: Settings) -> dict[str, Any]:
-    if settings["method"] == "C-BID":
-        return {}
-    loss, penalty = settings["method"].split(", ")
-    # With the default nu, learning under l1 would end after a few bits.
-    return {"loss": loss, "penalty": penalty} | ({"nu": 1e-5} if penalty == "l1" else {})
 
 
 def show(results: Results, page: Page) -> None:
@@ -128,22 +103,20 @@ def show(results: Results, page: Page) -> None:
     features = results.distinct("features")
     figure, axes = new_figure(2, len(features), width=4.0, height=3.0)
     rows, forms = [], []
-    for place, name in enumerate(features):
-        part = results.where(features=name)
+    for place, (name, part) in enumerate(results.by("features")):
         by_samples, by_form = axes[place], axes[len(features) + place]
         lines = [(ORIGINAL, None), *(("C-BID", b) for b in part.where(method="C-BID").distinct("bits"))]
         lines += [(PAPER, b) for b in part.where(method=PAPER).distinct("bits")]
         for (method, bits), colour in zip(lines, (COLOURS[7], *COLOURS[:7])):
             label = method if bits is None else f"{method}, {bits} bits"
             values = {n: part.measured(METRIC, method=method, bits=bits, samples=n) for n in part.distinct("samples")}
-            _draw(by_samples, values, label, colour)
+            x, y, error = error_bars(values)
+            by_samples.errorbar(x, y, yerr=error, label=label, color=colour, marker="o", markersize=3, capsize=2)
             rows.append([f"{name}: {label}", *(mean_and_deviation(v) for v in values.values())])
         by_samples.set_xlabel("training samples a class")
-        found = {f"{a}, {b}": part.measured(METRIC, method=f"{a}, {b}") for a, b in FORMS}
-        intervals = [confidence_interval(v) for v in found.values() if len(v)]
-        names = [form for form, v in found.items() if len(v)]
-        errors = [100 * np.nan_to_num(i.high - i.mean) for i in intervals]
-        by_form.bar(range(len(names)), [100 * i.mean for i in intervals], yerr=errors, color=COLOURS[1], capsize=3)
+        found = {form: part.measured(METRIC, method=form) for form in FORMS}
+        names, means, errors = error_bars(found)
+        by_form.bar(range(len(names)), means, yerr=errors, color=COLOURS[1], capsize=3)
         by_form.set_xticks(range(len(names)), [n.replace(", ", "\n") for n in names], fontsize=7)
         n_bits = part.where(method=names[0]).rows[0]["bits"] if names else ""
         for ax, title in ((by_samples, name), (by_form, f"{name}, {n_bits} bits: loss and penalty")):
@@ -160,13 +133,6 @@ def show(results: Results, page: Page) -> None:
     page.table("Losses and penalties", ["", "precision at 10, %", "bits learned"], forms)
 
 
-def _draw(ax: Any, values: dict[int, Any], label: str, colour: str) -> None:
-    points = [(n, confidence_interval(v)) for n, v in values.items() if len(v)]
-    x, y = [n for n, _ in points], [100 * i.mean for _, i in points]
-    error = [100 * np.nan_to_num(i.high - i.mean) for _, i in points]
-    ax.errorbar(x, y, yerr=error, label=label, color=colour, marker="o", markersize=3, capsize=2)
-
-
 @on_every
 def beats_descriptor(results: Results, features: str, bits: int, slack: float) -> Iterator[Judgement]:
     """Compare C-BID with the descriptor at every number of training samples; it may be worse by ``slack``."""
@@ -181,10 +147,8 @@ def beats_descriptor(results: Results, features: str, bits: int, slack: float) -
 @on_every
 def forms_alike(results: Results) -> Iterator[Judgement]:
     """Compare the worst of the four forms with the best, for each descriptor: at most two percent behind."""
-    for features in results.distinct("features"):
-        part = results.where(features=features)
-        found = {f"{a}, {b}": part.measured(METRIC, method=f"{a}, {b}") for a, b in FORMS}
-        found = {form: values for form, values in found.items() if len(values)}
+    for features, part in results.by("features"):
+        found = {form: values for form in FORMS if len(values := part.measured(METRIC, method=form))}
         if len(found) > 1:
             best, worst = (pick(found, key=lambda f: float(found[f].mean())) for pick in (max, min))
             yield by_test(found[worst], found[best], f"{features}: {worst}, {best}: ", slack=0.02)
@@ -214,7 +178,7 @@ EXPERIMENT = Experiment(
         ORIGINAL: "its values",
         "C-BID": "the defaults: logistic loss, l-infinity penalty, whole classes",
         PAPER: CODERS[PAPER].text,
-        **{f"{loss}, {penalty}": f"C-BID with {loss} loss and {penalty} penalty" for loss, penalty in FORMS},
+        **{name: "C-BID with {loss} loss and {penalty} penalty".format(**form) for name, form in FORMS.items()},
     },
     metrics=(METRIC,),
     cells=cells,

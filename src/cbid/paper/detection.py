@@ -6,6 +6,7 @@ A detector (HOG and a linear SVM), and what verification by codes of the same ve
 import json
 import os
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,36 +17,16 @@ from cbid import CBID, load
 from cbid.checks import check_choice
 from cbid.coders import LSH, SDH, Coder
 from cbid.data import ImageSet
-from cbid.detection import (
-    AnnotatedImages,
-    AnnotationError,
-    CBIDVerifier,
-    DetectionCurve,
-    SlidingWindowDetector,
-    evaluate,
-)
+from cbid.detection import AnnotatedImages, AnnotationError, CBIDVerifier, SlidingWindowDetector, evaluate
 from cbid.detection.drawing import false_positive_sheet, plot_curves
-from cbid.detection.evaluate import FalsePositive
+from cbid.detection.evaluate import DetectionCurve, FalsePositive
 from cbid.detection.scan import Windows
 from cbid.evaluation import measure
-from cbid.paper.base import Cell, Claim, Context, Experiment, Results, Row, Settings
+from cbid.paper import verification
+from cbid.paper.base import Cell, Claim, Context, Experiment, Results, Row, Settings, grid
 from cbid.paper.report import Page, mean_and_deviation, new_figure
 from cbid.paper.sets import CATALOGUE, DataAbsent, open_set
-from cbid.paper.verification import (
-    BASELINE,
-    CONTROL,
-    OURS,
-    PENALTIES,
-    PROTOCOL,
-    PUBLISHED_GAINS,
-    QUICK_PENALTIES,
-    clean_table,
-    codes_help,
-    gain_as_published,
-    rates_alone,
-    rates_by_setting,
-    verification_helps,
-)
+from cbid.paper.verification import BASELINE, CONTROL, OURS, PROTOCOL, PUBLISHED_GAINS
 from cbid.storage.atomic import whole_file
 from cbid.storage.digests import digest_text
 
@@ -92,15 +73,11 @@ def training_images(name: str, root: str | os.PathLike[str] | None = None) -> tu
 def cells(present: Sequence[str], quick: bool) -> list[Settings]:
     """Return the detector alone and every verifier, for each seed."""
     sizes = {"photographs": 8, "windows": 200, "negatives": 8} if quick else dict.fromkeys(SIZES)
-    coded = [(OURS, bits) for bits in ((QUICK_LENGTH,) if quick else LENGTHS)]
-    coded += [(NEAREST, bits) for bits in ((QUICK_LENGTH,) if quick else LENGTHS)]
+    coded = [(method, bits) for method in CODERS for bits in ((QUICK_LENGTH,) if quick else LENGTHS)]
     coded += [(rival, QUICK_LENGTH if quick else RIVAL_LENGTH) for rival in RIVALS]
-    return [
-        {"set": name, "method": method, "bits": bits, "repeat": repeat, **sizes}
-        for name in (present if TRAINED_ON in present else ())
-        for repeat in range(1 if quick else 3)
-        for method, bits in ((BASELINE, None), (CONTROL, None), *coded)
-    ]
+    tasks = grid(set=present if TRAINED_ON in present else (), repeat=range(1 if quick else 3))
+    methods = ((BASELINE, None), (CONTROL, None), *coded)
+    return [task | {"method": method, "bits": bits} | sizes for task in tasks for method, bits in methods]
 
 
 def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
@@ -118,18 +95,18 @@ def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
     rows = sorted(np.random.default_rng(0).permutation(len(test))[: first["photographs"]].tolist())
     windows = [candidates(detector, test, i, work) for i in rows]
     truth = [test.annotations[i] for i in rows]
-    penalties = PENALTIES if first["photographs"] is None else QUICK_PENALTIES
+    penalties = verification.PENALTIES if first["photographs"] is None else verification.QUICK_PENALTIES
     verifiers: dict[tuple[str, int | None], CBIDVerifier] = {}
     for settings in cells:
         method = settings["method"]
         if method == BASELINE:
             detections = [candidate.detections() for candidate in windows]
-            halves = rates_alone(windows, truth)
+            halves = verification.rates_alone(windows, truth)
         else:
             verifiers = verifiers or _verifiers(cells, X, y, learned_in)
             verifier = verifiers[method, settings["bits"]]
             detections = [verifier.verify(candidate) for candidate in windows]
-            halves = rates_by_setting(_values(verifier.coder_), X, y, windows, truth, seed, penalties)
+            halves = verification.rates_by_setting(verifier.codes, X, y, windows, truth, seed, penalties)
         yield settings, _result(evaluate(detections, truth, **PROTOCOL), rows) | {"halves": halves}
 
 
@@ -138,11 +115,6 @@ class _NoCode:
 
     def transform(self, X: Any) -> Any:
         return np.asarray(X, np.float32) * np.float32(np.sqrt(np.shape(X)[1]))
-
-
-def _values(coder: Any) -> Any:
-    """Return the function that turns HOG vectors into what the SVM on codes sees."""
-    return lambda V: coder.transform(V).astype(np.float32) / np.float32(np.sqrt(coder.transform(V[:1]).shape[1]))
 
 
 def work_folder(settings: Settings, seed: int, context: Context) -> Path:
@@ -273,15 +245,15 @@ def gains_of(part: Results, **wanted: Any) -> NDArray[np.float64]:
 
 
 def _with_curve(part: Results) -> Results:
-    """Return the rows that have a curve; results of before the control had one do not."""
+    """Return the rows that have a curve; older results of the control have none."""
     return Results([row for row in part if "thresholds" in row.result])
 
 
 def show(results: Results, page: Page) -> None:
     """Add the tables, the curves and the worst false positives of each set."""
-    for name in results.distinct("set"):
-        page.table(*clean_table(results.where(set=name)))
-        part = _with_curve(results.where(set=name))
+    for name, of_set in results.by("set"):
+        page.table(*verification.clean_table(of_set))
+        part = _with_curve(of_set)
         page.table(*table_of(part, name))
         figure, (axes,) = new_figure(width=6.0, height=4.2)
         plot_curves({title_of(row.settings): curve_of(row) for row in part.where(repeat=0)}, axes)
@@ -293,19 +265,11 @@ def table_of(part: Results, name: str) -> tuple[str, list[str], list[list[str]]]
     """Return title, head and rows of the table of one set."""
     first = part.rows[0]
     rows = []
-    for method, bits in dict.fromkeys((row["method"], row["bits"]) for row in part):
-        of = part.where(method=method, bits=bits)
+    for method, bits, of in part.by("method", "bits"):
         gains = gains_of(part, method=method, bits=bits)
-        gain = f"{gains.mean():+.1f} ({', '.join(f'{g:+.1f}' for g in gains)})" if len(gains) else "–"
-        misses = [curve_of(row).log_average_miss_rate() for row in of]
-        rows.append(
-            [
-                title_of(of.rows[0].settings),
-                mean_and_deviation(of.measured(METRIC)),
-                "" if method == BASELINE else gain,
-                mean_and_deviation(misses),
-            ]
-        )
+        gain = "" if method == BASELINE else verification.points_of(gains) if len(gains) else "–"
+        rate, misses = of.measured(METRIC), [curve_of(row).log_average_miss_rate() for row in of]
+        rows.append([title_of(of.rows[0].settings), mean_and_deviation(rate), gain, mean_and_deviation(misses)])
     title = f"{CATALOGUE[name].title}, {first['n_images']} photographs, {first['n_objects']} people"
     head = ["", "log-average detection rate, %", "gain, points (each seed)", "log-average miss rate, %"]
     return title, head, rows
@@ -316,7 +280,7 @@ def _show_worst(part: Results, page: Page, name: str) -> None:
     try:
         test = open_annotated(name, page.context.root)
     except DataAbsent:
-        page.note(f"{CATALOGUE[name].title} is not here any more; its worst false positives are not drawn.")
+        page.note(f"{CATALOGUE[name].title} is no longer on this machine; its worst false positives are not drawn.")
         return
     for row in (*part.where(repeat=0, method=BASELINE), *part.where(repeat=0, method=OURS).rows[-1:]):
         curve = curve_of(row)
@@ -328,13 +292,15 @@ def _show_worst(part: Results, page: Page, name: str) -> None:
             page.plot(figure, f"{name}_worst_{row['bits'] or 0}", caption, svg=False, photographs=True)
 
 
-_FIGURE = "figure of pedestrian detection"
-_FORM = (
-    "linear class bits of the default form; C and weight of the verifier chosen on the other half of the photographs"
+_claim = partial(
+    Claim,
+    source="figure of pedestrian detection",
+    form="linear class bits of the default form; C and weight of the verifier chosen on the other half of the "
+    "photographs",
+    data="200 of the 1,218 photographs without people for training; TUD-Brussels only if it is present",
+    information="the vectors and labels of the detector’s own windows; shifted windows added for C-BID and the "
+    "control alike",
 )
-_DATA = "200 of the 1,218 photographs without people for training; TUD-Brussels only if it is present"
-_GIVEN = "the vectors and labels of the detector’s own windows; shifted windows added for C-BID and the control alike"
-
 
 EXPERIMENT = Experiment(
     name="detection",
@@ -363,29 +329,14 @@ EXPERIMENT = Experiment(
     show=show,
     together=("set", "repeat"),
     claims=(
-        Claim(
-            "Verification by C-BID raises the log-average detection rate",
-            _FIGURE,
-            verification_helps,
-            _FORM,
-            _DATA,
-            _GIVEN,
-        ),
-        Claim(
+        _claim("Verification by C-BID raises the log-average detection rate", judge=verification.verification_helps),
+        _claim(
             "The gain is at least the published one (5.28 points on INRIA, 11.87 on TUD-Brussels)",
-            _FIGURE,
-            gain_as_published,
-            _FORM,
-            _DATA,
-            _GIVEN,
+            judge=verification.gain_as_published,
         ),
-        Claim(
+        _claim(
             "C-BID gains more than a second SVM on the same vectors without any code (not in the paper)",
-            _FIGURE,
-            codes_help,
-            _FORM,
-            _DATA,
-            _GIVEN,
+            judge=verification.codes_help,
         ),
     ),
     cost=(300.0, 10.0),

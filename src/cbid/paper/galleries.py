@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from cbid.evaluation import mean_average_precision
-from cbid.paper.base import Cell, Context, Experiment, Results, Row, Settings
+from cbid.paper.base import Cell, Context, Experiment, Results, Row, Settings, grid
 from cbid.paper.coding import CODERS, FEATURES, Vectors, code_lengths, load_vectors
-from cbid.paper.over_bits import first_repeat
-from cbid.paper.report import Page, mean_and_deviation, new_figure, percent
+from cbid.paper.over_bits import first_repeat, table_by_length
+from cbid.paper.report import Page, new_figure, percent
 from cbid.paper.sets import CATALOGUE, DataAbsent
 from cbid.search import CodeIndex
 
@@ -45,24 +45,22 @@ def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
 
 def show(results: Results, page: Page) -> None:
     """Add galleries of two queries of each set, errors framed in red, and a table over all queries."""
-    for name in results.distinct("set"):
-        part = Results([row for row in results.where(set=name) if "absent" not in row.result])
+    for name, of_set in results.by("set"):
+        part = Results([row for row in of_set if "absent" not in row.result])
         try:
             data = page.context.open(name)
         except DataAbsent:
-            page.note(f"{CATALOGUE[name].title} is not here any more; its galleries are not drawn.")
+            page.note(f"{CATALOGUE[name].title} is no longer on this machine; its galleries are not drawn.")
             continue
-        assert data.labels is not None
         for number, place in enumerate(_drawn_queries(part.rows[0], data.labels)):
             _gallery(part, data, place, page, f"{name}_{number}")
         # Over all queries: the two that are drawn may mislead.
-        rows = [[row["method"], percent(float(np.mean(_same_class(row, data.labels))))] for row in part]
+        rows = []
+        for row in part:
+            same = data.labels[np.array(row["ids"])] == data.labels[np.array(row["queries"])][:, None]
+            rows.append([row["method"], percent(float(np.mean(same)))])
         title = f"{CATALOGUE[name].title}: share of the ten nearest that show the query’s class, all queries, %"
         page.table(title, ["", f"{part.rows[0]['bits']} bits"], rows)
-
-
-def _same_class(row: Row, labels: Any) -> Any:
-    return labels[np.array(row["ids"])] == labels[np.array(row["queries"])][:, None]
 
 
 def _drawn_queries(row: Row, labels: Any) -> list[int]:
@@ -112,7 +110,6 @@ EXPERIMENT = Experiment(
     protocol="Test images are searched for among the training images of the first repeat. 64 bits, Hamming distance "
     "(weighted for C-BID). Two queries are drawn, the first test images of two classes; the tables count all.",
     methods={name: CODERS[name].text for name in METHODS},
-    metrics=(),
     cells=partial(first_repeat, SETS, METHODS, N_BITS, QUICK_BITS),
     run=run,
     show=show,
@@ -131,13 +128,9 @@ LITERATURE_LENGTHS, QUICK_LITERATURE_LENGTHS = (16, 32, 64, 128), (16,)
 def literature_cells(present: Sequence[str], quick: bool) -> list[Settings]:
     """Return every method at every length, for each set, with the numbers of images."""
     sizes = {"train": 300, "queries": 50, "most": 1500} if quick else {"train": 5000, "queries": 1000, "most": None}
-    return [
-        {"set": name, "repeat": repeat, "method": m, "bits": bits, **sizes}
-        for name in present
-        for repeat in range(1 if quick else 3)
-        for m in LITERATURE
-        for bits in (QUICK_LITERATURE_LENGTHS if quick else LITERATURE_LENGTHS)
-    ]
+    lengths = QUICK_LITERATURE_LENGTHS if quick else LITERATURE_LENGTHS
+    cells = grid(set=present, repeat=range(1 if quick else 3), method=LITERATURE, bits=lengths)
+    return [cell | sizes for cell in cells]
 
 
 def run_literature(cells: list[Settings], context: Context) -> Iterator[Cell]:
@@ -158,7 +151,6 @@ def run_literature(cells: list[Settings], context: Context) -> Iterator[Cell]:
 def _literature_vectors(settings: Settings, context: Context) -> tuple[Vectors, tuple[Any, Any]]:
     """Return training and query vectors, and the database with its labels; the training images are part of it."""
     data = context.open(settings["set"])
-    assert data.labels is not None
     classes = len(np.unique(data.labels))
     rng = np.random.default_rng(settings["repeat"])
     of_class = [rng.permutation(np.flatnonzero(data.labels == c)) for c in range(classes)]
@@ -176,15 +168,9 @@ def _literature_vectors(settings: Settings, context: Context) -> tuple[Vectors, 
 
 def show_literature(results: Results, page: Page) -> None:
     """Add a table for each set."""
-    for name in results.distinct("set"):
-        part = results.where(set=name)
-        lengths = part.lengths()
-        rows = [
-            [m, *(mean_and_deviation(part.measured("map", method=m, bits=b)) for b in lengths)]
-            for m in part.distinct("method")
-        ]
+    for name, part in results.by("set"):
         title = f"{CATALOGUE[name].title}, {FEATURES_OF[name]}: mean average precision over all, %"
-        page.table(title, ["", *(f"{b} bits" for b in lengths)], rows)
+        page.table(title, *table_by_length(part, "map", part.distinct("method")))
 
 
 RETRIEVAL = Experiment(

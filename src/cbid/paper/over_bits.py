@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from cbid.evaluation import METRICS, confidence_interval
+from cbid.evaluation import METRICS
 from cbid.paper.base import Cell, Context, Results, Settings
 from cbid.paper.coding import CODERS, META, Classify, code_lengths, load_vectors
-from cbid.paper.report import COLOURS, Page, mean_and_deviation, new_figure
+from cbid.paper.report import COLOURS, Page, error_bars, mean_and_deviation, new_figure
 from cbid.paper.sets import CATALOGUE
 
 ORIGINAL = "original features"
@@ -18,7 +18,7 @@ TOGETHER = ("set", "features", "repeat", "method")
 
 @dataclass(frozen=True)
 class Draw:
-    """How an experiment uses a set: features, split (see ``vectors.split_of``) and number of repeats."""
+    """How an experiment uses a set: features, split (see ``coding.parts_of``) and number of repeats."""
 
     features: str
     protocol: Any
@@ -31,10 +31,9 @@ class Draw:
 
     def settings(self) -> Settings:
         """Return the settings of a cell that this draw fixes."""
-        named = ("classes", "most_train", "most_test")
-        sizes = {name: getattr(self, name) for name in named if getattr(self, name) is not None}
-        fixed = ("features", "protocol", "part", "axes")
-        return {name: getattr(self, name) for name in fixed} | sizes
+        sizes = {"classes": self.classes, "most_train": self.most_train, "most_test": self.most_test}
+        given = {name: size for name, size in sizes.items() if size is not None}
+        return {"features": self.features, "protocol": self.protocol, "part": self.part, "axes": self.axes} | given
 
 
 EMBEDDINGS = "EfficientNet-Lite0 embeddings"
@@ -68,14 +67,14 @@ def cells_of(
     Methods in ``own_lengths`` have lengths of their own.
     """
     of_method = dict.fromkeys(methods, lengths) | dict(own_lengths or {})
-    cells: list[Settings] = []
-    for name in present:
-        for draw in draws.get(name, ()):
-            for repeat in range(draw.repeats):
-                fixed = {"set": name, **draw.settings(), "repeat": repeat}
-                cells.append(fixed | {"method": ORIGINAL, "bits": None})
-                cells += [fixed | {"method": m, "bits": bits} for m, own in of_method.items() for bits in own]
-    return cells
+    coded = [(ORIGINAL, None), *((m, bits) for m, own in of_method.items() for bits in own)]
+    return [
+        {"set": name, **draw.settings(), "repeat": repeat, "method": m, "bits": bits}
+        for name in present
+        for draw in draws.get(name, ())
+        for repeat in range(draw.repeats)
+        for m, bits in coded
+    ]
 
 
 def first_repeat(
@@ -147,32 +146,28 @@ def show_over_bits(results: Results, page: Page, metric: str, *, lines: Sequence
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=columns + 1)
     page.plot(figure, "", f"{METRICS[metric].title} over bits; bars are 95 % confidence intervals over repeats.")
     for title, part in panels.items():
-        lengths = part.lengths()
-        rows = [
-            [method, *(_cell(part, metric, method, bits) for bits in lengths)]
-            for method in part.distinct("method")
-            if method != ORIGINAL and method not in lines
-        ]
+        head, rows = table_by_length(part, metric, [m for m in part.distinct("method") if m in methods])
         for method in (ORIGINAL, *lines):
             values = part.measured(metric, method=method)
             if len(values):
                 size = part.where(method=method).rows[0].result.get("bytes")
-                rows.append([f"{method} ({size:,} bytes)", mean_and_deviation(values), *[""] * (len(lengths) - 1)])
-        page.table(
-            f"{title}: {METRICS[metric].title}, % (mean ± deviation of repeats)",
-            ["", *(f"{b} bits" for b in lengths)],
-            rows,
-        )
+                rows.append([f"{method} ({size:,} bytes)", mean_and_deviation(values), *[""] * (len(head) - 2)])
+        page.table(f"{title}: {METRICS[metric].title}, % (mean ± deviation of repeats)", head, rows)
+
+
+def table_by_length(part: Results, metric: str, methods: Sequence[str]) -> tuple[list[str], list[list[str]]]:
+    """Return head and rows of a table with a row for each method and a column for each length."""
+    lengths = part.lengths()
+    rows = [[m, *(_cell(part, metric, m, bits) for bits in lengths)] for m in methods]
+    return ["", *(f"{bits} bits" for bits in lengths)], rows
 
 
 def _panels(results: Results) -> dict[str, Results]:
     """Return the results of each panel by its title."""
     found: dict[str, Results] = {}
-    for row in results:
-        name, features, part = (row.settings.get(k) for k in ("set", "features", "part"))
-        title = f"{CATALOGUE[str(name)].title}, {features}{', held out' if part == 'validation' else ''}"
-        if title not in found:
-            found[title] = results.where(set=name, features=features, part=part)
+    for name, features, part, rows in results.by("set", "features", "part"):
+        title = f"{CATALOGUE[name].title}, {features}{', held out' if part == 'validation' else ''}"
+        found.setdefault(title, rows)
     return found
 
 
@@ -185,15 +180,13 @@ def _fit_to_means(ax: Any, part: Results, metric: str) -> None:
 
 
 def _draw_method(ax: Any, part: Results, method: str, colour: str, metric: str) -> None:
-    points = []
+    by_length: dict[float, Any] = {}
     for bits in part.distinct("bits"):
-        values = part.measured(metric, bits=bits)
-        if len(values):
-            interval = confidence_interval(values)
-            n_bits = float(np.mean([r["n_bits"] for r in part.where(bits=bits) if "n_bits" in r.result]))
-            points.append((n_bits, 100 * interval.mean, 100 * np.nan_to_num(interval.high - interval.mean)))
-    if points:
-        x, y, error = zip(*dict.fromkeys(points))  # a method with one length is drawn once
+        n_bits = [row["n_bits"] for row in part.where(bits=bits) if "n_bits" in row.result]
+        if n_bits:
+            by_length[float(np.mean(n_bits))] = part.measured(metric, bits=bits)  # a method with one length: once
+    x, y, error = error_bars(by_length)
+    if x:
         width = 2.0 if method.startswith("C-BID") else 1.2
         ax.errorbar(
             x, y, yerr=error, label=method, color=colour, marker="o", markersize=3, linewidth=width, capsize=2

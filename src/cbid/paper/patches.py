@@ -14,13 +14,15 @@ from cbid import NBNNClassifier, PatchCBID
 from cbid.bags import Bags
 from cbid.coders import ITQ, LSH
 from cbid.descriptors import DenseSIFT
-from cbid.paper.base import Cell, Claim, Context, Experiment, Judgement, Results, Settings, all_of, by_test, on_every
+from cbid.paper.base import Cell, Claim, Context, Experiment, Judgement, Results, Settings, by_test, grid, on_every
 from cbid.paper.report import Page, mean_and_deviation
 from cbid.paper.sets import CATALOGUE, per_class
 from cbid.pooling import AdditiveKernelMap, BagOfWords
 
 SETS = ("scene15", "sports8", "caltech101-five", "graz02")  # the longest first, so that all workers end together
-FULL_QUERIES, QUERIES, QUICK_QUERIES = 1000, 150, 60  # patches of a test image that are searched for
+FULL_QUERIES, QUERIES = 1000, 150  # patches of a test image that are searched for
+SIZES: Settings = {"train": 10, "test": 25, "classes": None, "step": 2}
+QUICK_SIZES: Settings = {"train": 4, "test": 6, "classes": 3, "step": 6, "queries": 60}
 DRAWS, CODER_SEEDS = 5, 2
 AT_ONCE = 25  # test images described at a time
 TIMED_IMAGES = 3
@@ -56,13 +58,6 @@ class Method:
         return "bits" in self.title and "PCA" not in self.title
 
 
-def _row(title: str, make: Make, *published: Any) -> Method:
-    """Return a row of the paper's table; ``published`` is in the order of its columns."""
-    *accuracies, storage, seconds = published
-    names = ("graz02", "caltech101-five", "sports8", "scene15")
-    return Method(title, make, Published(dict(zip(names, accuracies, strict=True)), storage, seconds))
-
-
 def _bag_of_words(seed: int, cbid: Any) -> Any:
     """600 words in 2 x 2 and 4 x 4 cells, 20 in all, and three features for each count: 36,000 an image."""
     words = BagOfWords(n_words=600, pyramid=(2, 4), level_weights=None, random_state=seed)
@@ -81,39 +76,32 @@ def _prefix(n_bits: int, **settings: Any) -> Make:
     return lambda seed, cbid: NBNNClassifier(coder=cbid.truncate(n_bits), random_state=seed, **settings)
 
 
-# Published columns: Graz-02, Caltech-101, Sports-8, Scene-15, storage, time.
+# Table 1: accuracies and deviations on Graz-02, Caltech-101, Sports-8 and Scene-15, storage, time.
+_TABLE: dict[str, tuple[Any, ...]] = {
+    "bow": ((70.67, 5.7), (86.88, 2.2), (57.40, 3.1), (55.73, 2.4), 141.0, None),
+    "exact": ((70.40, 7.9), (84.96, 4.0), (62.20, 3.4), (54.72, 2.6), 5000.0, 78.8),
+    "bbf": ((67.47, 6.0), (84.64, 3.9), (59.60, 4.1), (53.97, 2.1), 5000.0, 1.55),
+    "lsh": ((62.93, 5.3), (84.80, 3.0), (51.70, 3.6), (40.21, 4.7), 5000.0, 3.83),
+    "pca256": ((66.13, 6.6), (74.72, 3.6), (48.40, 5.2), (46.24, 2.1), 312.5, 5.50),
+    "pca512": ((68.80, 8.3), (83.04, 4.9), (54.70, 3.9), (54.67, 1.8), 625.0, 8.62),
+    "cbid16": ((65.87, 11.4), (73.12, 7.0), (42.70, 3.4), (30.03, 1.9), 19.5, 0.15),
+    "cbid32": ((67.73, 9.4), (80.96, 4.8), (56.90, 3.4), (54.51, 1.8), 39.1, 0.24),
+    "cbid128": ((72.27, 7.4), (86.24, 4.2), (63.00, 4.3), (57.28, 2.8), 156.3, 1.11),
+}
+PUBLISHED = {
+    key: Published(dict(zip(("graz02", "caltech101-five", "sports8", "scene15"), accuracies)), storage, seconds)
+    for key, (*accuracies, storage, seconds) in _TABLE.items()
+}
 UNPLACED = {
-    "bow": _row(
-        "bag of words, kernel map, SVM",
-        _bag_of_words,
-        *((70.67, 5.7), (86.88, 2.2), (57.40, 3.1), (55.73, 2.4), 141.0, None),
-    ),
-    "exact": _row("NBNN, exact", _nbnn(), (70.40, 7.9), (84.96, 4.0), (62.20, 3.4), (54.72, 2.6), 5000.0, 78.8),
-    "bbf": _row(
-        "NBNN, best bin first",
-        _nbnn(search="kd-tree", checks=500),
-        *((67.47, 6.0), (84.64, 3.9), (59.60, 4.1), (53.97, 2.1), 5000.0, 1.55),
-    ),
-    "lsh": _row(
-        "NBNN, LSH", _nbnn(search="lsh"), (62.93, 5.3), (84.80, 3.0), (51.70, 3.6), (40.21, 4.7), 5000.0, 3.83
-    ),
-    "pca256": _row(
-        "NBNN, PCA, 256 bits",
-        _nbnn(search="pca", n_components=8),
-        *((66.13, 6.6), (74.72, 3.6), (48.40, 5.2), (46.24, 2.1), 312.5, 5.50),
-    ),
-    "pca512": _row(
-        "NBNN, PCA, 512 bits",
-        _nbnn(search="pca", n_components=16),
-        *((68.80, 8.3), (83.04, 4.9), (54.70, 3.9), (54.67, 1.8), 625.0, 8.62),
-    ),
-    "cbid16": _row(
-        "C-BID, 16 bits", _prefix(16), (65.87, 11.4), (73.12, 7.0), (42.70, 3.4), (30.03, 1.9), 19.5, 0.15
-    ),
-    "cbid32": _row("C-BID, 32 bits", _prefix(32), (67.73, 9.4), (80.96, 4.8), (56.90, 3.4), (54.51, 1.8), 39.1, 0.24),
-    "cbid128": _row(
-        "C-BID, 128 bits", _prefix(128), (72.27, 7.4), (86.24, 4.2), (63.00, 4.3), (57.28, 2.8), 156.3, 1.11
-    ),
+    "bow": Method("bag of words, kernel map, SVM", _bag_of_words, PUBLISHED["bow"]),
+    "exact": Method("NBNN, exact", _nbnn(), PUBLISHED["exact"]),
+    "bbf": Method("NBNN, best bin first", _nbnn(search="kd-tree", checks=500), PUBLISHED["bbf"]),
+    "lsh": Method("NBNN, LSH", _nbnn(search="lsh"), PUBLISHED["lsh"]),
+    "pca256": Method("NBNN, PCA, 256 bits", _nbnn(search="pca", n_components=8), PUBLISHED["pca256"]),
+    "pca512": Method("NBNN, PCA, 512 bits", _nbnn(search="pca", n_components=16), PUBLISHED["pca512"]),
+    "cbid16": Method("C-BID, 16 bits", _prefix(16), PUBLISHED["cbid16"]),
+    "cbid32": Method("C-BID, 32 bits", _prefix(32), PUBLISHED["cbid32"]),
+    "cbid128": Method("C-BID, 128 bits", _prefix(128), PUBLISHED["cbid128"]),
     "paper128": Method("C-BID, Eq. 2 as printed, 128 bits", _nbnn(PatchCBID.paper)),
     "itq32": Method("ITQ, 32 bits", _nbnn(ITQ, 32)),
     "itq128": Method("ITQ, 128 bits", _nbnn(ITQ)),
@@ -159,33 +147,20 @@ def learn_cbid(bags: Bags, labels: NDArray[Any], seed: int, *, placed: bool) -> 
 
 def cells(present: Sequence[str], quick: bool) -> list[Settings]:
     """Return the cells of the reduced form; in a quick run one draw of three classes, with fewer patches."""
-    sizes: Settings = {"train": 10, "test": 25, "classes": None, "step": 2, "queries": QUERIES}
-    if quick:
-        sizes = {"train": 4, "test": 6, "classes": 3, "step": 6, "queries": QUICK_QUERIES}
+    sizes = QUICK_SIZES if quick else SIZES | {"queries": QUERIES}
     names = [name for name in SETS if name in present and (not quick or name in ("caltech101-five", "graz02"))]
-    return [
-        {"set": name, "repeat": repeat, "method": method, **sizes}
-        for name in names
-        for repeat in range(1 if quick else DRAWS)
-        for method in METHODS
-        if quick or repeat < FEWER_DRAWS.get(method, DRAWS)
-    ]
+    found = grid(set=names, repeat=range(1 if quick else DRAWS), method=METHODS)
+    return [c | sizes for c in found if quick or c["repeat"] < FEWER_DRAWS.get(c["method"], DRAWS)]
 
 
 def full_cells(present: Sequence[str], quick: bool) -> list[Settings]:
     """Return all methods on five draws with 1,000 queries, and two coder seeds for each draw."""
     if quick:
         return [{**cell, "coder_seed": 0} for cell in cells(present, True)]
-    sizes: Settings = {"train": 10, "test": 25, "classes": None, "step": 2, "queries": FULL_QUERIES}
-    return [
-        {"set": name, "repeat": repeat, "coder_seed": seed, "method": method, **sizes}
-        for name in SETS
-        if name in present
-        for repeat in range(DRAWS)
-        for seed in range(CODER_SEEDS)
-        for method, about in METHODS.items()
-        if seed == 0 or about.coded
-    ]
+    names = [name for name in SETS if name in present]
+    found = grid(set=names, repeat=range(DRAWS), coder_seed=range(CODER_SEEDS), method=METHODS)
+    sizes = SIZES | {"queries": FULL_QUERIES}
+    return [c | sizes for c in found if c["coder_seed"] == 0 or METHODS[c["method"]].coded]
 
 
 def sampled(images: Any, most: int, seed: int, also: Callable[[Bags], Any] | None = None, **settings: Any) -> Bags:
@@ -208,7 +183,6 @@ def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
     """Run all methods on one draw, with the same descriptors and queries; the bag of words sees whole images."""
     first = cells[0]
     data = context.open(first["set"])
-    assert data.labels is not None
     split = (
         data.split("patches", first["repeat"])
         if first["classes"] is None
@@ -272,22 +246,23 @@ def show(results: Results, page: Page) -> None:
 
 def _costs(part: Results, method: Method) -> list[str]:
     """Return storage and time: means over the sets of means over their draws."""
-
-    def mean(field: str) -> float | None:
-        by_set = [
-            [row[field] for row in part.where(set=name) if field in row.result] for name in part.distinct("set")
-        ]
-        means = [np.mean(values) for values in by_set if values]
-        return float(np.mean(means)) if means else None
-
-    size, seconds, published = mean("bytes"), mean(_SECONDS), method.published
+    sizes, seconds = (
+        [mean for _, of in part.by("set") if not np.isnan(mean := _mean(of, field))] for field in ("bytes", _SECONDS)
+    )
+    published = method.published
     return [
         method.title,
-        f"{size / 1000:,.1f}" if size is not None else "–",
+        f"{np.mean(sizes) / 1000:,.1f}" if sizes else "–",
         f"{published.storage:,.1f}" if published else "–",
-        f"{seconds:.2g}" if seconds is not None else "–",
+        f"{np.mean(seconds):.2g}" if seconds else "–",
         f"{published.seconds:g}" if published and published.seconds else "–",
     ]
+
+
+def _mean(results: Results, field: str) -> float:
+    """Return the mean of a field of the results that have it, or NaN."""
+    values = [row[field] for row in results if field in row.result]
+    return float(np.mean(values)) if values else np.nan
 
 
 def by_draw(results: Results, name: str, method: str) -> dict[int, float]:
@@ -327,65 +302,52 @@ def best_on_average(results: Results) -> Judgement | None:
 
 def smaller_and_faster(results: Results) -> Judgement | None:
     """Compare storage and time of C-BID at 32 bits with those of exact NBNN."""
-
-    def mean(method: str, field: str) -> float:
-        values = [row[field] for row in results.where(method=method) if field in row.result]
-        return float(np.mean(values)) if values else np.nan
-
-    smaller, faster = (mean("exact", field) / mean("cbid32", field) for field in ("bytes", _SECONDS))
+    exact, coded = results.where(method="exact"), results.where(method="cbid32")
+    smaller, faster = (_mean(exact, field) / _mean(coded, field) for field in ("bytes", _SECONDS))
     if np.isnan(faster):
         return None
     figures = f"32 bits take {smaller:.0f} times less storage than exact NBNN and {faster:.0f} times less time."
     return Judgement(bool(smaller >= 100 and faster > 10), figures)
 
 
-def _mean_seconds(results: Results, method: str) -> float:
-    values = [row[_SECONDS] for row in results.where(method=method) if _SECONDS in row.result]
-    return float(np.mean(values)) if values else np.nan
-
-
-def ann_trades(results: Results) -> Judgement | None:
+@on_every
+def ann_trades(results: Results) -> Iterator[Judgement]:
     """Judge that best bin first is faster than exact NBNN and less accurate."""
-    exact, bbf = (_mean_seconds(results, m) for m in ("exact", "bbf"))
+    exact, bbf = (_mean(results.where(method=m), _SECONDS) for m in ("exact", "bbf"))
     accuracy = against(results, ours="exact", theirs="bbf")
-    if accuracy is None or np.isnan(exact / bbf):
-        return None
-    faster = Judgement(
-        bool(bbf < exact), f"Best bin first takes {bbf:.2g} s for an image and class, exact {exact:.2g}."
-    )
-    return all_of([faster, *accuracy.parts])
+    if accuracy is not None and not np.isnan(exact / bbf):
+        figures = f"Best bin first takes {bbf:.2g} s for an image and class, exact {exact:.2g}."
+        yield Judgement(bool(bbf < exact), figures)
+        yield from accuracy.parts
 
 
 def lsh_slower(results: Results) -> Judgement | None:
     """Judge that NBNN by LSH tables takes longer than codes of 128 bits."""
-    lsh, codes = (_mean_seconds(results, m) for m in ("lsh", "cbid128"))
+    lsh, codes = (_mean(results.where(method=m), _SECONDS) for m in ("lsh", "cbid128"))
     if np.isnan(lsh / codes):
         return None
-    return Judgement(
-        bool(lsh > codes), f"LSH takes {lsh:.2g} s for an image and class, 128 bits of C-BID {codes:.2g}."
-    )
+    figures = f"LSH takes {lsh:.2g} s for an image and class, 128 bits of C-BID {codes:.2g}."
+    return Judgement(bool(lsh > codes), figures)
 
 
-_TERMS = (
-    "PatchCBID with its defaults; Eq. 2 as printed is a row of its own",
-    "Caltech-101 (five classes) and Scene-15; Graz-02 and Sports-8 only if present",
-    "labels of the training images for bits, NBNN and SVM alike; place only where the title says so",
+_claim = partial(
+    Claim,
+    form="PatchCBID with its defaults; Eq. 2 as printed is a row of its own",
+    data="Caltech-101 (five classes) and Scene-15; Graz-02 and Sports-8 only if present",
+    information="labels of the training images for bits, NBNN and SVM alike; place only where the title says so",
 )
 _CLAIMS = (
-    Claim("128-bit patches beat exact NBNN", "Table 1", partial(against, ours="cbid128", theirs="exact"), *_TERMS),
-    Claim(
-        "128 bits beat SIFT (PCA) of 512 bits", "Table 1", partial(against, ours="cbid128", theirs="pca512"), *_TERMS
-    ),
-    Claim("C-BID at 128 bits is the most accurate on average", "Table 1", best_on_average, *_TERMS),
-    Claim("32 bits take 128 times less room than NBNN, and much less time", "Table 1", smaller_and_faster, *_TERMS),
-    Claim("Approximate search (best bin first) trades accuracy for speed", "Table 1", ann_trades, *_TERMS),
-    Claim("NBNN by LSH takes longer than codes", "section on evaluation time", lsh_slower, *_TERMS),
+    _claim("128-bit patches beat exact NBNN", "Table 1", partial(against, ours="cbid128", theirs="exact")),
+    _claim("128 bits beat SIFT (PCA) of 512 bits", "Table 1", partial(against, ours="cbid128", theirs="pca512")),
+    _claim("C-BID at 128 bits is the most accurate on average", "Table 1", best_on_average),
+    _claim("32 bits take 128 times less room than NBNN, and much less time", "Table 1", smaller_and_faster),
+    _claim("Approximate search (best bin first) trades accuracy for speed", "Table 1", ann_trades),
+    _claim("NBNN by LSH takes longer than codes", "section on evaluation time", lsh_slower),
     *(
-        Claim(
+        _claim(
             f"{bits} bits: C-BID is {points} points above {rival}, {place} place",
             "not in the paper",
             partial(against, ours=f"cbid{bits}{ending}", theirs=f"{key}{bits}{ending}", points=points),
-            *_TERMS,
         )
         for bits, points in ((128, 2), (32, 4))
         for key, rival in (("itq", "ITQ"), ("lsh", "random hyperplanes"))

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from cbid.evaluation import METRICS
+from cbid.evaluation import METRICS, confidence_interval
 from cbid.extras import missing_extra
 from cbid.paper.base import FAILS, HOLDS, LEVEL, NOISE, Claim, Context, Experiment, Judgement, Results, Settings
 from cbid.paper.raw import defaults_fingerprint, describe_machine
@@ -103,11 +103,9 @@ class Page:
     @property
     def trace(self) -> str:
         """HTML that links the raw lines behind this page and names the command that made them."""
-        name = f"{self.experiment}.jsonl"
-        there = (self.folder.parent / "raw" / name).exists() or not (
-            self.folder.parent / "raw" / f"{name}.gz"
-        ).exists()
-        link = self.raw or f"raw/{name if there else f'{name}.gz'}"
+        link = self.raw or f"raw/{self.experiment}.jsonl"
+        if not self.raw and not (self.folder.parent / link).exists() and (self.folder.parent / f"{link}.gz").exists():
+            link += ".gz"
         command = self.command or f"cbid reproduce {self.experiment}{' --quick' if self.quick else ''}"
         return f'<span class="trace"><a href="{escape(link)}">raw lines</a>, <code>{escape(command)}</code></span>'
 
@@ -166,6 +164,16 @@ def mean_and_deviation(values: Any) -> str:
     if not len(v):
         return "–"
     return percent(v.mean()) + (f" ± {100 * v.std(ddof=1):.1f}" if len(v) > 1 else "")
+
+
+def error_bars(values: Mapping[Any, Any]) -> tuple[list[Any], list[float], list[float]]:
+    """Return the keys that have values, their means, and half of their 95 % intervals, in percent.
+
+    One value has an interval of 0.
+    """
+    found = {key: confidence_interval(v) for key, v in values.items() if len(v)}
+    halves = [100 * float(np.nan_to_num(i.high - i.mean)) for i in found.values()]
+    return list(found), [100 * i.mean for i in found.values()], halves
 
 
 @dataclass
@@ -237,10 +245,10 @@ def stale_lines(sections: Sequence[Section]) -> list[str]:
         if old:
             days = sorted({row.made or "an unknown day" for row in old})
             when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-            found.append(
-                f"{section.experiment.title}: {len(old)} of {len(section.results)} cells were measured with other "
-                f"defaults of CBID than today’s ({when})."
+            share = (
+                f"{len(old)} of {len(section.results)} cells were measured with other defaults of CBID than today’s"
             )
+            found.append(f"{section.experiment.title}: {share} ({when}).")
     return found
 
 
@@ -323,13 +331,8 @@ def _markdown(sections: Sequence[Section], quick: bool, machine: Mapping[str, An
     lines.append("\n| claim | here | evidence | about | experiment |\n|---|---|---|---|---|")
     for section in sections:
         for claim, verdict, figures, _ in _judged(section):
-            cells = (
-                f"{claim.text} ({claim.source})",
-                f"**{verdict}**",
-                figures,
-                claim.terms,
-                section.experiment.name,
-            )
+            text = f"{claim.text} ({claim.source})"
+            cells = (text, f"**{verdict}**", figures, claim.terms, section.experiment.name)
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     lines += [f"\n{line}" for line in (GRADES, *_coverage(sections), *stale_lines(sections))]
     return "\n".join(lines) + "\n"

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from cbid import CBID
 from cbid.codes import weighted_hamming
 from cbid.evaluation import paired_test
-from cbid.paper.base import Cell, Claim, Context, Experiment, Judgement, Results, Settings, all_of
+from cbid.paper.base import Cell, Claim, Context, Experiment, Judgement, Results, Settings, all_of, grid
 from cbid.paper.coding import FEATURES, PAPER
 from cbid.paper.report import Page, new_figure
 from cbid.paper.sets import CATALOGUE
@@ -35,11 +35,7 @@ def cells(present: Sequence[str], quick: bool) -> list[Settings]:
     names = [name for name in ("epfl_cars", "coil20") if name in present][:1]
     size = {"bits": 64, "classes": 6} if quick else {"bits": N_BITS, "classes": None}
     own = {PAPER: {"bits": 8 if quick else PAPER_BITS}}
-    return [
-        {"set": name, "method": method, "repeat": 0, **size, **own.get(method, {})}
-        for name in names
-        for method in METHODS
-    ]
+    return [cell | size | own.get(cell["method"], {}) for cell in grid(set=names, method=METHODS, repeat=[0])]
 
 
 def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
@@ -47,24 +43,15 @@ def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
     for settings in cells:
         data = context.open(settings["set"])
         split = data.split("paper", settings["repeat"])
-        assert data.labels is not None
         pose = np.asarray(data.part("pose"), dtype=float)
         most = settings["classes"] or len(np.unique(data.labels))
         train, queries = (_ordered(rows, data.labels, pose, most) for rows in (split.train, split.test))
         X, Q = (FEATURES["pHOG"](data, rows, context) for rows in (train, queries))
         coder = _coder(settings).fit(X, data.labels[train])
         distances = _distances(coder, Q, X, data.labels[train])
-        yield (
-            settings,
-            {
-                "distances": np.round(distances, 4),
-                "query_class": data.labels[queries],
-                "query_pose": pose[queries],
-                "class": data.labels[train],
-                "pose": pose[train],
-                "n_bits": coder.n_bits_,
-            },
-        )
+        result = {"distances": np.round(distances, 4), "n_bits": coder.n_bits_}
+        result |= {"query_class": data.labels[queries], "query_pose": pose[queries]}
+        yield settings, result | {"class": data.labels[train], "pose": pose[train]}
 
 
 def _coder(settings: Settings) -> CBID:
@@ -170,7 +157,6 @@ EXPERIMENT = Experiment(
     protocol="EPFL cars, or COIL-20 if they are missing: of each class the images at 0, 90, 180 and 270 degrees are "
     "queries, the others are the database. Pyramid HOG, 256 bits; the paper’s form has 64, because it is slow.",
     methods=METHODS,
-    metrics=(),
     cells=cells,
     run=run,
     show=show,

@@ -5,6 +5,7 @@ The two classes are the two arms of the spiral.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -68,12 +69,8 @@ def grid() -> NDArray[np.float64]:
 
 def cells(present: Sequence[str], quick: bool) -> list[Settings]:
     """Return all methods for each repeat; no data set is needed."""
-    repeats = 2 if quick else 20
-    return [
-        {"method": method, "repeat": repeat, "train": 200, "test": 1000}
-        for repeat in range(repeats)
-        for method in METHODS
-    ]
+    sizes = {"train": 200, "test": 1000}
+    return [{"method": m, "repeat": repeat, **sizes} for repeat in range(2 if quick else 20) for m in METHODS]
 
 
 def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
@@ -83,15 +80,8 @@ def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
         X, y = spiral(settings["train"], rng)
         Xt, yt = spiral(settings["test"], rng)
         model = model_of(settings["method"], settings["repeat"]).fit(X, y)
-        region = model.predict(grid()).reshape(GRID, GRID)
-        yield (
-            settings,
-            {
-                "truth": yt,
-                "predicted": model.predict(Xt),
-                "region": ["".join(map(str, row)) for row in region.tolist()],
-            },
-        )
+        region = ["".join(map(str, row)) for row in model.predict(grid()).reshape(GRID, GRID).tolist()]
+        yield settings, {"truth": yt, "predicted": model.predict(Xt), "region": region}
 
 
 def region_of(row: Any) -> NDArray[np.int64]:
@@ -137,14 +127,10 @@ def show(results: Results, page: Page) -> None:
             ax.imshow(region_of(row.rows[0]), origin="lower", extent=[-EDGE, EDGE] * 2, cmap=colours, alpha=0.3)
         ax.scatter(*X.T, c=y, cmap=colours, s=3, rasterized=True)
     page.plot(figure, "", "Decision regions on the first draw; points are the training samples.")
-    rows = [
-        [
-            method,
-            mean_and_deviation(results.measured("accuracy", method=method)),
-            f"{boundaries(results, method).mean():.1f}",
-        ]
-        for method in results.distinct("method")
-    ]
+    rows = []
+    for method in results.distinct("method"):
+        accuracy = mean_and_deviation(results.measured("accuracy", method=method))
+        rows.append([method, accuracy, f"{boundaries(results, method).mean():.1f}"])
     page.table("Accuracy on fresh points, %, and length of the boundary", ["", "accuracy", "boundary, sides"], rows)
 
 
@@ -183,10 +169,8 @@ def smoother(results: Results) -> Judgement | None:
     kernel = boundaries(results, "C-BID with RBF kernel, 3-NN")
     if not len(kernel):
         return None
-    shown = (
-        f"Mean boundary: {{:.1f}} sides by 3-NN on C-BID, {{:.1f}} on points ({kernel.mean():.1f} with RBF kernel)"
-    )
-    return _shorter(results, "C-BID, 3-NN", "3-NN", shown)
+    shown = "Mean boundary: {:.1f} sides by 3-NN on C-BID, {:.1f} on points"
+    return _shorter(results, "C-BID, 3-NN", "3-NN", f"{shown} ({kernel.mean():.1f} with RBF kernel)")
 
 
 def rougher_spectral(results: Results) -> Judgement | None:
@@ -195,10 +179,13 @@ def rougher_spectral(results: Results) -> Judgement | None:
     return _shorter(results, "3-NN", "spectral hashing, 3-NN", shown)
 
 
-_FIGURE = "figure of decision regions"
-_FORM = "linear class bits with the 5 nearest hits and misses (present defaults otherwise)"
-_DATA = "drawn by this program; the paper does not state its spiral"
-_LABELS = "labels of all 400 training points, as 3-NN and the SVM have them"
+_claim = partial(
+    Claim,
+    source="figure of decision regions",
+    form="linear class bits with the 5 nearest hits and misses (present defaults otherwise)",
+    data="drawn by this program; the paper does not state its spiral",
+    information="labels of all 400 training points, as 3-NN and the SVM have them",
+)
 
 EXPERIMENT = Experiment(
     name="spiral",
@@ -213,24 +200,13 @@ EXPERIMENT = Experiment(
     show=show,
     together=("repeat",),
     claims=(
-        Claim(
-            "3-NN and a linear SVM on 8 bits of C-BID draw nearly the same boundary",
-            _FIGURE,
-            similar_boundaries,
-            _FORM,
-            _DATA,
-            _LABELS,
-        ),
-        Claim(
-            "C-BID’s boundary is smoother than that of 3-NN on the points", _FIGURE, smoother, _FORM, _DATA, _LABELS
-        ),
-        Claim(
+        _claim("3-NN and a linear SVM on 8 bits of C-BID draw nearly the same boundary", judge=similar_boundaries),
+        _claim("C-BID’s boundary is smoother than that of 3-NN on the points", judge=smoother),
+        _claim(
             "Spectral hashing’s boundary is less smooth than that of 3-NN on the points",
-            _FIGURE,
-            rougher_spectral,
-            "spectral hashing",
-            _DATA,
-            "no labels for the bits; both 3-NN have them",
+            judge=rougher_spectral,
+            form="spectral hashing",
+            information="no labels for the bits; both 3-NN have them",
         ),
     ),
     cost=(0.3, 0.3),

@@ -34,13 +34,7 @@ def rates_alone(found: Sequence[Windows], truth: Sequence[Any]) -> Rates:
 
 
 def rates_by_setting(
-    values: Any,
-    X: Any,
-    y: Any,
-    found: Sequence[Windows],
-    truth: Sequence[Any],
-    seed: int,
-    penalties: Sequence[float],
+    values: Any, X: Any, y: Any, found: Sequence[Windows], truth: Sequence[Any], seed: int, penalties: Sequence[float]
 ) -> Rates:
     """Return the rates for every C and weight. ``values`` turns HOG vectors into what the SVM sees."""
     cuts = np.cumsum([len(windows.scores) for windows in found])[:-1]
@@ -57,11 +51,11 @@ def rates_by_setting(
 
 
 def _rates(found: Sequence[Windows], scores: Sequence[Any], truth: Sequence[Any]) -> list[float]:
-    answers = [windows.detections(new) for windows, new in zip(found, scores)]
+    detections = [windows.detections(new) for windows, new in zip(found, scores)]
     middle = len(found) // 2
     rates = []
     for half in (slice(0, middle), slice(middle, None)):
-        curve = evaluate(answers[half], list(truth[half]), **PROTOCOL)
+        curve = evaluate(detections[half], list(truth[half]), **PROTOCOL)
         rates.append(float(curve.log_average_detection_rate()))
     return rates
 
@@ -92,11 +86,11 @@ def clean_table(part: Results) -> tuple[str, list[str], list[list[str]]]:
     """Return title, head and rows of the table of gains with C and weight chosen on the other half."""
     found = []
     base = {row["repeat"]: row for row in part.where(method=BASELINE)}
-    for method, bits in dict.fromkeys((row["method"], row["bits"]) for row in part):
+    for method, bits, of in part.by("method", "bits"):
         gains = clean_gains(part, method, bits)
         if method == BASELINE or not len(gains):
             continue
-        rows = [row for row in part.where(method=method, bits=bits) if "halves" in row.result]
+        rows = [row for row in of if "halves" in row.result]
         settings = Counter(chosen for row in rows for chosen, _ in chosen_settings(row, base[row["repeat"]]))
         (C, weight), _ = settings.most_common(1)[0]
         name = method if bits is None else f"{method}, {bits:,} bits"
@@ -113,8 +107,7 @@ def points_of(gains: NDArray[np.float64]) -> str:
 
 def _longest_gains(results: Results) -> Iterator[tuple[str, int, NDArray[np.float64], NDArray[np.float64]]]:
     """Yield each set with its longest code, and the clean gains of C-BID and of the control."""
-    for name in results.distinct("set"):
-        part = results.where(set=name)
+    for name, part in results.by("set"):
         longest = max(part.where(method=OURS).lengths(), default=0)
         gains, control = clean_gains(part, OURS, longest), clean_gains(part, CONTROL, None)
         if len(gains):
@@ -124,8 +117,8 @@ def _longest_gains(results: Results) -> Iterator[tuple[str, int, NDArray[np.floa
 def _beyond(gains: NDArray[np.float64], base: NDArray[np.float64], text: str) -> Judgement:
     """Judge whether gains are larger than others of the same seeds."""
     p = paired_test(gains, base).p
-    told = "one seed, no test" if np.isnan(p) else f"p = {p:.2g}"
-    return Judgement(bool(gains.mean() > base.mean()), f"{text} ({told}).", p)
+    shown = "one seed, no test" if np.isnan(p) else f"p = {p:.2g}"
+    return Judgement(bool(gains.mean() > base.mean()), f"{text} ({shown}).", p)
 
 
 @on_every

@@ -54,9 +54,12 @@ def beats(results: Results, *, feature: str, part: str) -> Iterator[Judgement]:
             others = ""
 
 
-_SOURCE = "section on face and pedestrian classification"
-_FORM = "the present code’s kernel form (RBF over 1,000 anchors); the paper’s bits are hyperplanes"
-_LABELS = "labels of all training windows; the features it is compared with need none"
+_claim = partial(
+    Claim,
+    source="section on face and pedestrian classification",
+    form="the present code’s kernel form (RBF over 1,000 anchors); the paper’s bits are hyperplanes",
+    information="labels of all training windows; the features it is compared with need none",
+)
 
 
 def _experiment(full: Draws, reduced: Draws, claims: Sequence[Claim], **texts: Any) -> Experiment:
@@ -77,21 +80,15 @@ FACES = _experiment(
     FULL_FACES,
     QUICK_FACES,
     (
-        Claim(
+        _claim(
             "C-BID beats raw pixels and Haar-like features on faces, on held-out windows of one source",
-            _SOURCE,
-            partial(beats, feature="Haar-like features", part="validation"),
-            _FORM,
-            "MIT CBCL faces in place of the faces of Viola and Jones",
-            _LABELS,
+            judge=partial(beats, feature="Haar-like features", part="validation"),
+            data="MIT CBCL faces in place of the faces of Viola and Jones",
         ),
-        Claim(
+        _claim(
             "The same on the test part of MIT CBCL, from another source (not in the paper)",
-            _SOURCE,
-            partial(beats, feature="Haar-like features", part="test"),
-            _FORM,
-            "MIT CBCL faces, its own test part",
-            _LABELS,
+            judge=partial(beats, feature="Haar-like features", part="test"),
+            data="MIT CBCL faces, its own test part",
         ),
     ),
     name="faces",
@@ -106,13 +103,10 @@ PEDESTRIANS = _experiment(
     FULL_PEDESTRIANS,
     QUICK_PEDESTRIANS,
     (
-        Claim(
+        _claim(
             "C-BID beats raw pixels and pHOG on pedestrians",
-            _SOURCE,
-            partial(beats, feature="pHOG of windows", part="test"),
-            _FORM,
-            "Daimler-Chrysler, as in the paper: two base sets, so two repeats",
-            _LABELS,
+            judge=partial(beats, feature="pHOG of windows", part="test"),
+            data="Daimler-Chrysler, as in the paper: two base sets, so two repeats",
         ),
     ),
     name="pedestrians",

@@ -25,9 +25,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cbid.params import check_params, choice, estimator, integer, param, positive
+from cbid.pooling.base import check_arrays
 from cbid.storage.models import Saved
-
-__all__ = ["AdditiveKernelMap", "HIKClassifier", "histogram_intersection"]
 
 # The spectra of K(w) = 1 / cosh(w / 2) and K(w) = exp(-|w| / 2)
 _SPECTRA: dict[str, Callable[[float], float]] = {
@@ -35,10 +34,7 @@ _SPECTRA: dict[str, Callable[[float], float]] = {
     "intersection": lambda frequency: 2 / (np.pi * (1 + 4 * frequency**2)),
 }
 # For 1, 2, ... steps, the intervals with the smallest worst error over x, y in 0..1
-_INTERVALS = {
-    "chi2": (0.896, 0.625, 0.511, 0.447, 0.406),
-    "intersection": (1.302, 1.011, 0.895, 0.827, 0.781),
-}
+_INTERVALS = {"chi2": (0.896, 0.625, 0.511, 0.447, 0.406), "intersection": (1.302, 1.011, 0.895, 0.827, 0.781)}
 
 
 @estimator
@@ -258,14 +254,8 @@ class HIKClassifier(Saved, ClassifierMixin, BaseEstimator):
     def _check_state(self) -> None:
         n_svms = 1 if len(self.classes_) == 2 else len(self.classes_)
         n_support = len(self.support_vectors_)
-        for name, shape in (
-            ("support_vectors_", (n_support, self.n_features_in_)),
-            ("dual_coef_", (n_svms, n_support)),
-            ("intercept_", (n_svms,)),
-        ):
-            array = getattr(self, name)
-            if array.shape != shape or array.dtype.kind != "f":
-                raise ValueError(f"{name} {array.dtype} {array.shape}: expected floats {shape}")
+        shapes = {"support_vectors_": (n_support, self.n_features_in_), "intercept_": (n_svms,)}
+        check_arrays(self, shapes | {"dual_coef_": (n_svms, n_support)})
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

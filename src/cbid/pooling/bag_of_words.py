@@ -16,9 +16,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from cbid.params import choice, estimator, integer, param, positive
-from cbid.pooling.base import NORMS, Pooling, Rows, fixed_codes, k_means, nearest_words
-
-__all__ = ["LLC", "BagOfWords"]
+from cbid.pooling.base import NORMS, Pooling, Rows, fixed_codes, nearest_words
 
 
 @estimator
@@ -73,7 +71,7 @@ class BagOfWords(Pooling):
         return self.pooling, self.level_weights, self.norm
 
     def _learn(self, rows: Rows, seed: int, n_threads: int) -> None:
-        self.words_ = k_means(rows, self.n_words, n_iter=self.n_iter, seed=seed, n_threads=n_threads)
+        super()._learn(rows, seed, n_threads)
         if self.assignment == "soft":
             squares, _ = nearest_words(rows, self.words_, n_threads=n_threads)
             # If every row is a word, the distance is 0 and any width works.
@@ -84,9 +82,8 @@ class BagOfWords(Pooling):
         squares, words = nearest_words(rows, self.words_, k)
         shares = np.ones_like(squares)
         if self.assignment == "soft":
-            shares = np.exp(
-                (squares[:, :1] - squares) / (2 * self.width_**2)
-            )  # relative to the nearest, so not all underflow
+            # Relative to the nearest, so that not all underflow.
+            shares = np.exp((squares[:, :1] - squares) / (2 * self.width_**2))
             shares /= shares.sum(axis=1, keepdims=True)
         return fixed_codes(shares, words, len(self.words_))
 
@@ -111,9 +108,6 @@ class LLC(Pooling):
 
     n_nearest: int = param(5, integer(1))
     ridge: float = param(1e-4, positive)
-
-    def _learn(self, rows: Rows, seed: int, n_threads: int) -> None:
-        self.words_ = k_means(rows, self.n_words, n_iter=self.n_iter, seed=seed, n_threads=n_threads)
 
     def _code(self, rows: Rows) -> csr_array:
         k = min(self.n_nearest, len(self.words_))

@@ -29,20 +29,6 @@ from cbid.params import check_params, estimator, integer, jobs, param
 from cbid.storage.models import Saved, load_from
 from cbid.threads import faiss_threads
 
-__all__ = [
-    "NORMS",
-    "Pooling",
-    "Rows",
-    "cell_weights",
-    "cells_of",
-    "check_pyramid",
-    "fixed_codes",
-    "k_means",
-    "load",
-    "nearest_words",
-    "pool",
-]
-
 Rows = NDArray[np.float32]  # (m, d)
 
 NORMS = (None, "l1", "l2", "power")
@@ -90,9 +76,9 @@ class Pooling(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """Return how codes are pooled ("sum" or "max"), the weights of the pyramid, and the norm."""
         return "max", None, "l2"
 
-    @abstractmethod
     def _learn(self, rows: Rows, seed: int, n_threads: int) -> None:
-        """Set ``words_`` and everything else that ``_code`` needs, from a sample of rows (m, d)."""
+        """Set ``words_``, and in a subclass what else ``_code`` needs, from a sample of rows (m, d)."""
+        self.words_ = k_means(rows, self.n_words, n_iter=self.n_iter, seed=seed, n_threads=n_threads)
 
     @abstractmethod
     def _code(self, rows: Rows) -> csr_array:
@@ -154,9 +140,7 @@ class Pooling(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     def _check_state(self) -> None:
         self._check_params()
-        shape = (self.n_words, self.n_features_in_)
-        if self.words_.shape != shape or self.words_.dtype != np.float32:
-            raise ValueError(f"words_ {self.words_.dtype} {self.words_.shape}: expected float32 {shape}")
+        check_arrays(self, {"words_": (self.n_words, self.n_features_in_)}, dtype="float32")
 
     @property
     def _n_features_out(self) -> int:
@@ -202,6 +186,14 @@ def _scale(vectors: NDArray[np.float32], norm: str | None) -> None:
     if norm is not None:
         lengths = np.linalg.norm(vectors, 1 if norm == "l1" else 2, axis=1, keepdims=True)
         vectors /= np.where(lengths > 0, lengths, 1)
+
+
+def check_arrays(model: Any, shapes: dict[str, tuple[int, ...]], dtype: str = "float") -> None:
+    """Raise a ValueError unless the arrays from a model file have these shapes and the type ``dtype``."""
+    for name, shape in shapes.items():
+        array = getattr(model, name)
+        if array.shape != shape or not array.dtype.name.startswith(dtype):
+            raise ValueError(f"{name} {array.dtype} {array.shape}: expected {dtype} {shape}")
 
 
 def load(path: str | os.PathLike[str]) -> Any:

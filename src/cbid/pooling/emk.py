@@ -14,9 +14,7 @@ from scipy.sparse import csr_array
 from cbid.bags import Bags
 from cbid.checks import check_real
 from cbid.params import choice, estimator, integer, param, positive
-from cbid.pooling.base import NORMS, Pooling, Rows, _as_bags, _scale, k_means
-
-__all__ = ["EMK"]
+from cbid.pooling.base import NORMS, Pooling, Rows, _as_bags, _scale, check_arrays
 
 _SCALE_ROWS = 5000  # rows that determine gamma
 _CHUNK_VALUES = 2**24  # values of the vectors that are projected at once
@@ -68,7 +66,7 @@ class EMK(Pooling):
         return "sum", None, None  # scaled after the projection
 
     def _learn(self, rows: Rows, seed: int, n_threads: int) -> None:
-        self.words_ = k_means(rows, self.n_words, n_iter=self.n_iter, seed=seed, n_threads=n_threads)
+        super()._learn(rows, seed, n_threads)
         if self.gamma is None:
             step = max(1, len(rows) // _SCALE_ROWS)  # the rows are already a random sample
             # If all rows are equal, the distance is 0 and any gamma works.
@@ -101,10 +99,7 @@ class EMK(Pooling):
 
     def _check_state(self) -> None:
         super()._check_state()
-        if self.projection_.shape != (self.n_words, self.n_words) or self.projection_.dtype != np.float32:
-            raise ValueError(
-                f"projection_ {self.projection_.dtype} {self.projection_.shape}: expected float32, square"
-            )
+        check_arrays(self, {"projection_": (self.n_words, self.n_words)}, dtype="float32")
         check_real("gamma_", self.gamma_, 0, open_below=True)
 
 

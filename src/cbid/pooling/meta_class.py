@@ -23,9 +23,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cbid.params import check_params, choice, estimator, integer, param, positive
+from cbid.pooling.base import check_arrays
 from cbid.storage.models import Saved
-
-__all__ = ["Classemes", "MetaClass"]
 
 _MIN_AFFINITY = 1e-6  # of any two classes, so that the graph is connected
 
@@ -96,13 +95,10 @@ class _ClassifierOutputs(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixi
     def _check_state(self) -> None:
         check_params(self)
         n_groups, n_classes, d = len(self.groups_), len(self.classes_), self.n_features_in_
-        shapes = {"groups_": (n_groups, n_classes), "coef_": (n_groups, d), "intercept_": (n_groups,)}
+        check_arrays(self, {"groups_": (n_groups, n_classes)}, dtype="bool")
+        check_arrays(self, {"coef_": (n_groups, d), "intercept_": (n_groups,)})
         if self.output == "pca":
-            shapes |= {"mean_": (n_groups,), "components_": (self.n_components, n_groups)}
-        for name, shape in shapes.items():
-            array = getattr(self, name)
-            if array.shape != shape or array.dtype.kind != ("b" if name == "groups_" else "f"):
-                raise ValueError(f"{name} {array.dtype} {array.shape}: expected {shape}")
+            check_arrays(self, {"mean_": (n_groups,), "components_": (self.n_components, n_groups)})
 
     @property
     def _n_features_out(self) -> int:

@@ -26,8 +26,6 @@ from threadpoolctl import threadpool_limits
 from cbid.params import estimator, flag, integer, param, positive, real
 from cbid.pooling.base import Pooling, Rows
 
-__all__ = ["ScSPM"]
-
 _CHUNK_ROWS = 4096
 _RIDGE = 1e-6  # on the diagonal of the small systems, whose words may coincide
 

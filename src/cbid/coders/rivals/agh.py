@@ -16,10 +16,7 @@ from cbid.coders.base import Coder
 from cbid.coders.hyperplane import MOST_BITS, generator
 from cbid.coders.mixins import PrefixMixin, check_arrays
 from cbid.coders.rivals.common import Array, Seed, check_most_bits, check_vectors, fix_signs
-from cbid.learning.scaling import check_varies
 from cbid.params import choice, estimator, integer, param, positive
-
-__all__ = ["AnchorGraphHashing"]
 
 _SHRINK = 1e-4  # relative; well above the rounding of float32
 
@@ -74,8 +71,7 @@ class AnchorGraphHashing(PrefixMixin, Coder):
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Learn from vectors X (n, d); y is ignored."""
-        samples = check_vectors(self, X)
-        check_varies(samples)
+        samples = check_vectors(self, X, varied=True)
         seed = int(generator(self.random_state).integers(2**31))
         anchors = _find_anchors(samples, self.n_anchors, self.n_iter, seed)
         squares, nearest = _nearest_anchors(samples, anchors, self.n_nearest)

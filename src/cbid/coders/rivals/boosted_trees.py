@@ -12,8 +12,6 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Bins", "Trees", "boost", "fit_bins", "grow", "sum_of_trees"]
-
 _N_BINS = 256
 _ALWAYS = np.finfo(np.float32).max  # a threshold that every finite float32 passes
 _MIN_ERROR = 1e-10

@@ -9,29 +9,24 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from cbid.learning.neighbourhoods import of_unit_size, squared_distances
+from cbid.learning.scaling import check_varies
 from cbid.params import check_params
 from cbid.threads import faiss_products
-
-__all__ = [
-    "Array",
-    "Seed",
-    "check_most_bits",
-    "check_vectors",
-    "fix_signs",
-    "leading_eigenvectors",
-    "nearest_others",
-    "subsample",
-]
 
 Array = NDArray[np.float64]
 Vectors = NDArray[np.floating]
 Seed = int | np.random.RandomState | None
 
 
-def check_vectors(coder: BaseEstimator, X: ArrayLike, least: int = 2) -> Vectors:
-    """Check the parameters and X of an unsupervised coder; return X (n, d) with at least ``least`` samples."""
+def check_vectors(coder: BaseEstimator, X: ArrayLike, least: int = 2, *, varied: bool = False) -> Vectors:
+    """Check the parameters and X of an unsupervised coder; return X (n, d) with at least ``least`` samples.
+
+    With ``varied`` the samples must not be all equal.
+    """
     check_params(coder)
     samples: Vectors = validate_data(coder, X, dtype=[np.float64, np.float32], ensure_min_samples=least)
+    if varied:
+        check_varies(samples)
     return samples
 
 

@@ -24,8 +24,6 @@ from cbid.coders.rivals.common import Seed
 from cbid.learning.scaling import centre
 from cbid.params import check_params, estimator, integer, param, real
 
-__all__ = ["FastHash"]
-
 Bits = NDArray[np.float32]
 Labels = NDArray[np.integer]
 MOST_DEPTH = 10
@@ -98,7 +96,8 @@ class FastHash(SupervisedMixin, Coder):
         settings = {"n_trees": self.n_trees, "depth": self.depth, "n_features": n_features, "trim": self.trim}
         bits = []
         for s in range(self.n_bits):
-            start = _random_targets(labels, kinds.n_kinds, rng)
+            # Initial targets: +1 for a random half of the classes, -1 for the others.
+            start = np.where(rng.permutation(kinds.n_kinds) % 2 == 0, 1, -1).astype(np.float32)[labels]
             z = infer_bit(H[:, :s], labels, blocks, self.n_bits, start, self.n_sweeps, kinds.alike)
             bits.append(boost(Z, bins, z, **settings, rng=rng))
             H[:, s] = np.where(bits[-1](Z) >= 0, 1, -1)
@@ -124,11 +123,6 @@ class FastHash(SupervisedMixin, Coder):
         )
         check_indices(self, "features_", (t, m, leaves - 1), self.n_features_in_)
         check_indices(self, "leaves_", (t, m, leaves), 2, least=-1)
-
-
-def _random_targets(labels: Labels, n_classes: int, rng: np.random.Generator) -> Bits:
-    """Return +1 for a random half of the classes and -1 for the others, (n,)."""
-    return np.where(rng.permutation(n_classes) % 2 == 0, 1, -1).astype(np.float32)[labels]
 
 
 def most_frequent_labels(matrix: csr_matrix) -> NDArray[np.int64]:

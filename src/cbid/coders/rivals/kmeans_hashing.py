@@ -24,8 +24,6 @@ from cbid.coders.rivals.common import Array, check_vectors
 from cbid.learning.axes import check_enough_axes, parts, principal_axes
 from cbid.params import estimator, integer, param, real
 
-__all__ = ["KMeansHashing"]
-
 _STEPS = 100  # updates of the centres per assignment of the samples
 
 _MOST_AXES = 1024  # unless there are more bits; further axes are dropped
@@ -114,8 +112,7 @@ class KMeansHashing(Coder):
         check_indices(self, "subspace_", (c,), below=len(shares))
         sizes = np.bincount(self.subspace_, minlength=len(shares))
         check_arrays(
-            self,
-            {"mean_": (d,), "axes_": (c, d), "centres_": (sum(2**b for b in shares), int(sizes.max()))},
+            self, {"mean_": (d,), "axes_": (c, d), "centres_": (sum(2**b for b in shares), int(sizes.max()))}
         )
         if not sizes.all():
             raise ValueError(f"subspace_: expected axes in each of {len(shares)} subspaces")

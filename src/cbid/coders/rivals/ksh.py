@@ -18,8 +18,6 @@ from cbid.learning.features import Anchors
 from cbid.learning.scaling import NOTHING_VARIES, check_squares, indicator
 from cbid.params import check_params, estimator, integer, param
 
-__all__ = ["KSH"]
-
 
 @estimator
 class KSH(SupervisedMixin, HyperplaneCoder):

@@ -15,8 +15,6 @@ from cbid.coders.rivals.common import Array, Seed
 from cbid.learning.scaling import centre
 from cbid.params import check_params, estimator, integer, param, positive
 
-__all__ = ["ArgmaxCode", "ScoreLSH", "fit_linear_scores"]
-
 
 @estimator
 class ArgmaxCode(SupervisedMixin, Coder):

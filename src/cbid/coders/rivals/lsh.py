@@ -13,8 +13,6 @@ from cbid.coders.onnx_file import OnnxGraph
 from cbid.coders.rivals.common import Seed, check_vectors
 from cbid.params import choice, estimator, flag, integer, param, positive
 
-__all__ = ["LSH", "PStableLSH", "ShiftInvariantLSH", "neighbour_distance"]
-
 _NEIGHBOUR = 50
 _MAX_QUERIES = 1_000
 _MAX_SAMPLES = 20_000

@@ -20,8 +20,6 @@ from cbid.learning.scaling import centre
 from cbid.params import check_params, estimator, integer, param, positive
 from cbid.pooling.meta_class import MetaClass
 
-__all__ = ["MCBit", "PiCoDes"]
-
 
 @estimator
 class PiCoDes(SupervisedMixin, HyperplaneCoder):

@@ -15,15 +15,40 @@ from scipy.linalg import solve
 from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder, generator, kernel_features
 from cbid.coders.mixins import LabelKinds, SupervisedMixin, check_arrays
 from cbid.coders.rivals.common import Array, Seed
+from cbid.learning.features import Anchors
 from cbid.learning.ridge import RidgeMap
 from cbid.learning.scaling import centre
 from cbid.params import check_params, estimator, integer, param, positive, real
 
-__all__ = ["COSDISH", "SDH"]
+
+@estimator
+class _FeatureCoder(SupervisedMixin, HyperplaneCoder):
+    """Hash functions over X, or over similarities to random training samples, learned from labels."""
+
+    n_bits: int = param(64, integer(1, MOST_BITS))
+    kernel: str | None = None
+    n_anchors: int = 1000
+    gamma: float | None = None
+    random_state: Seed = 0
+
+    def _prepare(
+        self, X: ArrayLike, y: ArrayLike
+    ) -> tuple[LabelKinds, np.random.Generator, Anchors | None, NDArray[np.floating]]:
+        """Check the parameters, X and y; return the labels, the generator, and the anchors and features of X."""
+        check_params(self)
+        self._check_kernel(self.kernel, self.n_anchors, self.gamma)
+        samples, kinds = self._label_kinds(X, y)
+        rng = generator(self.random_state)
+        anchors, F = kernel_features(samples, kernel=self.kernel, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng)
+        return kinds, rng, anchors, F
+
+
+def _random_bits(n: int, n_bits: int, rng: np.random.Generator) -> Array:
+    return np.where(rng.standard_normal((n, n_bits)) >= 0, 1.0, -1.0)
 
 
 @estimator
-class SDH(SupervisedMixin, HyperplaneCoder):
+class SDH(_FeatureCoder):
     """Supervised discrete hashing (Shen, Shen, Liu and Shen, CVPR 2015), with the squared loss.
 
     Minimises ||Y - B W||^2 + lam ||W||^2 + nu (||B - F P||^2 + ridge ||P||^2) over bits B in -1/+1 (n, n_bits),
@@ -59,27 +84,19 @@ class SDH(SupervisedMixin, HyperplaneCoder):
 
     _ARRAYS = HyperplaneCoder._ARRAYS | {"objective_"}
 
-    n_bits: int = param(64, integer(1, MOST_BITS))
     kernel: str | None = "rbf"
-    n_anchors: int = 1000
-    gamma: float | None = None
     lam: float = param(1.0, positive)
     nu: float = param(1e-5, real(0))
     ridge: float = param(1e-2, real(0))
     n_iter: int = param(5, integer(1))
     n_sweeps: int = param(10, integer(1))
-    random_state: Seed = 0
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from vectors X (n, d) and labels y (n,), or a matrix or lists of several labels each."""
-        check_params(self)
-        self._check_kernel(self.kernel, self.n_anchors, self.gamma)
-        samples, kinds = self._label_kinds(X, y)
-        rng = generator(self.random_state)
-        anchors, F = kernel_features(samples, kernel=self.kernel, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng)
+        kinds, rng, anchors, F = self._prepare(X, y)
         functions = RidgeMap(F, self.ridge, unit=1.0 if anchors else centre(F).unit)
         Y = kinds.matrix.toarray().astype(np.float64)
-        B = np.where(rng.standard_normal((len(Y), self.n_bits)) >= 0, 1.0, -1.0)
+        B = _random_bits(len(Y), self.n_bits, rng)
         trace = []
         for turn in range(self.n_iter + 1):
             W = fit_classifiers(B, Y, self.lam)
@@ -122,7 +139,7 @@ def update_bits(B: Array, W: Array, Q: Array, n_sweeps: int) -> Array:
 
 
 @estimator
-class COSDISH(SupervisedMixin, HyperplaneCoder):
+class COSDISH(_FeatureCoder):
     """Column-sampling discrete supervised hashing (Kang, Li and Zhou, AAAI 2016), with linear hash functions.
 
     The bits B (n, n_bits) of all samples should have B B' near n_bits S. S is 1 for a pair of one class (or of at
@@ -150,23 +167,14 @@ class COSDISH(SupervisedMixin, HyperplaneCoder):
         Seed of the initial bits, the columns and the anchors.
     """
 
-    n_bits: int = param(64, integer(1, MOST_BITS))
     n_columns: int | None = param(None, integer(1))
     n_rounds: int = param(10, integer(1))
     n_turns: int = param(3, integer(1))
     ridge: float = param(1.0, real(0))
-    kernel: str | None = None
-    n_anchors: int = 1000
-    gamma: float | None = None
-    random_state: Seed = 0
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from vectors X (n, d) and labels y (n,), or a matrix or lists of several labels each."""
-        check_params(self)
-        self._check_kernel(self.kernel, self.n_anchors, self.gamma)
-        samples, kinds = self._label_kinds(X, y)
-        rng = generator(self.random_state)
-        anchors, F = kernel_features(samples, kernel=self.kernel, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng)
+        kinds, rng, anchors, F = self._prepare(X, y)
         deviation = np.ones(F.shape[1])
         if anchors is None:
             deviation = F.std(axis=0, dtype=np.float64)
@@ -178,7 +186,7 @@ class COSDISH(SupervisedMixin, HyperplaneCoder):
 
     def _learn_bits(self, kinds: LabelKinds, rng: np.random.Generator) -> Array:
         n = len(kinds.numbers)
-        B = np.where(rng.standard_normal((n, self.n_bits)) >= 0, 1.0, -1.0)
+        B = _random_bits(n, self.n_bits, rng)
         for _ in range(self.n_rounds):
             drawn = rng.choice(n, size=min(self.n_columns or self.n_bits, n), replace=False)
             rest = np.setdiff1d(np.arange(n), drawn)
@@ -213,9 +221,10 @@ class Columns:
 
     def among_drawn(self) -> Array:
         """Return S between the drawn samples, (c, c)."""
-        if self.alike is None:
-            return np.where(self.of_drawn[:, None] == self.of_drawn, 1.0, -self.other)
-        return np.where(self.alike[np.ix_(self.of_drawn, self.of_drawn)], 1.0, -self.other)
+        same = self.of_drawn[:, None] == self.of_drawn
+        if self.alike is not None:
+            same = self.alike[np.ix_(self.of_drawn, self.of_drawn)]
+        return np.where(same, 1.0, -self.other)
 
     def among_rest(self, V: Array) -> Array:
         """Return S between the rest and the drawn samples, times V (c, t): (n - c, t)."""

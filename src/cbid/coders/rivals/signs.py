@@ -20,10 +20,8 @@ from cbid.coders.mixins import PrefixMixin, SupervisedMixin, check_arrays
 from cbid.coders.rivals.common import Array, Seed, check_most_bits, check_vectors
 from cbid.learning.axes import check_enough_axes, leading_axes, parts, principal_axes
 from cbid.learning.likeness import fit_rotation
-from cbid.learning.scaling import centre, check_varies, class_means
+from cbid.learning.scaling import centre, class_means
 from cbid.params import check_params, choice, estimator, integer, param, real
-
-__all__ = ["CCAITQ", "ITQ", "LSI", "LDASign", "PCASign", "SignEmbedding", "canonical_directions"]
 
 
 @estimator
@@ -106,8 +104,7 @@ class LSI(PrefixMixin, HyperplaneCoder):
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Learn from vectors X (n, d); y is ignored."""
-        samples = check_vectors(self, X)
-        check_varies(samples)
+        samples = check_vectors(self, X, varied=True)
         n, d = samples.shape
         V = leading_axes(lambda part: samples[part].astype(np.float64), n, d, self.n_bits).vectors
         check_enough_axes(self.n_bits, len(V), samples)
@@ -151,33 +148,30 @@ def canonical_directions(Z: Array, labels: NDArray[np.integer], n_classes: int, 
 
     Z : (n, d) centred. ``reg`` is relative to the mean variance of its columns. Directions have w' (C + reg I) w = 1.
     """
-    n, d = Z.shape
-    L = _root(Z, reg)
-    share = np.bincount(labels, minlength=n_classes) / n
-    # B = M M' with one column per class: directions are left singular vectors of L^-1 M.
+    # B = M M' with one column per class.
+    share = np.bincount(labels, minlength=n_classes) / len(Z)
     M = class_means(Z, labels, n_classes).T * np.sqrt(share)
-    U, correlations, _ = svd(solve_triangular(L, M, lower=True), full_matrices=False)
-    kept = min(n_classes - 1, d)
-    return solve_triangular(L, U[:, :kept], lower=True, trans="T"), correlations[:kept]
+    return _leading_directions(Z, M, reg, most=n_classes - 1)
 
 
 def canonical_directions_of_sets(Z: Array, labels: csr_matrix, *, reg: float) -> tuple[Array, Array]:
     """Return the same for samples with several labels, (n, k) of 0 and 1, as in canonical correlation analysis."""
-    L = _root(Z, reg)
     Y = labels.toarray() - np.asarray(labels.mean(axis=0))
     values, vectors = np.linalg.eigh(Y.T @ Y / len(Y))
     kept = values > 1e-9 * values[-1]
     M = Z.T @ (Y @ (vectors[:, kept] / np.sqrt(values[kept]))) / len(Y)
-    U, correlations, _ = svd(solve_triangular(L, M, lower=True), full_matrices=False)
-    return solve_triangular(L, U, lower=True, trans="T"), correlations
+    return _leading_directions(Z, M, reg)
 
 
-def _root(Z: Array, reg: float) -> Array:
-    """Return L with L L' = Z' Z / n + reg, relative to the mean variance of the columns."""
+def _leading_directions(Z: Array, M: Array, reg: float, most: int | None = None) -> tuple[Array, Array]:
+    """Return at most ``most`` directions W with w' (C + reg I) w = 1 that maximise w' M M' w, and their roots."""
     n, d = Z.shape
     C = Z.T @ Z / n
     C[np.diag_indices(d)] += max(reg, 1e-10) * (np.trace(C) / d or 1.0)
-    return cholesky(C, lower=True)
+    L = cholesky(C, lower=True)
+    # With C + reg I = L L', they are left singular vectors of L^-1 M.
+    U, correlations, _ = svd(solve_triangular(L, M, lower=True), full_matrices=False)
+    return solve_triangular(L, U[:, :most], lower=True, trans="T"), correlations[:most]
 
 
 @estimator

@@ -24,8 +24,6 @@ from cbid.coders.rivals.lsh import neighbour_distance
 from cbid.learning.axes import parts, principal_axes
 from cbid.params import estimator, flag, integer, param, positive
 
-__all__ = ["MultidimensionalSpectralHashing", "SpectralHashing"]
-
 
 @estimator
 class SpectralHashing(PrefixMixin, Coder):
@@ -154,7 +152,12 @@ class MultidimensionalSpectralHashing(PrefixMixin, Coder):
         sigma = self.sigma or neighbour_distance(samples, _NEIGHBOUR, name="sigma", rng=generator(self.random_state))
         low, high, density = _along_axes(samples, mean, axes.vectors)
         values, functions = grid_eigenfunctions(density, (high - low) / BINS, sigma)
-        factors, weights = self._choose(values)
+        # The functions of each bit, as indices axis * (BINS - 1) + j, and the eigenvalues of the bits.
+        if self.outer:
+            factors, weights = best_products(values, self.n_bits)
+        else:
+            order = np.argsort(-values.ravel(), kind="stable")[: self.n_bits]
+            factors, weights = order[:, None], values.ravel()[order]
         n, d = samples.shape
         reason = f"X (n_samples={n}, n_features={d}) varies along {len(low)} axes, with {len(weights)} functions"
         check_most_bits(self.n_bits, len(weights), reason)
@@ -168,13 +171,6 @@ class MultidimensionalSpectralHashing(PrefixMixin, Coder):
         self.weights_, self.sigma_, self.outer_ = weights, float(sigma), bool(self.outer)
         self.n_bits_ = self.n_bits
         return self
-
-    def _choose(self, values: Array) -> tuple[NDArray[np.int64], Array]:
-        """Return the functions of each bit (indices axis * (BINS - 1) + j) and the eigenvalues of the bits."""
-        if self.outer:
-            return best_products(values, self.n_bits)
-        order = np.argsort(-values.ravel(), kind="stable")[: self.n_bits]
-        return order[:, None], values.ravel()[order]
 
     def affinity(self, a: NDArray[np.uint8], b: NDArray[np.uint8]) -> Array:
         """Return the affinity of every code of ``a`` to every code of ``b``, (n_a, n_b), at least -1; large is near.

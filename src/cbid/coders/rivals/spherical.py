@@ -12,10 +12,7 @@ from cbid.coders.base import Coder
 from cbid.coders.hyperplane import MOST_BITS, generator
 from cbid.coders.mixins import check_arrays
 from cbid.coders.rivals.common import Array, Seed, check_vectors, subsample
-from cbid.learning.scaling import check_varies
 from cbid.params import estimator, integer, param, real
-
-__all__ = ["SphericalHashing", "spherical_hamming"]
 
 _START = 5  # samples whose mean is the initial centre of a sphere
 _LONGEST = 1.0  # longest step of a centre, relative to the radius of the data
@@ -66,13 +63,12 @@ class SphericalHashing(Coder):
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Learn from vectors X (n, d); y is ignored."""
-        samples = check_vectors(self, X)
-        check_varies(samples)
+        samples = check_vectors(self, X, varied=True)
         rng = generator(self.random_state)
         samples = subsample(samples, self.max_samples, rng)
         mean = samples.mean(axis=0, dtype=np.float64)
         Z = samples - mean.astype(samples.dtype)
-        pivots = _first_pivots(Z, self.n_bits, rng)
+        pivots = Z[rng.integers(len(Z), size=(self.n_bits, _START))].mean(axis=1, dtype=np.float64)
         radius = float(np.sqrt(np.mean(np.einsum("ij,ij->i", Z, Z, dtype=np.float64))))
         radii, shared = _spheres(Z, pivots)
         n_iter, balanced = 0, False
@@ -106,11 +102,6 @@ def spherical_hamming(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> Array:
     differing = np.asarray(codes.hamming(a, b), dtype=np.float64)
     both = np.unpackbits(a, axis=1).astype(np.float64) @ np.unpackbits(b, axis=1).T.astype(np.float64)
     return np.divide(differing, both, out=np.where(differing > 0, np.inf, 0.0), where=both > 0)
-
-
-def _first_pivots(Z: NDArray[np.floating], n_bits: int, rng: np.random.Generator) -> Array:
-    """Return n_bits means of a few random samples each."""
-    return Z[rng.integers(len(Z), size=(n_bits, _START))].mean(axis=1, dtype=np.float64)
 
 
 def _spheres(Z: NDArray[np.floating], pivots: Array) -> tuple[Array, Array]:

@@ -19,20 +19,9 @@ from scipy.sparse import csr_matrix
 
 from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder, generator
 from cbid.coders.mixins import PrefixMixin
-from cbid.coders.rivals.common import (
-    Array,
-    Seed,
-    check_most_bits,
-    check_vectors,
-    fix_signs,
-    leading_eigenvectors,
-    nearest_others,
-    subsample,
-)
-from cbid.learning.scaling import check_varies
+from cbid.coders.rivals import common
+from cbid.coders.rivals.common import Array, Seed, check_most_bits, check_vectors
 from cbid.params import estimator, integer, param, positive
-
-__all__ = ["SplineRegressionHashing"]
 
 _BATCH_VALUES = 2**22
 
@@ -80,12 +69,11 @@ class SplineRegressionHashing(PrefixMixin, HyperplaneCoder):
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Learn from vectors X (n, d); y is ignored."""
-        samples = check_vectors(self, X, least=3)
-        check_varies(samples)
-        samples = subsample(samples, self.max_samples, generator(self.random_state))
+        samples = check_vectors(self, X, least=3, varied=True)
+        samples = common.subsample(samples, self.max_samples, generator(self.random_state))
         n = len(samples)
         check_most_bits(self.n_bits, n - 2, f"n_samples={n} give n_samples - 2 bits")
-        near = nearest_others(samples, min(self.n_neighbors, n - 1))
+        near = common.nearest_others(samples, min(self.n_neighbors, n - 1))
         neighbourhoods = np.hstack([np.arange(n)[:, None], near])
         n_tangent = min(self.n_tangent, samples.shape[1])
         M = spline_energy(samples, neighbourhoods, n_tangent=n_tangent, ridge=self.ridge)
@@ -109,7 +97,7 @@ def _learn(M: csr_matrix, Z: Array, n_bits: int, *, mu: float, gamma: float) -> 
         residual = centred - Z @ cho_solve(factor, Z.T @ centred)
         return top * centred - (M @ y + mu * residual)  # subtracted from the bound: the smallest become leading
 
-    return fix_signs(cho_solve(factor, Z.T @ leading_eigenvectors(times, n, n_bits)), axis=0)
+    return common.fix_signs(cho_solve(factor, Z.T @ common.leading_eigenvectors(times, n, n_bits)), axis=0)
 
 
 def spline_energy(

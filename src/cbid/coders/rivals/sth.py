@@ -13,19 +13,10 @@ from cbid.checks import check_integer
 from cbid.coders.base import Coder
 from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder
 from cbid.coders.mixins import PrefixMixin, check_arrays
-from cbid.coders.rivals.common import (
-    Array,
-    check_most_bits,
-    check_vectors,
-    fix_signs,
-    leading_eigenvectors,
-    nearest_others,
-)
+from cbid.coders.rivals import common
+from cbid.coders.rivals.common import Array, check_most_bits, check_vectors
 from cbid.learning.axes import leading_axes, parts
-from cbid.learning.scaling import check_varies
 from cbid.params import estimator, integer, jobs, param, positive
-
-__all__ = ["LaplacianCoHashing", "SelfTaughtHashing"]
 
 _BATCH_EDGES = 2**14
 _MIN_WEIGHT = 1e-3  # of an edge, also if the cosine is not positive, so that no sample is isolated
@@ -58,8 +49,7 @@ class SelfTaughtHashing(PrefixMixin, HyperplaneCoder):
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Learn from vectors X (n, d); y is ignored."""
-        samples = check_vectors(self, X, least=3)
-        check_varies(samples)
+        samples = check_vectors(self, X, least=3, varied=True)
         n = len(samples)
         check_most_bits(self.n_bits, n - 2, f"the graph of n_samples={n} gives n_samples - 2 bits")
         embedding = laplacian_eigenmap(cosine_graph(samples, min(self.n_neighbors, n - 1)), self.n_bits)
@@ -91,7 +81,7 @@ def cosine_graph(X: NDArray[np.floating], k: int) -> csr_matrix:
     norms = np.sqrt(np.einsum("ij,ij->i", X, X, dtype=np.float64))
     unit = (X / np.where(norms > 0, norms, 1.0)[:, None]).astype(np.float32)
     n = len(X)
-    first, second = np.repeat(np.arange(n), k), nearest_others(unit, k).ravel()
+    first, second = np.repeat(np.arange(n), k), common.nearest_others(unit, k).ravel()
     while True:
         W = _graph(unit, first, second)
         n_components, component = connected_components(W, directed=False)
@@ -138,7 +128,7 @@ def laplacian_eigenmap(W: csr_matrix, n_axes: int) -> NDArray[np.float64]:
         # Adding the identity moves all eigenvalues to [0, 2], with the constant at 0.
         return root * (W @ (root * u)) + u - 2 * constant * (constant @ u)
 
-    return fix_signs(root[:, None] * leading_eigenvectors(times, len(root), n_axes), axis=0)
+    return common.fix_signs(root[:, None] * common.leading_eigenvectors(times, len(root), n_axes), axis=0)
 
 
 @estimator
@@ -173,8 +163,7 @@ class LaplacianCoHashing(PrefixMixin, Coder):
 
     def fit(self, X: ArrayLike, y: object = None) -> Self:
         """Learn from vectors X (n, d); y is ignored."""
-        samples = check_vectors(self, X)
-        check_varies(samples)
+        samples = check_vectors(self, X, varied=True)
         n = len(samples)
         signed = bool((samples < 0).any())
         slices = parts(n)

@@ -104,8 +104,10 @@ class NamedSet:
         return len(self.images)
 
     @property
-    def labels(self) -> NDArray[np.int64] | None:
+    def labels(self) -> NDArray[np.int64]:
         """The class of each image as a number."""
+        if self.images.labels is None:
+            raise ValueError(f"{self.info.title} has no labels")
         return self.images.labels
 
     @property
@@ -149,8 +151,6 @@ class NamedSet:
 
     def by_class(self, rows: Rows) -> dict[int, Rows]:
         """Return the rows of each class; rows without a label are left out."""
-        if self.labels is None:
-            raise ValueError(f"{self.info.title} has no labels")
         return {int(c): rows[self.labels[rows] == c] for c in np.unique(self.labels[rows]) if c >= 0}
 
 

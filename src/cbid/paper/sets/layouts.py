@@ -122,11 +122,13 @@ def _type(line: str, path: Path) -> tuple[int, str]:
     return int(sequence), kind.strip()
 
 
-def arrays_or_folders(file: str, table: Sequence[tuple[str, str, str, str]]) -> Callable[[Path], Opened]:
+def arrays_or_folders(file: str, parts: Sequence[str], *kinds: tuple[str, str, str]) -> Callable[[Path], Opened]:
     """Return a layout: images in the arrays of one ``.npz`` file, or in folders.
 
-    ``table`` has (array name, folder, value of the part "set", class) for each group of images.
+    ``parts`` are the values of the part "set". ``kinds`` has (array name, folder, class) for each class, with {} for
+    the part.
     """
+    table = [(key.format(part), folder.format(part), part, name) for part in parts for key, folder, name in kinds]
 
     def open_either(path: Path) -> Opened:
         if (path / file).exists():
@@ -137,9 +139,7 @@ def arrays_or_folders(file: str, table: Sequence[tuple[str, str, str, str]]) -> 
             images: ImageSet = ImageItems(np.concatenate([arrays[row[0]] for row in groups]), names)
         else:
             groups = [row for row in table if (path / row[1]).is_dir()]
-            folders = [ImageFolder(path / row[1], labelled=False) for row in groups]
-            sizes = [len(folder) for folder in folders]
-            images = _joined(path, [row[1] for row in groups], folders)
+            images, sizes = _joined(path, [row[1] for row in groups])
         images.classes, images.labels = encode_labels(np.repeat([row[3] for row in groups], sizes), missing=True)
         return images, {"set": lambda: np.repeat([row[2] for row in groups], sizes)}
 
@@ -156,9 +156,7 @@ def detection(roles: Sequence[tuple[str, str, int]], boxes: str) -> Callable[[Pa
 
     def open_detection(path: Path) -> Opened:
         groups = [row for row in roles if (path / row[0]).is_dir()]
-        folders = [ImageFolder(path / row[0], labelled=False) for row in groups]
-        sizes = [len(folder) for folder in folders]
-        images = _joined(path, [row[0] for row in groups], folders)
+        images, sizes = _joined(path, [row[0] for row in groups])
         images.labels = np.repeat([row[2] for row in groups], sizes).astype(np.int64)
         images.classes = np.array(["no person", "person"])
 
@@ -199,21 +197,17 @@ def _boxes(path: Path) -> dict[str, NDArray[np.float64]]:
 def mnist(path: Path) -> Opened:
     """Open the four IDX files of MNIST, plain or gzipped, in the folder or in ``data``."""
     arrays = {}
-    for part in ("train", "t10k"):
-        for kind in ("images-idx3", "labels-idx1"):
+    parts, kinds = ("train", "t10k"), ("images-idx3", "labels-idx1")
+    for part in parts:
+        for kind in kinds:
             name = f"{part}-{kind}-ubyte"
             places = [path / folder / (name + ending) for folder in (".", "data") for ending in ("", ".gz")]
             found = [place for place in places if place.exists()]
             if not found:
                 raise DataAbsent(f"{path / name} is missing, and so is {name}.gz")
             arrays[part, kind] = read_idx(found[0])
-    sizes = [len(arrays[part, "images-idx3"]) for part in ("train", "t10k")]
-    names = [f"{part}/{i:05d}" for part, size in zip(("train", "test"), sizes) for i in range(size)]
-    images = ImageItems(np.concatenate([arrays["train", "images-idx3"], arrays["t10k", "images-idx3"]]), names)
-    images.classes, images.labels = encode_labels(
-        np.concatenate([arrays["train", "labels-idx1"], arrays["t10k", "labels-idx1"]]), missing=True
-    )
-    return images, {"set": lambda: np.repeat(["train", "test"], sizes)}
+    pixels, labels = (np.concatenate([arrays[part, kind] for part in parts]) for kind in kinds)
+    return _train_and_test(pixels, labels, len(arrays["train", "images-idx3"]))
 
 
 CIFAR_BYTES = 1 + 3 * 32 * 32  # a label, then the red, green and blue values
@@ -232,12 +226,8 @@ def cifar10(path: Path) -> Opened:
             raise ValueError(f"{file} has {len(values)} bytes: expected a multiple of {CIFAR_BYTES}")
         parts.append(values.reshape(-1, CIFAR_BYTES))
     rows = np.concatenate(parts)
-    sizes = [len(rows) - len(parts[-1]), len(parts[-1])]
-    names = [f"{part}/{i:05d}" for part, size in zip(("train", "test"), sizes) for i in range(size)]
     pixels = rows[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-    images = ImageItems(np.ascontiguousarray(pixels), names)
-    images.classes, images.labels = encode_labels(rows[:, 0].astype(np.int64), missing=True)
-    return images, {"set": lambda: np.repeat(["train", "test"], sizes)}
+    return _train_and_test(np.ascontiguousarray(pixels), rows[:, 0].astype(np.int64), len(rows) - len(parts[-1]))
 
 
 def digits(path: Path) -> Opened:
@@ -245,17 +235,30 @@ def digits(path: Path) -> Opened:
     from sklearn.datasets import load_digits
 
     X, y = load_digits(return_X_y=True)
-    images = ImageItems((X.reshape(-1, 8, 8) / 16).astype(np.float32), [f"{i:04d}" for i in range(len(X))])
-    images.classes, images.labels = encode_labels(y, missing=True)
-    return images, {"set": lambda: np.repeat(["train", "test"], [1200, len(X) - 1200])}
+    pixels = (X.reshape(-1, 8, 8) / 16).astype(np.float32)
+    return _train_and_test(pixels, y, 1200, [f"{i:04d}" for i in range(len(X))])
+
+
+def _train_and_test(
+    pixels: NDArray[Any], labels: NDArray[Any], n_train: int, names: Sequence[str] | None = None
+) -> Opened:
+    """Return images in memory, of which the first ``n_train`` train and the others test."""
+    sizes = [n_train, len(pixels) - n_train]
+    if names is None:
+        names = [f"{part}/{i:05d}" for part, size in zip(("train", "test"), sizes) for i in range(size)]
+    images = ImageItems(pixels, names)
+    images.classes, images.labels = encode_labels(labels, missing=True)
+    return images, {"set": lambda: np.repeat(["train", "test"], sizes)}
 
 
 def _inner(path: Path, *folders: str) -> Path:
     return next((path / folder for folder in folders if (path / folder).is_dir()), path)
 
 
-def _joined(root: Path, folders: Sequence[str], sets: Sequence[ImageFiles]) -> ImageFiles:
-    prefixes = [folder.encode() + b"/" for folder in folders]
-    return ImageFiles(
-        root, Names(p + files.names.raw(i) for p, files in zip(prefixes, sets) for i in range(len(files)))
+def _joined(root: Path, folders: Sequence[str]) -> tuple[ImageFiles, list[int]]:
+    """Return the images of several folders as one set, and how many each folder has."""
+    sets = [ImageFolder(root / folder, labelled=False) for folder in folders]
+    names = Names(
+        folder.encode() + b"/" + files.names.raw(i) for folder, files in zip(folders, sets) for i in range(len(files))
     )
+    return ImageFiles(root, names), [len(files) for files in sets]
