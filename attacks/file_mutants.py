@@ -27,11 +27,11 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from attacks.formats import FORMATS, Format
+from attacks.formats import FORMATS, Format, about
 from cbid.storage.atomic import whole_file
 
 SECONDS = 20.0  # for one mutant
-_BATCH = 100  # mutants between two writes of the result
+_BATCH = 500  # mutants between two writes of the result
 _SHARE = {"project": 4, "index": 2, "vector index": 2, "coder": 2}  # of the mutants; 1 for others
 
 
@@ -139,6 +139,11 @@ def _count(result: dict[str, Any], name: str, i: int, kind: str, outcome: str, s
         result["findings"].append({"format": name, "mutant": i, "file": kind, "outcome": outcome, "error": error})
 
 
+def _store(out: str, result: dict[str, Any]) -> None:
+    with whole_file(out) as temporary:
+        temporary.write_text(json.dumps(result, indent=1) + "\n")
+
+
 def main(mutants: str = "300", out: str | None = None) -> None:
     """Run the attack."""
     total = sum(_SHARE.get(name, 1) for name in FORMATS)
@@ -156,8 +161,9 @@ def main(mutants: str = "300", out: str | None = None) -> None:
                 run(name, Path(folder), range(first, last), result)
                 result["done"][name] = last
                 if out is not None:
-                    with whole_file(out) as temporary:
-                        temporary.write_text(json.dumps(result, indent=1) + "\n")
+                    _store(out, result)
+    if out is not None:
+        _store(out, {**about(), **result})  # only now: it starts threads, and a fork must not copy them
     every: Counter[str] = Counter()
     for name, counts in result["formats"].items():
         print(name, counts)

@@ -28,6 +28,13 @@ class Format(NamedTuple):
     has_checksums: bool = True
 
 
+def about() -> dict[str, Any]:
+    """Return what every raw result says of itself: machine, defaults and date."""
+    from cbid.paper.raw import defaults_fingerprint, describe_machine, today
+
+    return {"machine": describe_machine(), "defaults": defaults_fingerprint(), "made": today()}
+
+
 # Projects, indexes and models
 
 
@@ -241,7 +248,8 @@ def _export(to: str) -> Format:
         codes, ids = code_files.load_export(folder / "codes", 16, to)
         return digest_of(codes, [] if ids is None else ids)
 
-    return Format(lambda folder: code_files.export(folder / "codes", CODES, 16, to), read, has_checksums=False)
+    ids = None if to == "ubinary" else 3 * np.arange(N)
+    return Format(lambda folder: code_files.export(folder / "codes", CODES, 16, to, ids), read, has_checksums=False)
 
 
 def _source(suffix: str, make: Callable[[Path], Any]) -> Format:

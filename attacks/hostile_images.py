@@ -4,32 +4,38 @@
 searches go on. A request may take two seconds of the decoder's processor time and 300 MB. A sound WebP photograph of
 25 million pixels must be accepted.
 
-    python -m attacks.hostile_images [FILE]
+    python -m attacks.hostile_images [ROUNDS [FILE]]
 
-With FILE, the time and the memory of each family, and the times of the searches, are stored there as JSON. Wall-clock
-times mean something on a quiet machine only; the checks allow for a busy one.
+The service, the searches and the attacker are three processes. In each of ROUNDS (1), searches go on for ten seconds
+without the attack and then beside it, at the same pace. With FILE, the time and the memory of each family, and the
+times of the searches, are stored there as JSON. Wall-clock times mean something on a quiet machine only; the checks
+allow for a busy one.
 """
 
 import contextlib
 import io
 import json
+import multiprocessing
 import os
-import resource
 import struct
 import sys
 import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from PIL import Image
 
-from attacks.target import request, served
+from attacks.formats import about
+from attacks.target import request, served_alone
 
 SECONDS, MEMORY = 2.0, 300 * 10**6
 SLACK = 10.0  # seconds for sending 15 MB, a new process, the descriptor, and a busy machine
-_QUIET = 200  # searches before the attack
+_WARM_UP, _QUIET, _PAUSE = 2.0, 10.0, 0.01  # seconds: before the rounds, without the attack, between two searches
 SOUND = "WebP, sound"
 
 
@@ -272,7 +278,7 @@ _FAMILIES: dict[str, Callable[[], bytes]] = {
 # The attack
 
 
-def _peak(pid: int | str) -> int:
+def _peak(pid: int) -> int:
     """Return the largest resident memory of a process so far, in bytes; 0 if it has ended."""
     with contextlib.suppress(OSError), open(f"/proc/{pid}/status", encoding="ascii") as file:
         for line in file:
@@ -281,9 +287,9 @@ def _peak(pid: int | str) -> int:
     return 0
 
 
-def _children() -> list[int]:
+def _decoders(service: int) -> list[int]:
     found = []
-    for thread in Path("/proc/self/task").iterdir():
+    for thread in Path(f"/proc/{service}/task").iterdir():
         with contextlib.suppress(OSError):
             found += [int(pid) for pid in (thread / "children").read_text().split()]
     return [pid for pid in found if _is_decoder(pid)]
@@ -296,27 +302,31 @@ def _is_decoder(pid: int) -> bool:
     return False
 
 
-def _decoder_seconds() -> float:
+def _decoder_seconds(service: int) -> float:
     """Return the processor time of all decoding processes so far."""
-    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    total = ended.ru_utime + ended.ru_stime
-    for pid in _children():
+    total = sum(_times(service)[2:])  # of those that have ended
+    for pid in _decoders(service):
         with contextlib.suppress(OSError):
-            fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-            total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+            total += sum(_times(pid)[:2])
     return total
 
 
+def _times(pid: int) -> list[float]:
+    """Return the seconds of a process: in user mode, in the system, and both of its children that have ended."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return [int(field) / os.sysconf("SC_CLK_TCK") for field in fields[11:15]]
+
+
 @contextlib.contextmanager
-def _watched() -> Iterator[dict[str, int]]:
-    """Yield a dictionary that gets the largest memory of a child, and by how much this process grows at its peak."""
+def _watched(service: int) -> Iterator[dict[str, int]]:
+    """Yield a dictionary that gets the largest memory of a decoder, and by how much the service grows at its peak."""
     found = {"decoder": 0, "service": 0}
-    Path("/proc/self/clear_refs").write_text("5")  # resets the peak
-    before, end = _peak("self"), threading.Event()
+    Path(f"/proc/{service}/clear_refs").write_text("5")  # resets the peak
+    before, end = _peak(service), threading.Event()
 
     def watch() -> None:
-        while not end.wait(0.01):
-            found["decoder"] = max([found["decoder"], *map(_peak, _children())])
+        while not end.wait(0.02):
+            found["decoder"] = max([found["decoder"], *map(_peak, _decoders(service))])
 
     thread = threading.Thread(target=watch)
     thread.start()
@@ -325,7 +335,7 @@ def _watched() -> Iterator[dict[str, int]]:
     finally:
         end.set()
         thread.join()
-        found["service"] = _peak("self") - before
+        found["service"] = _peak(service) - before
 
 
 def _search(address: tuple[str, int]) -> bytes:
@@ -341,57 +351,97 @@ def _query(address: tuple[str, int], content: bytes) -> bytes:
     return request(address, head + body)
 
 
-def main(out: str | None = None) -> None:
-    """Run the attack."""
-    results, errors, quiet, attacked, end = [], [], [], [], threading.Event()
-    with served(images=True) as address:
+def _go_on(address: tuple[str, int], told: Connection) -> None:
+    """Search until something is received; then send milliseconds and errors, and wait for the next phase.
 
-        def honest(times: list[float]) -> None:
+    An empty message ends it. It is a process of its own: nothing else delays what it measures.
+    """
+    while told.recv():
+        times, errors = [], []
+        while not told.poll(_PAUSE):
             begun = time.perf_counter()
             answer = _search(address)
-            times.append(time.perf_counter() - begun)
+            times.append(1000 * (time.perf_counter() - begun))
             if not answer.startswith(b"HTTP/1.1 200 "):
-                errors.append(answer[:200])
+                errors.append(answer[:200].decode("latin-1"))
+        told.recv()
+        told.send((times, errors))
 
-        def go_on() -> None:
-            while not end.wait(0.02):
-                honest(attacked)
 
-        for _ in range(_QUIET):
-            honest(quiet)
-        thread = threading.Thread(target=go_on)
-        thread.start()
+@contextlib.contextmanager
+def _searches(address: tuple[str, int]) -> Iterator[Callable[..., Any]]:
+    """Yield a function that makes a context in which searches go on; it yields the list that gets their times."""
+    spawn = multiprocessing.get_context("spawn")
+    ours, theirs = spawn.Pipe()
+    process = spawn.Process(target=_go_on, args=(address, theirs), daemon=True)
+    process.start()
+
+    @contextlib.contextmanager
+    def going_on() -> Iterator[list[float]]:
+        times: list[float] = []
+        ours.send("begin")
         try:
-            for name, content in [*families().items(), (SOUND, sound_webp())]:
-                with _watched() as memory:
-                    begun, used = time.perf_counter(), _decoder_seconds()
-                    answer = _query(address, content)
-                    seconds, decoding = time.perf_counter() - begun, _decoder_seconds() - used
-                status = int(answer.split()[1])
-                sent = {"family": name, "bytes": len(content), "status": status}
-                results.append({**sent, "seconds": seconds, "decoder_seconds": decoding, **memory})
-                peaks = " + ".join(f"{n // 10**6:4} MB" for n in memory.values())
-                print(f"{name:34}{len(content):>10}{status:>5}{seconds:7.2f} s{decoding:7.2f} s {peaks}", flush=True)
+            yield times
         finally:
-            end.set()
-            thread.join()
+            ours.send("end")
+            found, errors = ours.recv()
+            times += found
+        assert not errors, errors[0]
+
+    try:
+        yield going_on
+    finally:
+        ours.send("")
+        process.join(30)
+
+
+def main(rounds: str = "1", out: str | None = None) -> None:
+    """Run the attack."""
+    sent, results, quiet, attacked = [*families().items(), (SOUND, sound_webp())], [], [], []
+    with served_alone() as (address, service), _searches(address) as going_on:
+        with going_on():
+            time.sleep(_WARM_UP)
+        for number in range(int(rounds)):
+            with going_on() as times:
+                time.sleep(_QUIET)
+            quiet.append(times)
+            with going_on() as times:
+                for name, content in sent:
+                    results.append({"round": number, **_attacked(address, service, name, content)})
+            attacked.append(times)
     searches = {"quiet": _percentiles(quiet), "attacked": _percentiles(attacked)}
-    print(searches)
+    ratio = searches["attacked"]["p99"] / searches["quiet"]["p99"]
+    print(json.dumps(searches, indent=1), f"\np99 beside the images: {ratio:.2f} times the quiet one")
     if out is not None:
-        Path(out).write_text(json.dumps({"requests": results, "searches": searches}, indent=1) + "\n")
-    assert len(results) == 25
-    assert not errors, errors[0]
+        stored = {"load_average": os.getloadavg(), "p99_ratio": ratio, "searches": searches, "requests": results}
+        Path(out).write_text(json.dumps({**about(), **stored}, indent=1) + "\n")
+    assert len(results) == 25 * int(rounds)
     for result in results:
         assert result["status"] in ((200,) if result["family"] == SOUND else (200, 415)), result
         assert result["decoder_seconds"] < SECONDS, result
         assert result["seconds"] < SECONDS + SLACK, result
         assert result["decoder"] < MEMORY, result
+    assert searches["attacked"]["p50"] < 2 * searches["quiet"]["p50"] + SLACK, searches
 
 
-def _percentiles(times: list[float]) -> dict[str, float]:
-    """Return the number of searches and percentiles of their milliseconds."""
-    ordered = sorted(1000 * t for t in times)
-    return {"n": len(ordered), **{f"p{p}": ordered[min(len(ordered) - 1, len(ordered) * p // 100)] for p in (50, 99)}}
+def _attacked(address: tuple[str, int], service: int, name: str, content: bytes) -> dict[str, Any]:
+    """Send one image; return what it costs."""
+    with _watched(service) as memory:
+        begun, used = time.perf_counter(), _decoder_seconds(service)
+        answer = _query(address, content)
+        seconds, decoding = time.perf_counter() - begun, _decoder_seconds(service) - used
+    status = int(answer.split()[1])
+    peaks = " + ".join(f"{n // 10**6:4} MB" for n in memory.values())
+    print(f"{name:34}{len(content):>10}{status:>5}{seconds:7.2f} s{decoding:7.2f} s {peaks}", flush=True)
+    known = {"family": name, "bytes": len(content), "status": status}
+    return {**known, "seconds": seconds, "decoder_seconds": decoding, **memory}
+
+
+def _percentiles(rounds: list[list[float]]) -> dict[str, Any]:
+    """Return the number of searches, percentiles of their milliseconds over all rounds, and the p99 of each."""
+    every = np.concatenate(rounds)
+    found = {f"p{p}": float(np.percentile(every, p)) for p in (50, 90, 99, 100)}
+    return {"n": len(every), **found, "p99_by_round": [float(np.percentile(times, 99)) for times in rounds]}
 
 
 if __name__ == "__main__":

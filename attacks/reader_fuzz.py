@@ -6,12 +6,15 @@
 Guiding needs atheris (the extra fuzz), which has wheels for Linux on x86_64. Without it, mutations are random.
 
 A reader gets bytes. Checksums would stop every mutant at the door, so readers of sealed files get the content, and
-the right checksum is put on it: this is what the author of a hostile file would do. Seeds are the sound files of
-`attacks.formats`; inputs that once failed are kept in `attacks/corpus/READER` and are always tried first.
+the right checksum is put on it: this is what the author of a hostile file would do. Half of the mutations of JSON
+change values and keep the syntax. Seeds are the sound files of `attacks.formats`. An input that fails is kept in
+`attacks/corpus/READER`; those are always tried first.
 """
 
 import contextlib
+import copy
 import functools
+import hashlib
 import json
 import random
 import subprocess
@@ -47,6 +50,7 @@ def _made(name: str) -> Path:
 _KEPT: list[Any] = []
 
 
+@functools.cache
 def _file(format: str, pattern: str) -> Path:
     return next(path for path in sorted(_made(format).rglob(pattern)) if path.is_file())
 
@@ -64,6 +68,50 @@ def _plain(format: str, pattern: str) -> tuple[Callable[[], list[bytes]], Read]:
             path.write_bytes(sound)
 
     return lambda: [_file(format, pattern).read_bytes()], read
+
+
+_NUMBERS = (-1, 0, 1, 2, 7, 2**31, 2**32, 2**63 - 1, 2**63, 2**64, -(2**63), 10**400)
+_FLOATS = (0.5, -0.0, 1e308, float("nan"), float("inf"))
+_TEXTS = ("", "x", "0", "../x", "/etc/passwd", "a\0b", "\ud800", "f" * 300)
+_VALUES: tuple[Any, ...] = (None, True, False, *_NUMBERS, *_FLOATS, *_TEXTS, [], [0], [[]], {}, {"x": 1})
+
+
+def mutated_json(data: bytes, rng: random.Random) -> bytes:
+    """Replace, remove, repeat or move values of a JSON document; change bytes if it is none."""
+    try:
+        root = [json.loads(data)]
+    except (ValueError, RecursionError):
+        return mutated(data, rng)
+    for _ in range(rng.choice((1, 1, 1, 2, 4))):
+        places = _places(root)
+        holder, key = rng.choice(places)
+        kind = rng.randrange(8)
+        if kind == 0 and holder is not root:
+            del holder[key]
+        elif kind == 1 and isinstance(holder[key], list):
+            holder[key] *= rng.choice((2, 3))
+        elif kind == 2:
+            other, place = rng.choice(places)
+            holder[key] = copy.deepcopy(other[place])
+        elif kind == 3 and isinstance(holder[key], int):
+            holder[key] += rng.choice((-1, 1, -8, 8, 256))
+        elif kind == 4 and isinstance(holder[key], str):
+            holder[key] = mutated(holder[key].encode(errors="replace"), rng).decode(errors="replace")
+        else:
+            holder[key] = copy.deepcopy(rng.choice(_VALUES))
+    return json.dumps(root[0]).encode()
+
+
+def _places(root: list[Any]) -> list[tuple[Any, Any]]:
+    """Return every value inside as the list or dictionary that holds it, and its place there."""
+    found, waiting = [], [root]
+    while waiting:
+        holder = waiting.pop()
+        for key in holder if isinstance(holder, dict) else range(len(holder)):
+            found.append((holder, key))
+            if isinstance(holder[key], dict | list):
+                waiting.append(holder[key])
+    return found
 
 
 def _with_json(data: bytes) -> Any:
@@ -217,7 +265,7 @@ def sample(n: int = 0, seconds: float = 0.0, names: Iterable[str] = ()) -> None:
         tried(read, seeds[0])  # compiles and imports what it needs
         inputs, end = iter([*kept(name), *seeds]), time.monotonic() + seconds
         while (data := next(inputs, None)) or done < n or time.monotonic() < end:
-            data = data or mutated(rng.choice(seeds), rng)[:_MOST]
+            data = data or rng.choice((mutated, mutated_json))(rng.choice(seeds), rng)[:_MOST]
             begun = time.monotonic()
             try:
                 tried(read, data)
@@ -228,49 +276,81 @@ def sample(n: int = 0, seconds: float = 0.0, names: Iterable[str] = ()) -> None:
         assert slowest < _LONGEST, name
 
 
-def guided(name: str, seconds: int) -> None:
-    """Let atheris look for inputs that reach new lines, in a process of its own; report the first that fails."""
+def guided(name: str, seconds: int) -> str:
+    """Let atheris look for inputs that reach new lines, in a process of its own.
+
+    Returns "", or how the first input failed; that input is kept.
+    """
     with tempfile.TemporaryDirectory() as folder:
         found = Path(folder) / "found"
         found.mkdir()
-        command = [sys.executable, "-m", "attacks.reader_fuzz", "--one", name, folder, str(seconds)]
+        command = [sys.executable, "-c", _PROGRAM, name, folder, str(seconds)]
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         failed = [path for path in Path(folder).iterdir() if path.name.startswith(("crash-", "timeout-", "oom-"))]
-        tail = "\n".join(done.stderr.splitlines()[-25:])
-        runs = [line for line in done.stderr.splitlines() if line.startswith(("Done ", "stat::number_of_exec"))]
+        if done.returncode and not failed:  # a signal has ended it
+            failed = [Path(folder) / "last"]
+        runs = [line for line in done.stderr.splitlines() if line.startswith("Done ")]
         print(f"{name:18}{'; '.join(runs) or 'ended early'}, {len(list(found.iterdir()))} inputs kept", flush=True)
-        if failed or done.returncode:
-            content = failed[0].read_bytes() if failed else b""
-            raise AssertionError(f"{name}: {content!r:.2000}\n{tail}")
+        if not failed and not done.returncode:
+            return ""
+        for path in filter(Path.exists, failed):
+            content = path.read_bytes()
+            (CORPUS / name).mkdir(parents=True, exist_ok=True)
+            (CORPUS / name / hashlib.sha256(content).hexdigest()[:12]).write_bytes(content)
+        return f"{name}: status {done.returncode}\n" + "\n".join(done.stderr.splitlines()[-40:])
+
+
+# Modules are imported under instrumentation, also those that a reader imports when it is called. Modules of compiled
+# functions are not: numba does not know the calls that atheris inserts.
+_PROGRAM = """
+import importlib.util, pathlib, sys, atheris
+package = pathlib.Path(importlib.util.find_spec("cbid").origin).parent
+compiled = [
+    ".".join(path.relative_to(package.parent).with_suffix("").parts)
+    for path in package.rglob("*.py") if path.parent.name == "kernels" or "numba" in path.read_text()
+]
+with atheris.instrument_imports(include=["cbid"], exclude=compiled):
+    from attacks.reader_fuzz import one
+    one(*sys.argv[1:])
+"""
 
 
 def one(name: str, folder: str, seconds: str) -> None:
-    """Run libFuzzer on one reader; it ends the process."""
+    """Run libFuzzer on one reader; it ends the process. See ``_PROGRAM``."""
     import atheris
 
-    with atheris.instrument_imports(include=["cbid"]):
-        import cbid.project
-        import cbid.storage.code_files  # noqa: F401
-
-        make, read = readers()[name]
-    for i, data in enumerate([*kept(name), *make()]):
+    make, read = readers()[name]
+    seeds = [*kept(name), *make()]
+    for i, data in enumerate(seeds):
         (Path(folder) / "found" / f"seed-{i}").write_bytes(data)
+    tried(read, seeds[-1])  # compiles and imports what it needs
     limits = [f"-max_total_time={seconds}", f"-timeout={_LONGEST:.0f}", f"-max_len={_MOST}", "-rss_limit_mb=4096"]
     where = [f"-artifact_prefix={folder}/", f"{folder}/found"]
-    atheris.Setup([sys.argv[0], *limits, "-print_final_stats=1", *where], lambda data: tried(read, data))
+
+    def mutate(data: bytes, max_size: int, seed: int) -> bytes:
+        rng = random.Random(seed)
+        if rng.randrange(2):
+            return bytes(atheris.Mutate(data, max_size))
+        return rng.choice((mutated, mutated_json))(data, rng)[:max_size]
+
+    def remembered(data: bytes) -> None:
+        (Path(folder) / "last").write_bytes(data)
+        tried(read, data)
+
+    arguments = [sys.argv[0], *limits, "-print_final_stats=1", *where]
+    atheris.Setup(arguments, remembered, custom_mutator=mutate)
     atheris.Fuzz()
 
 
 def main(*arguments: str) -> None:
     """Run the attack."""
-    if arguments[:1] == ("--one",):
-        one(*arguments[1:])
-    elif arguments and find_spec("atheris") is None:
+    if arguments and find_spec("atheris") is None:
         print("atheris is not installed: mutations are random")
         sample(seconds=float(arguments[0]), names=arguments[1:])
     elif arguments:
-        for name in arguments[1:] or readers():
-            guided(name, int(arguments[0]))
+        failures = [guided(name, int(arguments[0])) for name in arguments[1:] or readers()]
+        if any(failures):
+            raise AssertionError("\n\n".join(filter(None, failures)))
     else:
         sample(_SAMPLE)
 

@@ -1,7 +1,10 @@
 """What the attacks are aimed at: a small project, and a service for it."""
 
 import contextlib
+import re
 import socket
+import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -56,6 +59,23 @@ def served(*, images: bool = False, **settings: object) -> Iterator[tuple[str, i
         finally:
             server.should_exit = True
             thread.join(30)
+
+
+@contextlib.contextmanager
+def served_alone(*options: str) -> Iterator[tuple[tuple[str, int], int]]:
+    """Yield the address of a service of images in a process of its own (``cbid serve``), and its process id."""
+    with made_images() as path:
+        command = [sys.executable, "-m", "cbid", "serve", str(path), "--port", "0", *options]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        try:
+            assert process.stdout is not None
+            found = re.search(r"http://127\.0\.0\.1:(\d+)", process.stdout.readline())
+            assert found is not None, "the service does not start"
+            yield ("127.0.0.1", int(found[1])), process.pid
+        finally:
+            process.terminate()
+            process.wait(30)
+            process.stdout.close()
 
 
 def request(address: tuple[str, int], content: bytes) -> bytes:

@@ -29,6 +29,7 @@ REJECTED = [
     (checks.check_integer, ("1", 0), "'1': expected an integer"),
     (checks.check_real, (float("nan"), 0), "nan: expected a finite number of at least 0"),
     (checks.check_real, (float("inf"), 0), "inf: expected a finite number"),
+    (checks.check_real, (10**400, 0), f"{10**400}: expected a finite number"),
     (checks.check_real, (1.0, 0, 1), "1.0: expected a finite number of at least 0 and below 1"),
     (checks.check_real, (None, 0), "None: expected a finite number"),
     (checks.check_real, (False, 0), "False: expected a finite number"),

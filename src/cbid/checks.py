@@ -1,6 +1,7 @@
 """Checks of parameters. Errors read ``name=value: expected ...``."""
 
 import functools
+import sys
 from collections.abc import Callable, Collection
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -45,7 +46,8 @@ def check_integer(name: str, value: Any, least: int, most: int | None = None) ->
 def check_real(name: str, value: Any, least: float, most: float = float("inf"), *, open_below: bool = False) -> None:
     """Raise unless least <= value < most, or least < value < most with ``open_below``."""
     is_real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not is_real or not least <= value < most or (open_below and value == least):
+    too_large = isinstance(value, int) and abs(value) > sys.float_info.max
+    if not is_real or too_large or not least <= value < most or (open_below and value == least):
         limits = f"{'above' if open_below else 'of at least'} {least:g}"
         if most != float("inf"):
             limits += f" and below {most:g}"

@@ -13,10 +13,12 @@ import pytest
 from attacks.hostile_images import families
 from PIL import Image
 
+from cbid.data import isolated
 from cbid.data.decode import ImageError, decode_image, image_size
 from cbid.data.isolated import DecodeLimits, _idle, decode_all, decode_isolated, size_isolated
 from cbid.descriptors import HOG, describe
 from cbid.project import Project, ProjectWarning
+from cbid.web import ServiceSettings
 from tests.data.pictures import encoded, picture, png_of_claimed_size, write_tree
 
 LIMITS = DecodeLimits(seconds=10, memory=2**28)
@@ -126,6 +128,21 @@ def test_limits_of_pixels_and_their_arguments():
     for wrong in ({"seconds": 0}, {"memory": 10}, {"max_pixels": 0}):
         with pytest.raises(ValueError, match=f"{next(iter(wrong))}="):
             DecodeLimits(**wrong)
+
+
+def test_the_process_of_a_service_has_a_lower_priority():
+    """Processes are not shared between priorities."""
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    for niceness in (7, 0):
+        with isolated._worker(DecodeLimits(niceness=niceness)) as worker:
+            worker.send([b"P5 1 1 255 a"], DecodeLimits(niceness=niceness))
+            assert worker.receive().height == 1
+            assert os.getpriority(os.PRIO_PROCESS, worker._process.pid) == min(19, own + niceness)
+    limits = ServiceSettings().limits
+    assert limits.niceness > 0
+    assert limits.wall_seconds > 2 * limits.seconds  # it waits for the processor
+    with pytest.raises(ValueError, match="niceness=20"):
+        DecodeLimits(niceness=20)
 
 
 def test_threads_have_a_process_each():

@@ -175,6 +175,7 @@ def test_a_manifest_that_lacks_a_field(saved):
         lambda m: m.update(label_values=7), lambda m: m.update(label_kind="no kind"), lambda m: m.update(segments={}),
         lambda m: m.update(attached={"values": [], "files": {}}), lambda m: m.update(attached={"files": {}}),
         lambda m: m.update(weights={"file": "weights-0123456789abcdef.npy"}), lambda m: m.update(n_cells=True),
+        lambda m: m["segments"][0].update(n=1e308, n_live=10**400), lambda m: m.update(n_cells=""),
     ],
 )  # fmt: skip
 def test_a_manifest_with_the_right_checksum_and_wrong_values(saved, change):

@@ -207,6 +207,63 @@ def test_an_index_that_usearch_wrote(tmp_path, n):
     np.testing.assert_array_equal(read, rows[::-1][kept])
 
 
+@pytest.mark.parametrize("n", [0, 1, 300])
+@pytest.mark.parametrize("mapped", [None, "IndexBinaryIDMap", "IndexBinaryIDMap2"])
+def test_an_index_that_faiss_wrote(tmp_path, n, mapped):
+    """The reader agrees with faiss, also after removals, which move codes."""
+    faiss = pytest.importorskip("faiss")
+    rows, keys = stored(20, n), np.arange(n)[::-1] * 10**12 - 7
+    index = faiss.IndexBinaryFlat(24)
+    if mapped is None:
+        index.add(rows)
+    else:
+        index = getattr(faiss, mapped)(index)
+        index.add_with_ids(rows, keys)
+    if n > 1:
+        index.remove_ids(np.array([7, 10**12 - 7]))
+    faiss.write_index_binary(index, str(tmp_path / "codes"))
+    loaded = faiss.read_index_binary(str(tmp_path / "codes"))
+    flat = loaded if mapped is None else faiss.downcast_IndexBinary(loaded.index)
+    read, ids = code_files.load_export(tmp_path / "codes", 20, "faiss")
+    np.testing.assert_array_equal(read, faiss.vector_to_array(flat.xb).reshape(-1, 3))
+    assert len(read) == n - (n > 1)
+    if mapped is None:
+        assert ids is None
+    else:
+        np.testing.assert_array_equal(ids, faiss.vector_to_array(loaded.id_map))
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        (0, b"IxF2", "an index 'IxF2' of 16 bits"),
+        (4, b"\x18\0\0\0", "of 24 bits"),
+        (8, b"\x03\0\0\0", "of 16 bits: expected 'IBxF'"),
+        (12, (2**40).to_bytes(8, "little"), "declares 6 values at byte 33: expected 2199023255552"),
+        (12, b"\xff" * 8, "declares 6 values at byte 33: expected -2"),
+        (25, (2**62).to_bytes(8, "little"), "declares 4611686018427387904 values at byte 33: expected 6"),
+        (39, b"\0", "1 bytes too many"),
+    ],
+)
+def test_damaged_faiss_index(tmp_path, place, value, message):
+    """faiss would allocate what the file asks for."""
+    code_files.export(tmp_path / "codes", stored(16, 3), 16, "faiss")
+    content = bytearray((tmp_path / "codes").read_bytes())
+    content[place : place + len(value)] = value
+    (tmp_path / "codes").write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        code_files.load_export(tmp_path / "codes", 16, "faiss")
+
+
+def test_faiss_index_with_fewer_ids_than_codes(tmp_path):
+    code_files.export(tmp_path / "codes", stored(16, 3), 16, "faiss", [4, 5, 6])
+    content = bytearray((tmp_path / "codes").read_bytes())
+    content[12] = 2
+    (tmp_path / "codes").write_bytes(content)
+    with pytest.raises(ValueError, match="2 ids for 3 codes"):
+        code_files.load_export(tmp_path / "codes", 16, "faiss")
+
+
 def test_negative_ids(tmp_path):
     rows = stored(16, 2)
     for to in ("sqlite-vec", "elasticsearch"):
@@ -274,5 +331,13 @@ def test_foreign_tables(tmp_path):
         code_files.load_export(tmp_path / "other.sqlite", 16, "sqlite-vec")
     faiss = pytest.importorskip("faiss")
     faiss.write_index_binary(faiss.IndexBinaryHNSW(16, 8), str(tmp_path / "graph"))
-    with pytest.raises(ValueError, match="IndexBinaryHNSW of 16 bits"):
+    with pytest.raises(ValueError, match="'IBHf' of 16 bits: expected 'IBxF'"):
         code_files.load_export(tmp_path / "graph", 16, "faiss")
+
+
+@pytest.mark.parametrize("of", [of for of, format in code_files.EXPORTS.items() if not format.directory])
+def test_a_fifo_is_rejected_at_once(tmp_path, of):
+    """To open a FIFO would wait for a writer for ever."""
+    os.mkfifo(tmp_path / "codes")
+    with pytest.raises(OSError, match="expected a regular file"):
+        code_files.load_export(tmp_path / "codes", 16, of)

@@ -1,5 +1,6 @@
 """``cbid serve``: requests, the end by a signal, and errors."""
 
+import inspect
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import httpx2 as httpx
 import pytest
 
 from cbid.cli import run
+from cbid.commands.serve import serve
 from cbid.web import ServiceSettings, listen
 from cbid.web.server import run_workers
 
@@ -61,12 +63,13 @@ def test_two_processes_serve_log_and_are_replaced(fitted):
                 if len(now := children_of(process.pid)) == 2 and children[0] not in now:
                     break
                 time.sleep(0.1)
+            httpx.get(f"{address}/health", timeout=60, headers={"x-request-id": "abc.2"})
         finally:
             process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 0
     lines = [json.loads(line) for line in err.splitlines()]
-    access = next(line for line in lines if line["request"] == "abc.1")
+    access = next(line for line in lines if line["request"] == "abc.2")  # the killed one may have served abc.1
     assert (access["method"], access["path"], access["status"]) == ("GET", "/health", 200)
     assert any("another is started" in line["message"] for line in lines)
 
@@ -100,3 +103,13 @@ def test_a_port_that_is_taken(tmp_path, capsys):
     with listen("127.0.0.1", 0) as sock:
         assert run(["serve", str(tmp_path), "--port", str(sock.getsockname()[1])]) == 1
     assert "127.0.0.1 port" in capsys.readouterr().err
+
+
+def test_the_command_has_the_defaults_of_the_settings():
+    settings, given = ServiceSettings(), inspect.signature(serve).parameters
+    same = ("max_pixels", "decode_seconds", "seconds", "upload_seconds", "rate", "threads", "read_only", "store")
+    for name in same:
+        assert given[name].default == getattr(settings, name), name
+    for name in ("max_upload", "decode_memory"):
+        assert given[name].default * 2**20 == getattr(settings, name), name
+    assert int(5 * given["rate"].default) == settings.burst

@@ -2,8 +2,11 @@
 
 import contextlib
 import json
+import platform
 import select
 import socket
+import subprocess
+import sys
 import threading
 import time
 
@@ -91,6 +94,28 @@ def test_a_body_without_end_is_cut_while_it_is_read(fitted):
         assert httpx.get(f"{address}/health").status_code == 200
 
 
+def test_chunks_of_one_byte_are_cut_off(impatient):
+    """Each chunk costs the event loop as much as a large one."""
+    head = b"POST /api/search HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with connect(impatient) as sock, contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        sock.sendall(head + b"1\r\n \r\n" * 1_000_000)
+        pytest.fail("6 MB in chunks of one byte were accepted")
+    assert httpx.get(f"{impatient}/health").status_code == 200
+
+
+@pytest.mark.parametrize(("size", "n"), [(1, 900), (256, 20_000), (1000, 3000)])
+def test_chunks_that_may_be_sent(size, n):
+    """The limit is for the mean chunk: small ones are allowed if they are few."""
+    connection = server.CountedChunks(server.h11.SERVER)
+    connection.receive_data(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
+    assert isinstance(connection.next_event(), server.h11.Request)
+    block = b"%x\r\n%s\r\n" % (size, bytes(size))
+    for _ in range(n):
+        connection.receive_data(block)
+        assert len(connection.next_event().data) == size
+    assert not connection.is_flooded
+
+
 def test_headers_that_are_too_long(impatient):
     with connect(impatient) as sock:
         sock.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Long: " + b"x" * 60_000)
@@ -127,6 +152,30 @@ def test_shutdown_finishes_running_requests_and_accepts_no_new_ones(fitted):
             assert answer(client).startswith(b"HTTP/1.1 200 ")
         thread.join(60)
         assert not thread.is_alive()
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc keeps the memory")
+def test_memory_of_uploads_returns_to_the_system():
+    """A smaller object above each of 100 large ones that are freed: without the setting, the process keeps all."""
+    program = """
+import os, sys
+from cbid.web import server
+if sys.argv[1] == "set":
+    server._return_large_blocks()
+large = b"x" * 2**24
+del large  # glibc now takes blocks of up to 16 MiB from its heap
+kept = []
+for i in range(100):
+    kept += [b"%d" % i * 2**20, b"y" * 200_000]
+kept[::2] = [None] * 100
+with open("/proc/self/statm") as file:
+    print(int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") >> 20)
+"""
+    sizes = {
+        how: int(subprocess.run([sys.executable, "-c", program, how], capture_output=True, check=True).stdout)
+        for how in ("set", "not")
+    }
+    assert sizes["set"] < sizes["not"] - 100, sizes
 
 
 def test_a_port_that_is_taken():

@@ -32,7 +32,7 @@ def serve(
     ] = None,
     max_upload: Annotated[int, typer.Option(min=1, help="Largest request in MiB.")] = 20,
     max_pixels: Annotated[int, typer.Option(min=1, help="Largest image in pixels.")] = 25_000_000,
-    decode_seconds: Annotated[float, typer.Option(help="Time limit for decoding an image, in seconds.")] = 2.0,
+    decode_seconds: Annotated[float, typer.Option(help="Time limit for decoding an image, in seconds.")] = 1.5,
     decode_memory: Annotated[int, typer.Option(min=1, help="Memory limit for decoding an image, in MiB.")] = 280,
     seconds: Annotated[float, typer.Option(help="Time limit for the work of a request, in seconds.")] = 10.0,
     upload_seconds: Annotated[float, typer.Option(help="Time limit for a request to arrive, in seconds.")] = 20.0,

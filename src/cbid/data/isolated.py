@@ -33,7 +33,7 @@ __all__ = ["DecodeLimits", "decode_all", "decode_isolated", "size_isolated"]
 
 _MOST = 16  # images that are sent at once
 _START_SECONDS = 60
-_BUSY = 2.0  # wall-clock seconds per second of the processor
+_BUSY, _BUSY_NICE = 2.0, 4.0  # wall-clock seconds per second of the processor; with a lower priority
 _KEPT = 2**24  # bytes of the shared file of an idle process
 # Memory of one image is used again for the next: returning it to the system costs more than decoding small images.
 _MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(2**25), "MALLOC_TRIM_THRESHOLD_": str(2**26), "MALLOC_TOP_PAD_": str(2**22)}
@@ -46,22 +46,33 @@ class DecodeLimits:
     Parameters
     ----------
     seconds : float, default=20
-        Time of the processor. The limit of wall-clock time is twice as long, for a busy machine.
+        Time of the processor. The limit of wall-clock time is twice as long, for a busy machine, and four times with
+        a lower priority.
     memory : int, default=1.5 GiB
         Bytes of the decoding process, of which it uses about 32 MiB when it is idle. Decoding needs 4 to 10 bytes per
         pixel, animated WebP up to 16.
     max_pixels : int, default=50,000,000
         As in ``read_image``.
+    niceness : int, default=0
+        How much lower the priority of the decoding process is than that of this one, up to 19. A service sets it, so
+        that a costly image does not take the processor from other requests.
     """
 
     seconds: float = 20.0
     memory: int = 3 * 2**29
     max_pixels: int = MAX_PIXELS
+    niceness: int = 0
 
     def __post_init__(self) -> None:
         check_real("seconds", self.seconds, 0, open_below=True)
         check_integer("memory", self.memory, 2**20)
         check_integer("max_pixels", self.max_pixels, 1)
+        check_integer("niceness", self.niceness, 0, 19)
+
+    @property
+    def wall_seconds(self) -> float:
+        """The limit of wall-clock time."""
+        return self.seconds * (_BUSY_NICE if self.niceness else _BUSY)
 
 
 def decode_isolated(data: bytes, limits: DecodeLimits) -> NDArray[np.uint8]:
@@ -110,8 +121,8 @@ class _Reply(NamedTuple):
 class _Worker:
     """One decoding process, its pipes, and the file through which images and pixels pass."""
 
-    def __init__(self, memory: int) -> None:
-        self.memory = memory
+    def __init__(self, memory: int, niceness: int) -> None:
+        self.memory, self.niceness = memory, niceness
         self.n_waiting = 0  # images whose replies have not been received
         self._file = _shared_file()
         self._process: subprocess.Popen[bytes] | None = None
@@ -129,7 +140,7 @@ class _Worker:
             place += _write(self._file, content, place)
         request = [REQUEST.pack(len(contents), limits.max_pixels, limits.seconds, only_size)]
         request += [FILE_SIZE.pack(len(content)) for content in contents]
-        self._limits, self._deadline = limits, time.monotonic() + _BUSY * limits.seconds
+        self._limits, self._deadline = limits, time.monotonic() + limits.wall_seconds
         self.n_waiting = len(contents)
         assert self._process is not None
         assert self._process.stdin is not None
@@ -148,7 +159,7 @@ class _Worker:
         outcome, height, width, channels, orientation, place, n_text = REPLY.unpack(reply)
         text = self._read(n_text) or b""
         self.n_waiting = max(0, self.n_waiting - 1)
-        self._deadline = time.monotonic() + _BUSY * limits.seconds
+        self._deadline = time.monotonic() + limits.wall_seconds
         if outcome == pixels.NOT_YET:
             return None
         if outcome == pixels.NO_MEMORY:
@@ -210,6 +221,10 @@ class _Worker:
             pass_fds=[self._file],
             env={**os.environ, **threads, **_MALLOC, "PYTHONPATH": path},
         )
+        if self.niceness:
+            own = os.getpriority(os.PRIO_PROCESS, 0)
+            with contextlib.suppress(ProcessLookupError):  # it has died; ``_read`` reports it
+                os.setpriority(os.PRIO_PROCESS, self._process.pid, own + self.niceness)
         self._deadline = time.monotonic() + _START_SECONDS
         if self._read(len(pixels.READY)) != pixels.READY:
             raise OSError(f"the process that decodes images does not start within {_START_SECONDS} seconds")
@@ -260,12 +275,13 @@ _mutex = threading.Lock()
 
 @contextlib.contextmanager
 def _worker(limits: DecodeLimits) -> Iterator[_Worker]:
-    """Lend a worker with this limit of memory."""
+    """Lend a worker with this limit of memory and this priority."""
+    wanted = limits.memory, limits.niceness
     with _mutex:
-        found = next((worker for worker in _idle if worker.memory == limits.memory), None)
+        found = next((worker for worker in _idle if (worker.memory, worker.niceness) == wanted), None)
         if found is not None:
             _idle.remove(found)
-    worker = found or _Worker(limits.memory)
+    worker = found or _Worker(*wanted)
     try:
         yield worker
     finally:

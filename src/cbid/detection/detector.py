@@ -99,9 +99,9 @@ class SlidingWindowDetector(BaseEstimator):
     voting: str = "trilinear"
     norm: str = "l2-hys"
     sqrt: bool = False
-    step: int = param(4, integer(1))
-    scales_per_octave: int = param(10, integer(1))
-    upsample: float = param(1.0, positive)
+    step: int = param(4, integer(1, 2**16))
+    scales_per_octave: int = param(10, integer(1, 100))  # more would take hours
+    upsample: float = param(1.0, real(0, 8.0000001, open_below=True))
     C: float = param(0.01, positive)
     n_random: int = param(20, integer(1))
     n_rounds: int = param(2, integer(0))

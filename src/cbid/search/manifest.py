@@ -189,14 +189,16 @@ class IndexManifest:
 
     def _check(self) -> None:
         """Raise a TypeError for a value that has another type or range than those that ``write`` writes."""
-        counts = [self.generation, self.next_id, self.probes, self.n_cells or 0, self.n_weights or 0]
-        counts += [self.n_label_sets or 0, self.n_bits - 1]
+        optional = (self.n_cells, self.n_weights, self.n_label_sets)
+        counts = [self.generation, self.next_id, self.probes, *(n for n in optional if n is not None)]
+        positive = [self.n_bits]
         segments = list(self.segments)
         if self.longer is not None:
-            counts.append(self.longer.n_bits - 1)
+            positive.append(self.longer.n_bits)
             segments += self.longer.segments
         for segment in segments:
-            counts += [segment.n - 1, segment.n_live, segment.n - segment.n_live, segment.n_runs - 1]
+            positive += [segment.n, segment.n_runs]
+            counts.append(segment.n_live)
             texts = (segment.name, segment.label_type or "")
             if not all(isinstance(text, str) for text in texts):
                 raise TypeError(f"the segment {segment.name!r} has a name or label type that is not text")
@@ -204,8 +206,10 @@ class IndexManifest:
             counts.append(record["bytes"])
             if not isinstance(record["file"], str) or not isinstance(record["blake2b"], str):
                 raise TypeError(f"the name or checksum of {record['file']!r} is not text")
-        if not all(type(count) is int and 0 <= count < 2**63 for count in counts):
+        if not all(type(count) is int and 0 <= count < 2**63 for count in counts + positive) or 0 in positive:
             raise TypeError("a number is not in its range")
+        if any(segment.n_live > segment.n for segment in segments):
+            raise TypeError("a segment has more codes than it holds")
         if self.centres is not None and not self.n_cells:
             raise TypeError(f"n_cells={self.n_cells}")
         kind = {"int": int, "str": str, "bool": bool, None: type(None)}[self.label_kind]

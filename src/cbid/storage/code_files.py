@@ -172,6 +172,8 @@ def load_export(path: PathLike, n_bits: int, of: str) -> tuple[Codes, Ids | None
     format = _store_format(of, "of")
     n_bits = check_n_bits(n_bits)
     name = f"the codes in {os.fspath(path)}"
+    if not format.directory:
+        check_regular(path)
     try:
         codes, ids = format.read(Path(path), n_bits)
         return check_codes(codes, n_bits, name=name), None if ids is None else _check_ids(ids, len(codes), "ids")

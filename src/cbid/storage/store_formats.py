@@ -90,20 +90,53 @@ def _write_faiss(path: Path, codes: Codes, n_bits: int, ids: Ids | None) -> None
         faiss.write_index_binary(mapped, os.fspath(path))
 
 
-def _read_faiss(path: Path, n_bits: int) -> Read:
-    import faiss
+_FAISS_HEAD = struct.Struct("<4s2iq?i")  # kind, bits, bytes of a code, number of codes, trained, metric
+_FAISS_FLAT, _FAISS_MAPS = b"IBxF", (b"IBMp", b"IBM2")
 
+
+def _read_faiss(path: Path, n_bits: int) -> Read:
+    """Read IndexBinaryFlat, also inside an IndexBinaryIDMap; faiss itself allocates what a damaged file asks for."""
+    data = _mapped(path)
+    kind, bits, width, n, _, _ = _faiss_head(data, 0)
+    place = _FAISS_HEAD.size
+    is_map = kind in _FAISS_MAPS
+    if is_map:
+        kind, bits, width, n_inner, _, _ = _faiss_head(data, place)
+        place += _FAISS_HEAD.size
+        if n_inner != n:
+            raise ValueError(f"it has {n} ids for {n_inner} codes: expected one for each")
+    if kind != _FAISS_FLAT or (bits, width) != (8 * n_bytes(n_bits), n_bytes(n_bits)):
+        found = kind.decode("ascii", "backslashreplace")
+        raise ValueError(f"it holds an index {found!r} of {bits} bits: expected 'IBxF' (IndexBinaryFlat)")
+    codes, place = _faiss_vector(data, place, np.uint8, n * width)
+    ids = None
+    if is_map:
+        ids, place = _faiss_vector(data, place, np.int64, n)
+    if place != len(data):
+        raise ValueError(f"it has {len(data) - place} bytes too many")
+    return codes.reshape(n, width), ids
+
+
+def _mapped(path: Path) -> NDArray[np.uint8]:
+    """Map a file of any size."""
+    return np.memmap(path, np.uint8, "r") if path.stat().st_size else np.empty(0, np.uint8)
+
+
+def _faiss_head(data: NDArray[np.uint8], place: int) -> tuple[Any, ...]:
     try:
-        index = faiss.read_index_binary(os.fspath(path))
-    except RuntimeError as error:
-        raise ValueError(f"faiss cannot read it: {str(error).splitlines()[-1][:200]}") from error
-    ids, flat = None, index  # the name index stays: it owns the codes
-    if isinstance(index, faiss.IndexBinaryIDMap):
-        ids = faiss.vector_to_array(index.id_map)
-        flat = faiss.downcast_IndexBinary(index.index)
-    if not isinstance(flat, faiss.IndexBinaryFlat) or flat.d != 8 * n_bytes(n_bits):
-        raise ValueError(f"it holds a {type(flat).__name__} of {flat.d} bits: expected IndexBinaryFlat")
-    return faiss.vector_to_array(getattr(flat, "xb")).reshape(-1, flat.d // 8), ids  # noqa: B009, not in the types
+        return _FAISS_HEAD.unpack_from(data.data, place)
+    except struct.error as error:
+        raise ValueError(f"it is no faiss index, or incomplete: {error}") from error
+
+
+def _faiss_vector(data: NDArray[np.uint8], place: int, dtype: type[Any], n: int) -> tuple[NDArray[Any], int]:
+    """Return a stored vector, which must have n values, and where it ends."""
+    start, size = place + 8, n * np.dtype(dtype).itemsize
+    declared = int.from_bytes(data[place:start].tobytes(), "little")
+    if n < 0 or declared != n or start + size > len(data):
+        raise ValueError(f"it declares {declared} values at byte {start}: expected {n}, and {size} bytes for them")
+    stored_as = np.dtype(dtype).newbyteorder("<")
+    return np.frombuffer(data[start : start + size], stored_as).astype(dtype), start + size
 
 
 def _write_usearch(path: Path, codes: Codes, n_bits: int, ids: Ids | None) -> None:
@@ -123,27 +156,28 @@ _DELETED = np.uint64(2**64 - 1)
 
 def _read_usearch(path: Path, n_bits: int) -> Read:
     """Read codes and keys; usearch's own loader follows damaged links out of its memory."""
-    data: Any = np.memmap(path, np.uint8, "r") if path.stat().st_size else np.empty(0, np.uint8)
+    data = _mapped(path)
     try:
-        n, width = struct.unpack_from("<2I", data)
+        n, width = struct.unpack_from("<2I", data.data)
         codes = np.frombuffer(data, np.uint8, n * width, 8).reshape(n, width)
         place = 8 + codes.size
-        magic, _, scalar, key, slot, present, _, bits, _ = _USEARCH_HEAD.unpack_from(data, place)
+        magic, _, scalar, key, slot, present, _, bits, _ = _USEARCH_HEAD.unpack_from(data.data, place)
         place += 64
-        nodes, upper, lowest, _, _ = _USEARCH_GRAPH.unpack_from(data, place)
+        nodes, upper, lowest, _, _ = _USEARCH_GRAPH.unpack_from(data.data, place)
         place += _USEARCH_GRAPH.size
         levels = np.frombuffer(data, "<i2", n, place).astype(np.int64)
-    except (struct.error, ValueError) as error:
+    except (struct.error, ValueError, OverflowError) as error:
         raise ValueError(f"it is no usearch index with vectors, or incomplete: {error}") from error
     if magic != b"usearch" or nodes != n:
         raise ValueError("it is no usearch index with vectors")
     if (scalar, key, slot, bits, width) != (_B1, _U64, _U32, n_bits, n_bytes(n_bits)):
-        raise ValueError(f"it holds {bits} numbers of type {scalar}: expected {n_bits} of type b1 with integer keys")
+        raise ValueError(f"it holds {bits} numbers of type {scalar}: expected {n_bits} bits (b1) with integer keys")
     # A node is its key, its level and for each level a count and the links. Floats cannot overflow.
-    ends = np.cumsum(10 + 4.0 * (1 + lowest) + levels * 4.0 * (1 + upper))
-    if n and (levels.min() < 0 or place + 2 * n + ends[-1] != len(data)):
+    ends = np.cumsum(10 + 4.0 * (1 + lowest) + levels * 4.0 * (1 + upper), dtype=np.float64)
+    place += 2 * n
+    if np.any(levels < 0) or place + (ends[-1] if n else 0) != len(data):
         raise ValueError("its graph is damaged or incomplete")
-    starts = place + 2 * n + np.concatenate([[0], ends[:-1]]).astype(np.int64)[:n]
+    starts = place + np.concatenate([[0], ends[:-1]]).astype(np.int64)[:n]
     keys = data[starts[:, None] + np.arange(8)].view("<u8")[:, 0]
     kept = np.flatnonzero(keys != _DELETED)
     if len(kept) != present or np.any(keys[kept] > np.iinfo(np.int64).max):

@@ -7,6 +7,7 @@ from cbid.checks import check_integer, check_real
 from cbid.data.isolated import DecodeLimits
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+_DECODER_NICENESS = 5  # a decoder has a third of the processor beside a search
 _MIN_KEY_LENGTH = 16
 
 
@@ -99,7 +100,7 @@ class ServiceSettings:
     @property
     def limits(self) -> DecodeLimits:
         """Limits for decoding one image."""
-        return DecodeLimits(self.decode_seconds, self.decode_memory, self.max_pixels)
+        return DecodeLimits(self.decode_seconds, self.decode_memory, self.max_pixels, _DECODER_NICENESS)
 
 
 Settings = ServiceSettings  # the name in 0.1.0
