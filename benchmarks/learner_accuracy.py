@@ -1,6 +1,6 @@
 """Accuracy of the default settings on test splits: 5-NN accuracy / mean average precision, plain Hamming, five seeds.
 
-    python -m benchmarks.learner_accuracy [accuracy] [ranking] [classes-scene15] [classes-caltech101]
+    python -m benchmarks.learner_accuracy [accuracy] [ranking] [classes-{scene15,fashion,caltech101}]
 
 accuracy:
 - Scene-15 embeddings: one fit of 256 bits evaluated at its prefixes, on the given split (the seed is the coder's
@@ -16,8 +16,9 @@ random order (the expectation) or in the order of the training rows, which is th
 rows of the first five classes come first, so both choices favour a method, most of all short or unsupervised codes.
 Figures of different ways are not comparable.
 
-classes: what likeness costs on learned classes. The default against ``CBID(likeness=0)``, both linear and ranked by
-``weights_`` (plain Hamming beside), on the sets and splits of docs/rivals.md; one line for each seed and length.
+classes: what likeness costs on learned classes. The default against ``CBID(likeness=0)``, both ranked by ``weights_``
+(plain Hamming beside), one fit of 256 bits and its prefixes, on the sets and splits of docs/rivals.md; one line per
+seed and length.
 
 Mean average precision is over the training set, tie-aware (cbid.evaluation) unless stated otherwise.
 """
@@ -38,6 +39,7 @@ from cbid.evaluation import mean_average_precision
 
 SEEDS = range(5)
 FIRST = 1000
+LENGTHS = (16, 32, 64, 128, 256)
 SDH_WIDTHS = (1.0, 3.0, 6.0)  # multiples of 1 / (2 total variance), tried on validation splits
 LinearSDH = partial(SDH, kernel=None)
 
@@ -187,10 +189,10 @@ def classes(name):
             continue
         X, y, Xt, yt = DATA[name][0]("test", seed)
         fits = {
-            way: CBID(n_bits=128, kernel="linear", random_state=seed, **given).fit(X, y)
+            way: CBID(n_bits=LENGTHS[-1], random_state=seed, **given).fit(X, y)
             for way, given in (("default", {}), ("classes only", {"likeness": 0}))
         }
-        for length in (32, 64, 128):
+        for length in LENGTHS:
             line = {"set": name, "seed": seed, "bits": length}
             for way, whole in fits.items():
                 coder = whole.truncate(length)
@@ -199,7 +201,7 @@ def classes(name):
                     found = figures(hamming_rows(train, test, weights), y, yt)
                     line[way + ranked] = [found["knn"], found["map"]]
             add_line("classes_learned", line)
-    for length in (32, 64, 128):
+    for length in LENGTHS:
         lines = [line for line in load_lines("classes_learned") if (line["set"], line["bits"]) == (name, length)]
         mean = {way: np.mean([line[way] for line in lines], axis=0) for way in ("default", "classes only")}
         change = mean["default"] - mean["classes only"]
@@ -212,6 +214,7 @@ def main():
         "accuracy": accuracy,
         "ranking": ranking,
         "classes-scene15": partial(classes, "scene15"),
+        "classes-fashion": partial(classes, "fashion"),
         "classes-caltech101": partial(classes, "caltech101"),
     }
     for name in sys.argv[1:] or parts:

@@ -67,7 +67,7 @@ _VALUES_PER_THREAD = 2_000_000
 _LIKENESS_UNIT = 6.0
 _LIKENESS_SCALE = 5.0
 # A class row counts as much as so many rows of likeness: its loss falls to nearly nothing, theirs does not.
-_CLASS_ROW = 60.0
+_CLASS_ROW = 1000.0
 _DEFAULT_LIKENESS = 0.5
 
 Array = NDArray[np.floating]
