@@ -144,7 +144,7 @@ def test_leading_direction_of_the_pencil_on_unwhitened_data():
     values, axes = np.linalg.eigh(raw.T @ raw / 200)
     white = (raw @ axes / np.sqrt(values)).astype(np.float32)
     (graph,) = graph_on(white, y)
-    direction = search_on(white)._leading_directions(graph, 1, rng)[:, 0]
+    direction = search_on(white)._leading_directions(graph, 1, rng)[0][:, 0]
     folded = axes @ (direction / np.sqrt(values))
     from scipy.linalg import eigh
 
@@ -153,7 +153,7 @@ def test_leading_direction_of_the_pencil_on_unwhitened_data():
     expected = eigh(M, raw.T @ raw / 200)[1][:, -1]
     assert abs(np.corrcoef(raw @ folded, raw @ expected)[0, 1]) == pytest.approx(1, abs=1e-4)
     # and "spectral" is the leading eigenvector of the scatter alone
-    spectral = search_on(white, "spectral", scale=np.sqrt(values))._leading_directions(graph, 1, rng)[:, 0]
+    spectral = search_on(white, "spectral", scale=np.sqrt(values))._leading_directions(graph, 1, rng)[0][:, 0]
     alone = np.linalg.eigh(M)[1][:, -1]
     assert abs(np.corrcoef(white @ spectral, raw @ alone)[0, 1]) == pytest.approx(1, abs=1e-4)
 
@@ -164,7 +164,8 @@ def test_leading_directions_of_many_columns_come_near_the_exact_ones():
     X, y = blobs(n=400, d=150, k=5, seed=6)
     (graph,) = graph_on(X, y)
     exact = np.linalg.eigvalsh(X.T @ graph.laplacian_times(X))[-2:]
-    found = search_on(X)._leading_directions(graph, 2, rng)
+    found, along = search_on(X)._leading_directions(graph, 2, rng)
+    np.testing.assert_allclose(along, X @ found, rtol=1e-4, atol=1e-4)
     values = np.einsum("dc,dc->c", found, X.T @ graph.laplacian_times((X @ found).astype(np.float32)))
     np.testing.assert_allclose(np.sort(values), exact, rtol=0.05)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
@@ -102,10 +103,14 @@ def descend(
     step as these small problems on an evaluation.
     """
     value, gradient = objective(x)
-    steps: list[tuple[Array, Array, float]] = []
+    # The latest steps, the changes of the gradient along them, and one over their products; oldest overwritten first.
+    steps, changes = np.empty((2, memory, len(x)), dtype=np.float32)
+    inverse = np.empty(memory, dtype=np.float32)
+    known = 0
     scale = 1 / max(float(np.linalg.norm(gradient)), 1e-30)
+    direction = np.empty_like(x)
     for _ in range(max_iter):
-        direction = -_inverse_hessian_times(gradient, steps, scale)
+        _quasi_newton(gradient, steps, changes, inverse, known, np.float32(scale), direction)
         slope = float(np.dot(direction, gradient))
         if not slope < 0:
             break
@@ -127,24 +132,39 @@ def descend(
         square = float(np.dot(change, change))
         if square > 0 and curvature > _LEAST_CURVATURE * square:
             scale = curvature / square
-            steps = [*steps[-memory + 1 :], (step, change, 1 / curvature)]
+            place = known % memory
+            steps[place], changes[place], inverse[place] = step, change, 1 / curvature
+            known += 1
         if gained <= tol * abs(value):
             break
     return x
 
 
-def _inverse_hessian_times(gradient: Array, steps: list[tuple[Array, Array, float]], scale: float) -> Array:
-    """The two loops of L-BFGS over (step, change of the gradient, 1 / their product)."""
-    g = gradient.copy()
-    shares = []
-    for step, change, rho in reversed(steps):
-        share = np.float32(rho * np.dot(step, g))
-        g -= share * change
-        shares.append(share)
-    g *= np.float32(scale)
-    for (step, change, rho), share in zip(steps, reversed(shares)):
-        g += (share - np.float32(rho * np.dot(change, g))) * step
-    return g
+@numba.njit(nogil=True, cache=True, fastmath=True)
+def _quasi_newton(gradient, steps, changes, inverse, known, scale, out):  # type: ignore[no-untyped-def]
+    """The two loops of L-BFGS: out = -H gradient."""
+    memory, d = steps.shape
+    shares = np.empty(memory, np.float32)
+    for j in range(d):
+        out[j] = -gradient[j]
+    for number in range(known - 1, max(known - memory, 0) - 1, -1):
+        place = number % memory
+        product = np.float32(0)
+        for j in range(d):
+            product += steps[place, j] * out[j]
+        shares[place] = inverse[place] * product
+        for j in range(d):
+            out[j] -= shares[place] * changes[place, j]
+    for j in range(d):
+        out[j] *= scale
+    for number in range(max(known - memory, 0), known):
+        place = number % memory
+        product = np.float32(0)
+        for j in range(d):
+            product += changes[place, j] * out[j]
+        share = shares[place] - inverse[place] * product
+        for j in range(d):
+            out[j] += share * steps[place, j]
 
 
 # A step must gain this share of what the slope promises; it is shortened at most so many times.
@@ -247,14 +267,18 @@ class BitSearch:
         n_spectral = 0 if self.starts == "random" else min(d, round(self.n_starts * _SPECTRAL_SHARE))
         if n_spectral and self._classes_of(graph) is not None:
             # Random directions are worth a tenth of these, and are tried only if every bit found is taken.
-            return self._at_best_threshold(graph, self._leading_directions(graph, n_spectral, rng))
+            return self._bits_at_best_threshold(graph, *self._leading_directions(graph, n_spectral, rng))
         directions = rng.standard_normal((d, self.n_starts - n_spectral))
         if n_spectral:
-            directions = np.hstack([directions, self._leading_directions(graph, n_spectral, rng)])
+            directions = np.hstack([directions, self._leading_directions(graph, n_spectral, rng)[0]])
         return self._at_best_threshold(graph, directions)
 
-    def _leading_directions(self, graph: Graph, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
-        """Return leading eigenvectors (d, count) of the pencil (X' L X, X' X + ridge), or of X' L X before whitening.
+    def _leading_directions(
+        self, graph: Graph, count: int, rng: np.random.Generator
+    ) -> tuple[NDArray[np.float64], Array]:
+        """Return leading eigenvectors (d, count) of the pencil (X' L X, X' X + ridge), and samples along them.
+
+        For spectral starts, those of X' L X before whitening.
 
         Whitening with a ridge makes X' X + ridge the identity, so the pencil is an ordinary eigenproblem. Before
         whitening the columns were ``scale`` times as large. X' L X is never formed. With whole classes, the leading
@@ -270,10 +294,12 @@ class BitSearch:
             Q = _krylov_space(lambda V: back * (self.X.T @ graph.laplacian_times(self.X @ (back * V))), d, count, rng)
             P = self.X @ (back * Q)
         projected = (P.T @ graph.laplacian_times(P)).astype(np.float64)
-        vectors = Q @ np.linalg.eigh((projected + projected.T) / 2)[1][:, -count:]
+        inside = np.linalg.eigh((projected + projected.T) / 2)[1][:, -count:]
+        vectors = Q @ inside
         # Eigenvectors have no sign; fixing it keeps rounding from turning a bit into its complement.
         largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=0)[None], axis=0)
-        return back * vectors * np.where(largest < 0, -1.0, 1.0)
+        sign = np.where(largest < 0, -1.0, 1.0)
+        return back * vectors * sign, P @ (inside * sign).astype(np.float32)
 
     def _classes_of(self, graph: Graph) -> WholeClassSides | None:
         """Return the classes in the span of whose means directions are sought, if they are."""
@@ -318,10 +344,10 @@ class BitSearch:
 
     def _at_best_threshold(self, graph: Graph, directions: NDArray[np.float64]) -> list[Bit]:
         """A bit for every direction (d, m) that parts the samples at all."""
-        return self._bits_at_best_threshold(graph, directions, self.X @ directions.astype(np.float32), whitened=True)
+        return self._bits_at_best_threshold(graph, directions, self.X @ directions.astype(np.float32))
 
     def _bits_at_best_threshold(
-        self, graph: Graph, directions: NDArray[np.float64], P: Array, *, whitened: bool
+        self, graph: Graph, directions: NDArray[np.float64], P: Array, *, whitened: bool = True
     ) -> list[Bit]:
         """The same from the samples' projections P (n, m)."""
         columns = np.array_split(P, min(self.n_threads, P.shape[1]) or 1, axis=1)
