@@ -39,7 +39,7 @@ from cbid.learning.bits import SIGMOIDS, STARTS, BitSearch
 from cbid.learning.column_generation import ClassRows, LikenessRows, Setting, generate_bits
 from cbid.learning.features import Anchors, Whitening, fit_anchors, fit_whitening
 from cbid.learning.form import Form, choose_form
-from cbid.learning.likeness import SHRINKAGE, LikenessSearch, fit_likeness_axes, is_likeness_bit, likeness_rows
+from cbid.learning.likeness import LikenessSearch, fit_likeness_axes, is_likeness_bit, likeness_rows
 from cbid.learning.losses import make_loss
 from cbid.learning.patches import RotatedBits
 from cbid.learning.penalties import make_penalty
@@ -286,10 +286,8 @@ class LargeMarginCoder(HyperplaneCoder):
         rows, far = likeness_rows(X, rng)
         if F is not X or whitening.basis.shape[1] < min(_LINEAR_COMPONENTS, *X.shape):
             whitening = fit_whitening(X, n_components=_LINEAR_COMPONENTS, ridge=0.0, random_state=seed)
-        # The more likeness is asked for, the less the labels shape its axes.
-        shrinkage = SHRINKAGE * max(1.0, share / max(1 - share, 1e-9))
-        axes = fit_likeness_axes(X, whitening, labels if share < 1 else None, shrinkage=shrinkage)
-        n_classes = int(labels.max()) + 1 if labels is not None and share < 1 else 0
+        axes = fit_likeness_axes(X, whitening, labels)
+        n_classes = int(labels.max()) + 1 if labels is not None else 0
         search = LikenessSearch(axes(X), axes.basis, rows, seed, n_classes)
         required = _LIKENESS_SCALE * _LIKENESS_UNIT * far
         return LikenessRows(rows, search, _shares(share)[1], _LIKENESS_SCALE, required), axes.mean

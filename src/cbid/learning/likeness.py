@@ -24,7 +24,6 @@ from cbid.learning.sides import PairSides
 
 __all__ = [
     "NU_PER_BIT",
-    "SHRINKAGE",
     "LikenessAxes",
     "LikenessSearch",
     "fit_likeness_axes",
@@ -35,8 +34,8 @@ __all__ = [
 
 Array = NDArray[np.floating]
 
-# The first rotation has two axes for each class within these limits, the next ones twice as many as the one before.
-_LEAST_AXES, _MOST_FIRST_AXES, _MOST_AXES = 32, 96, 256
+# The first rotation has one axis for each class within these limits, the next ones twice as many as the one before.
+_LEAST_AXES, _MOST_FIRST_AXES, _MOST_AXES = 32, 64, 256
 _TURNS = 50
 
 # Rows: anchors, the samples that they are compared with, and steps of the ladder from the nearest to the farthest.
@@ -46,7 +45,7 @@ _ANCHORS, _REFERENCES, _STEPS = 2000, 20_000, 8
 NU_PER_BIT = 0.08
 
 # Share of the typical variance that is added to the variance within classes before it is divided out.
-SHRINKAGE = 0.5
+_SHRINKAGE = 0.5
 
 
 def is_likeness_bit(bit: int, likeness: float, n_classes: int) -> bool:
@@ -63,7 +62,8 @@ def _n_class_bits(length: int, likeness: float, n_classes: int) -> int:
     if likeness in (0, 1):
         return length if likeness == 0 else 0
     first = _FIRST_CLASS_BITS * min(1.0, 2 * (1 - likeness))
-    ratio = ((1 - likeness) / likeness) ** _POWER
+    ratio = (1 - likeness) / likeness
+    ratio = min(ratio**0.25, ratio**_POWER)
     # Rounded first: a product may lie below a whole number by its last digit.
     later = round(_CLASS_BITS * np.log2(max(n_classes, 2)) * ratio * length**_POWER, 9)
     most = first + (length - first) * (1 - likeness / 4)  # many classes leave some bits for likeness, too
@@ -71,7 +71,7 @@ def _n_class_bits(length: int, likeness: float, n_classes: int) -> int:
 
 
 # Chosen on validation splits with _CLASS_ROW: fewer class bits cost more than .01 of seen mAP, more cost unseen mAP.
-_FIRST_CLASS_BITS = 24
+_FIRST_CLASS_BITS = 16
 _CLASS_BITS = 0.7
 _POWER = 0.66
 
@@ -88,9 +88,7 @@ class LikenessAxes:
         return ((X - self.mean.astype(X.dtype)) @ self.basis.astype(X.dtype)).astype(np.float32)
 
 
-def fit_likeness_axes(
-    X: Array, whitening: Whitening, y: NDArray[np.integer] | None, *, shrinkage: float = SHRINKAGE
-) -> LikenessAxes:
+def fit_likeness_axes(X: Array, whitening: Whitening, y: NDArray[np.integer] | None) -> LikenessAxes:
     """Return the principal axes of X after the variance within classes has been shrunk.
 
     ``whitening`` holds the principal axes of X. ``y`` (n,) has class numbers, -1 without a label. None, or
@@ -105,7 +103,7 @@ def fit_likeness_axes(
             variance, axes = np.linalg.eigh(within)
             variance = np.maximum(variance, 0)
             typical = float(variance @ variance / variance.sum()) if variance.any() else 1.0
-            shrink = (axes / np.sqrt(variance + shrinkage * typical)) @ axes.T
+            shrink = (axes / np.sqrt(variance + _SHRINKAGE * typical)) @ axes.T
             basis, P = basis @ shrink, P @ shrink
     variance, axes = np.linalg.eigh(P.T @ P / len(P))
     kept = variance[::-1] > 1e-9 * variance[-1]
@@ -192,14 +190,14 @@ class LikenessSearch:
     seed : int
         Each rotation draws from its own generator, so a bit depends on its number alone.
     n_classes : int
-        A short code of few classes needs few axes; many classes, or samples without labels (0), need more.
+        Many classes need more axes; 0 if there are no labels.
     """
 
     def __init__(
         self, P: NDArray[np.float32], basis: NDArray[np.float64], rows: Rows, seed: int, n_classes: int = 0
     ) -> None:
         self.P, self.basis, self.rows, self.seed = P, basis, rows, seed
-        self._n_axes = int(np.clip(2 * n_classes, _LEAST_AXES, _MOST_FIRST_AXES)) if n_classes else _MOST_FIRST_AXES
+        self._n_axes = int(np.clip(n_classes, _LEAST_AXES, _MOST_FIRST_AXES))
         self._rotation = -1
         self._free: list[int] = []
         self._next_rotation()
