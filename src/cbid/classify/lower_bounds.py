@@ -20,17 +20,6 @@ from numpy.typing import NDArray
 
 from cbid.learning.axes import principal_axes
 
-__all__ = [
-    "LANES",
-    "ROUNDING",
-    "TINY",
-    "Reduction",
-    "bound_axes",
-    "nearest_by_bounds",
-    "nearest_in_buckets",
-    "rounding_slack",
-]
-
 Floats = NDArray[np.float32]
 Positions = NDArray[np.int64]
 RowNumbers = NDArray[np.int32]

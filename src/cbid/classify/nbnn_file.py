@@ -25,8 +25,6 @@ from cbid.storage.tensors import Arrays, FileKind
 if TYPE_CHECKING:
     from cbid.classify.nbnn import NBNNClassifier
 
-__all__ = ["load_nbnn", "save_nbnn"]
-
 NBNN = FileKind(format="cbid-nbnn", version=1, noun="NBNN classifier", error=ModelFileError)
 
 _OBJECTS = ("coder", "descriptor")

@@ -29,8 +29,6 @@ from cbid.search.queries import Queries
 from cbid.search.scan import topk
 from cbid.threads import faiss_products, faiss_threads
 
-__all__ = ["CodeSearch", "FlatSearch", "Floats", "KDTreeSearch", "LSHSearch", "Nearest", "PatchSearch", "far_centre"]
-
 Floats = NDArray[np.float32]
 Nearest = tuple[Floats, NDArray[np.int64]]  # distances and positions, (q, k) each
 

@@ -16,17 +16,6 @@ from sklearn.utils.validation import check_is_fitted
 from cbid.bags import Bags, check_bags, position_scale, with_positions
 from cbid.learning.neighbourhoods import of_unit_size
 
-__all__ = [
-    "Images",
-    "PatchRows",
-    "PatchStore",
-    "UnknownImageError",
-    "drop_empty",
-    "is_fitted",
-    "named_bags",
-    "takes_bags",
-]
-
 Images = Bags | Sequence[Any]
 
 

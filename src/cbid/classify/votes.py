@@ -10,18 +10,6 @@ from scipy.sparse import csr_matrix
 from cbid.label_trees import LabelTree
 from cbid.search import CodeIndex, Matches
 
-__all__ = [
-    "EQUAL_SHARES",
-    "MAX_TIED",
-    "Neighbours",
-    "count_votes",
-    "descend",
-    "neighbour_votes",
-    "neighbours_with_ties",
-    "random_keys",
-    "set_shares",
-]
-
 EQUAL_SHARES = 1e-8  # shares of the votes that differ by less are equal
 MAX_TIED = 8_192  # neighbours at the distance of the k-th that are fetched; if there are more, a random subset votes
 _WIDTHS = (1, 64, MAX_TIED)  # neighbours beyond the k-th that are fetched, until all ties are known
