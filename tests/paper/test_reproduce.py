@@ -342,6 +342,7 @@ def test_what_goes_on_after_an_interrupt_is_no_result(tmp_path, jobs):
     assert lines(tmp_path) == before
 
 
+@pytest.mark.long
 def test_ended_by_a_signal_no_worker_goes_on(tmp_path):
     with program(tmp_path, "--jobs", "2", TOY_SECONDS="1") as process:
         wait_for_lines(tmp_path, 1)

@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
 from cbid.bags import Bags
-from cbid.checks import check_real
+from cbid.checks import check_arrays, check_real
 from cbid.params import choice, estimator, integer, param, positive
-from cbid.pooling.base import NORMS, Pooling, Rows, _as_bags, _scale, check_arrays
+from cbid.pooling.base import NORMS, Pooling, Rows, _as_bags, _scale
 
 _SCALE_ROWS = 5000  # rows that determine gamma
 _CHUNK_VALUES = 2**24  # values of the vectors that are projected at once

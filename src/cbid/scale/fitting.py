@@ -18,7 +18,7 @@ from cbid.scale.sources import RowSource, open_rows
 Indices = NDArray[np.int64]
 Chunk = tuple[NDArray[Any], NDArray[Any] | None]  # vectors (n, d), labels (n,)
 Sample = tuple[Indices, NDArray[Any], NDArray[Any] | None]  # row numbers, vectors, labels
-Draw = Callable[[int], Sample]  # at most so many rows
+Draw = Callable[[int], Sample]  # from the most rows to a sample
 
 MIN_PER_CLASS = 10  # members taken of each class before proportional shares; all, if it has fewer
 _PILOTS = 1000, 3000  # rows of the two fits whose memory is measured

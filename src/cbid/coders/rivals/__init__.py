@@ -4,9 +4,8 @@ from cbid.coders.rivals.agh import AnchorGraphHashing
 from cbid.coders.rivals.fasthash import FastHash
 from cbid.coders.rivals.kmeans_hashing import KMeansHashing
 from cbid.coders.rivals.ksh import KSH
-from cbid.coders.rivals.linear_scores import ArgmaxCode, ScoreLSH
+from cbid.coders.rivals.linear_scores import ArgmaxCode, MCBit, PiCoDes, ScoreLSH
 from cbid.coders.rivals.lsh import LSH, PStableLSH, ShiftInvariantLSH
-from cbid.coders.rivals.picodes import MCBit, PiCoDes
 from cbid.coders.rivals.sdh import COSDISH, SDH
 from cbid.coders.rivals.signs import CCAITQ, ITQ, LSI, LDASign, PCASign, SignEmbedding
 from cbid.coders.rivals.spectral import MultidimensionalSpectralHashing, SpectralHashing
