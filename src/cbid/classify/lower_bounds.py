@@ -128,13 +128,7 @@ def _insert(distances: Floats, positions: Positions, distance: np.float32, row: 
 
 @_compiled
 def nearest_by_bounds(
-    bounds: Floats,
-    slack: Floats,
-    Q: Floats,
-    rows: Floats,
-    order: RowNumbers,
-    distances: Floats,
-    positions: Positions,
+    bounds: Floats, slack: Floats, Q: Floats, rows: Floats, order: RowNumbers, distances: Floats, positions: Positions
 ) -> None:
     """Compare queries Q (q, d) with the rows at ``order`` (b,) whose bound allows them to be among the nearest.
 

@@ -154,13 +154,7 @@ def _fit_chunks(chunks: Iterator[Any], coder: Any, budget: int, max_sample: int 
 
 
 def _fit_sample(
-    coder: Any,
-    X: NDArray[Any],
-    y: NDArray[Any] | None,
-    rows: Indices,
-    n_rows: int,
-    budget: int,
-    per_row: float,
+    coder: Any, X: NDArray[Any], y: NDArray[Any] | None, rows: Indices, n_rows: int, budget: int, per_row: float
 ) -> FitReport:
     coder.fit(X) if y is None else coder.fit(X, y)
     per_class = None
