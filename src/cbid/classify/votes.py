@@ -20,7 +20,7 @@ _ENOUGH_TIED = 512  # ties in a sample that are enough
 _EQUAL = 1e-9  # votes that differ relatively by less are equal
 
 
-class CodeStore(Protocol):
+class CodeSearcher(Protocol):
     """An index or a store of codes that returns the nearest."""
 
     def search(
@@ -43,7 +43,7 @@ class Neighbours(NamedTuple):
 
 
 def neighbours_with_ties(
-    index: CodeStore,
+    index: CodeSearcher,
     codes: NDArray[np.uint8],
     k: int,
     *,
