@@ -261,7 +261,7 @@ def started(root, store, log, pause=0.0):
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def test_a_killed_run_goes_on_where_its_last_chunk_ended(tmp_path, described):
+def test_a_killed_run_continues_where_its_last_chunk_ended(tmp_path, described):
     """kill -9, twice: each time at most one chunk (of 16) is lost, and the images being described (10 take 20 ms)."""
     root = write_tree(tmp_path / "root", {f"x/{i:03d}.pgm": pgm(i) for i in range(150)})
     store, log = tmp_path / "store", tmp_path / "log"
