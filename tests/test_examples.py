@@ -9,7 +9,7 @@ from PIL import Image
 
 ROOT = Path(__file__).parent.parent
 SCRIPTS = sorted((ROOT / "examples").glob("*.py"))
-SHORT = {"digits", "nearest"}
+SHORT = {"digits"}
 NEEDS = {"texts": "wordllama"}
 
 

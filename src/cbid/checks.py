@@ -10,6 +10,7 @@ from sklearn.utils import check_random_state
 
 __all__ = [
     "as_random_state",
+    "check_arrays",
     "check_bool",
     "check_choice",
     "check_integer",
@@ -87,6 +88,14 @@ def check_sequence(name: str, value: Any, of: str, check: Callable[[str, Any], N
         raise invalid(name, value, f"a sequence of {of}")
     for item in value:
         check(name, item)
+
+
+def check_arrays(model: Any, shapes: dict[str, tuple[int, ...]], dtype: str = "float") -> None:
+    """Raise unless these attributes of a model, read from a file, are arrays of these shapes and this type."""
+    for name, shape in shapes.items():
+        array = getattr(model, name)
+        if array.shape != shape or not array.dtype.name.startswith(dtype):
+            raise ValueError(f"{name} {array.dtype} {array.shape}: expected {dtype} {shape}")
 
 
 def check_verbose(value: Any) -> None:

@@ -168,7 +168,7 @@ def test_units_of_two_fits_are_made_comparable():
 
 
 @pytest.mark.parametrize(
-    ("settings", "y", "told"),
+    ("settings", "y", "message"),
     [
         ({"threshold": 2}, PATHS, "threshold=2"),
         ({"unknown": 1}, PATHS, "unknown=1"),
@@ -184,8 +184,8 @@ def test_units_of_two_fits_are_made_comparable():
         ({"coder": ITQ(n_bits=2), "unknown": 0.1}, list("abcde"), "unknown=0.1: expected a class of at least 2"),
     ],
 )
-def test_bad_input_is_named(settings, y, told):
-    with pytest.raises(ValueError, match=told):
+def test_bad_input_is_named(settings, y, message):
+    with pytest.raises(ValueError, match=message):
         CodeKNeighborsClassifier(2, **settings).fit(BITS, y)
 
 

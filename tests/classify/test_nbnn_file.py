@@ -24,7 +24,7 @@ def test_a_loaded_classifier_answers_the_same(way, tmp_path):
     assert loaded.classes_.tolist() == model.classes_.tolist()
     assert loaded.ids_ == model.ids_
     assert loaded.storage_per_image_ == model.storage_per_image_
-    # and goes on as the first one does
+    # and continues as the first one does
     for each in (model, loaded):
         each.remove_image("é 7").add_images(test.take([3]), ["cat"], ids=[5])
     np.testing.assert_array_equal(loaded.decision_function(test), model.decision_function(test))

@@ -100,7 +100,7 @@ def test_problems_are_listed_by_name_or_raise(root):
 
 
 def test_links_are_followed_once(root, tmp_path):
-    """A link to a file or a folder elsewhere is followed; one that leads back, above or twice is told and not."""
+    """A link to a file or folder elsewhere is followed; one that leads back, above or twice is reported."""
     write_tree(tmp_path, {"elsewhere/e.pgm": pgm(50)})
     os.symlink(tmp_path / "elsewhere", root / "cat" / "linked")
     os.symlink(tmp_path / "elsewhere" / "e.pgm", root / "dog" / "e.pgm")

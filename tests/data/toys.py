@@ -28,7 +28,7 @@ class Means(Descriptor):
     def describe(self, image):
         if self.pause:
             time.sleep(self.pause)
-        if self.log is not None:  # one byte for each image that was described, whoever did it
+        if self.log is not None:  # one byte for each image that was described, in any process
             descriptor = os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
             os.write(descriptor, b".")
             os.close(descriptor)

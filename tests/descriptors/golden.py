@@ -1,6 +1,6 @@
 """Writes golden.npz: a photograph, and its descriptors as independent implementations give them.
 
-``python -m tests.descriptors.golden`` writes it anew. HOG and Haar-like features come from scikit-image; pyramid HOG,
+``python -m tests.descriptors.golden`` rewrites it. HOG and Haar-like features come from scikit-image; pyramid HOG,
 GIST and CENTRIST from the plain definitions in the tests beside this file (numpy's histograms, Fourier transforms as
 matrices, blocks cut out one by one). Nothing of it passes through the code that is tested.
 """

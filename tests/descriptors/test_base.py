@@ -75,7 +75,7 @@ def test_what_is_refused(X, message):
         Means(repeat=0).fit(IMAGES)
 
 
-def test_images_of_different_sizes_are_told():
+def test_images_of_different_sizes_are_reported():
     with pytest.raises(ImageError, match="image 1: it gives 16 values, the first image 30"):
         Flat().transform([IMAGES[0], IMAGES[0][:4, :4]])
 

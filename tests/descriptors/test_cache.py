@@ -74,7 +74,7 @@ def test_renamed_moved_and_copied_files_are_known(root, tmp_path, described):
     assert values["copies/new.pgm"] == pytest.approx(200)
 
 
-def test_other_content_or_settings_are_described_anew(root, tmp_path, described):
+def test_other_content_or_settings_are_described_again(root, tmp_path, described):
     describe(root, means(tmp_path), cache=tmp_path / "store")
     described()
     (root / "x" / "005.pgm").write_bytes(pgm(250))
@@ -186,7 +186,7 @@ def test_chunks_end_by_count_bytes_and_time(tmp_path, monkeypatch):
         lambda data: data + b"x",
     ],
 )
-def test_a_damaged_chunk_is_told_and_described_anew(root, tmp_path, described, harm):
+def test_a_damaged_chunk_is_reported_and_described_again(root, tmp_path, described, harm):
     plain = describe(root, means(tmp_path), cache=tmp_path / "store").values
     described()
     (chunk,) = chunks(tmp_path / "store")
@@ -224,7 +224,7 @@ def test_a_chunk_of_another_descriptor_is_not_used(root, tmp_path):
         assert describe(root, twice, cache=tmp_path / "store").values.shape == (40, 4)
 
 
-def test_a_chunk_that_vanishes_is_described_anew_quietly(root, tmp_path):
+def test_a_chunk_that_vanishes_is_described_again_quietly(root, tmp_path):
     describe(root, Means(), cache=tmp_path / "store")
     stored = DescriptorCache(tmp_path / "store").open(Means())
     chunks(tmp_path / "store")[0].unlink()
@@ -261,7 +261,7 @@ def started(root, store, log, pause=0.0):
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def test_a_killed_run_goes_on_where_its_last_chunk_ended(tmp_path, described):
+def test_a_killed_run_continues_where_its_last_chunk_ended(tmp_path, described):
     """kill -9, twice: each time at most one chunk (of 16) is lost, and the images being described (10 take 20 ms)."""
     root = write_tree(tmp_path / "root", {f"x/{i:03d}.pgm": pgm(i) for i in range(150)})
     store, log = tmp_path / "store", tmp_path / "log"

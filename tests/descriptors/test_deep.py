@@ -212,7 +212,7 @@ def test_threads_change_nothing(convolution):
     np.testing.assert_allclose(np.linalg.norm(one, axis=1), 1, rtol=1e-5)
 
 
-def test_a_changed_model_is_opened_anew(tmp_path):
+def test_a_changed_model_is_opened_again(tmp_path):
     image = RNG.integers(0, 256, (4, 4, 3), dtype=np.uint8)
     path = identity(tmp_path / "net.onnx", ["n", 3, 4, 4])
     embedding = ONNXEmbedding(model=path, preprocessing={**PLAIN, "pooling": "flatten"})

@@ -232,6 +232,6 @@ def test_settings_tell_values_apart():
     assert DenseSIFT().fingerprint() != DenseSIFT(root=True).fingerprint()
 
 
-def test_what_is_no_image_is_told():
+def test_what_is_no_image_is_reported():
     with pytest.raises(ImageError, match="shape"):
         DenseSIFT().transform([np.zeros((20, 20), np.uint8), np.zeros((2, 3, 4, 5), np.uint8)])

@@ -121,7 +121,7 @@ def test_odd_sizes_go_through(tmp_path):
     np.testing.assert_allclose(describe(tmp_path, Means()).values[:, 0], np.array([3, 4, 5]) / 255, rtol=1e-6)
 
 
-def test_what_a_descriptor_refuses_is_told_by_name(tmp_path):
+def test_what_a_descriptor_refuses_is_reported_by_name(tmp_path):
     write_tree(tmp_path, {"x/1.pgm": pgm(1), "x/2.pgm": pgm(2, 1, 5), "x/3.pgm": pgm(3, 6, 6), "x/4.pgm": pgm(4)})
     described = describe(tmp_path, Flat(), on_error="skip")
     assert described.rows.tolist() == [0, 3]
@@ -136,7 +136,7 @@ def test_what_a_descriptor_refuses_is_told_by_name(tmp_path):
         describe([np.zeros((1, 4), np.uint8)], Flat(), on_error="skip")
 
 
-def test_any_error_of_a_descriptor_is_told_by_name():
+def test_any_error_of_a_descriptor_is_reported_by_name():
     class Faulty(Means):
         def describe(self, image):
             return {}["key"]
@@ -214,7 +214,7 @@ def test_many_at_once_and_no_more_than_a_few_megabytes(monkeypatch):
     assert descriptor.counts[-9:] == [1] * 9  # each is more than 1,000 bytes
 
 
-def test_what_fails_at_once_is_told_one_by_one():
+def test_what_fails_at_once_is_reported_one_by_one():
     class Fails(Together):
         def describe_many(self, images):
             raise RuntimeError

@@ -50,7 +50,7 @@ def test_the_worst_false_positives_side_by_side():
     assert sheet.shape == (16, 8, 3)
     assert (sheet[:8, :4] == 200).all()
     assert (sheet[:8, 4:] == 0).all()
-    assert (sheet[8:, :4] == 200).all()  # outside the image its last pixels go on
+    assert (sheet[8:, :4] == 200).all()  # outside the image its last pixels repeat
     assert (sheet[8:, 4:] == 255).all()
     with pytest.raises(ValueError, match="worst is empty"):
         false_positive_sheet([image], [])

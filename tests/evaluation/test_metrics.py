@@ -98,7 +98,7 @@ def test_shared_labels_are_counted_over_both_lists():
 
 
 @pytest.mark.parametrize(
-    ("left", "right", "told"),
+    ("left", "right", "message"),
     [
         (np.eye(2), [["a"]], "truth and predicted"),
         (np.eye(2), np.eye(3), r"truth \(2, 2\), predicted \(3, 3\)"),
@@ -109,8 +109,8 @@ def test_shared_labels_are_counted_over_both_lists():
         ([[{}]], [["a"]], r"truth\[0\] holds {}"),
     ],
 )
-def test_bad_label_sets_are_named(left, right, told):
-    with pytest.raises(ValueError, match=told):
+def test_bad_label_sets_are_named(left, right, message):
+    with pytest.raises(ValueError, match=message):
         micro_f1(left, right)
 
 

@@ -124,7 +124,7 @@ def test_graded_metrics_without_any_gain_are_nan():
 
 
 @pytest.mark.parametrize(
-    ("gains", "settings", "told"),
+    ("gains", "settings", "message"),
     [
         ([[1, -1]], {}, "gains: expected finite numbers of at least 0"),
         ([[1, np.nan]], {}, "gains: expected finite"),
@@ -134,8 +134,8 @@ def test_graded_metrics_without_any_gain_are_nan():
         ([[1, 2]], {"k": 3}, "k=3"),
     ],
 )
-def test_bad_gains_are_named(gains, settings, told):
-    with pytest.raises(ValueError, match=told):
+def test_bad_gains_are_named(gains, settings, message):
+    with pytest.raises(ValueError, match=message):
         ndcg_at([[1, 2]], gains, **{"k": 1} | settings)
 
 
@@ -214,7 +214,7 @@ BITS = np.array([[1, -1, 1], [-1, -1, 1]])
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "message"),
     [
         ({"queries": (BITS > 0).astype(int)}, "queries of type int64"),
         ({"database": BITS > 0}, "database of type bool"),
@@ -233,10 +233,10 @@ BITS = np.array([[1, -1, 1], [-1, -1, 1]])
         ({"weights": [1.0, np.nan, 1.0]}, "3 finite numbers"),
     ],
 )
-def test_what_is_no_code_is_named(changes, told):
+def test_what_is_no_code_is_named(changes, message):
     given = {"queries": BITS, "query_labels": [0, 1], "database": BITS, "labels": [0, 1]}
     assert mean_average_precision(**given) == 1
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         mean_average_precision(**given | changes)
 
 

@@ -26,7 +26,7 @@ def test_one_fit_gives_every_length(blobs):
     np.testing.assert_array_equal(found[8].weights_, whole.weights_)
 
 
-def test_a_length_that_cannot_be_had_is_told(blobs):
+def test_a_impossible_length_is_reported(blobs):
     found = dict(code_lengths("LSI", blobs, [4, 8], 0))
     assert found[4].n_bits_ == 4
     assert "n_bits=8" in found[8]

@@ -33,7 +33,7 @@ def test_the_layout_of_inria(tmp_path):
     assert (list(positives.names), list(negatives.names)) == (["train/positive/0.pgm"], ["train/negative/0.pgm"])
 
 
-def test_a_box_outside_its_photograph_is_told_when_it_is_read(tmp_path):
+def test_a_box_outside_its_photograph_is_reported_when_it_is_read(tmp_path):
     test = open_annotated("inria_person", inria(tmp_path, [[5000, 0, 5002, 2]]))
     with pytest.raises(AnnotationError, match=r"x\.pgm: box .* is outside the image"):
         list(test)

@@ -62,5 +62,5 @@ def test_the_page_tells_of_every_experiment_and_metric():
     text = (Path(__file__).parents[2] / "docs" / "reproduce.md").read_text()
     experiments, metrics = text.split("## Metrics")
     assert re.findall(r"^\| `(\w+)`", experiments, re.M) == list(EXPERIMENTS)
-    told = re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", metrics, re.M)))
-    assert told == list(METRICS)
+    listed = re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.*?) \|", metrics, re.M)))
+    assert listed == list(METRICS)

@@ -73,12 +73,14 @@ def test_it_shows_a_plot_and_a_table(tmp_path):
 
 
 def test_a_comparison_in_words():
-    def told(ours, theirs):
+    def figures(ours, theirs):
         return by_test(np.array(ours), np.array(theirs)).figures
 
-    assert told([0.8, 0.9, 1.0], [0.7, 0.8, 0.9]).startswith("90.0 against 80.0 % (difference +10.0 to +10.0, p = ")
-    assert told([0.8], [0.7]) == "80.0 against 70.0 % (one repeat, no test)."
-    assert told([0.8, 0.9], [0.7]) == "85.0 against 70.0 % (means of 2 and of 1 repeats)."
+    assert figures([0.8, 0.9, 1.0], [0.7, 0.8, 0.9]).startswith(
+        "90.0 against 80.0 % (difference +10.0 to +10.0, p = "
+    )
+    assert figures([0.8], [0.7]) == "80.0 against 70.0 % (one repeat, no test)."
+    assert figures([0.8, 0.9], [0.7]) == "85.0 against 70.0 % (means of 2 and of 1 repeats)."
 
 
 @pytest.mark.parametrize("repeats", [1, 2])

@@ -92,7 +92,7 @@ def test_lines_of_several_writers_do_not_mix(raw):
     assert all(set(line["result"]["values"]) == {line["settings"]["i"]} for line in found)
 
 
-def test_bad_lines_count_as_missing_and_are_told(raw):
+def test_bad_lines_count_as_missing_and_are_reported(raw):
     for i in range(3):
         raw.add({"i": i}, {"value": i}, 0)
     assert raw.problem() is None

@@ -1,4 +1,4 @@
-"""Whole runs of a small experiment: kept, gone on with, failed, killed."""
+"""Whole runs of a small experiment: kept, continued, failed, killed."""
 
 import json
 import os
@@ -39,12 +39,12 @@ def lines(folder):
     return path.read_text().splitlines() if path.exists() else []
 
 
-def test_a_run_is_kept_and_gone_on_with(tmp_path):
-    told = []
-    first = reproduce(out=tmp_path, quick=True, progress=told.append)
+def test_a_run_is_kept_and_continued(tmp_path):
+    states = []
+    first = reproduce(out=tmp_path, quick=True, progress=states.append)
     assert (first.ran, first.kept, first.failures, first.left_out) == (4, 0, {}, {})
-    assert [(s.done, s.of) for s in told] == [(1, 2), (2, 2)]
-    assert told[-1].left == 0
+    assert [(s.done, s.of) for s in states] == [(1, 2), (2, 2)]
+    assert states[-1].left == 0
     again = reproduce(out=tmp_path, quick=True)
     assert (again.ran, again.kept) == (0, 4)
     more = reproduce(out=tmp_path)  # the full run holds the cells of the quick one
@@ -124,7 +124,7 @@ def test_the_summary_holds_claims_and_tables(tmp_path):
     assert "**3 claims: 1 holds, 1 fails, 1 not testable here.**" in claims
 
 
-def test_results_of_earlier_defaults_are_told_and_run_again(tmp_path, monkeypatch):
+def test_results_of_earlier_defaults_are_reported_and_run_again(tmp_path, monkeypatch):
     reproduce(out=tmp_path)
     raw = tmp_path / "raw" / "toy.jsonl"
     current = json.loads(raw.read_text().splitlines()[0])["defaults"]
@@ -169,7 +169,7 @@ def test_plots_of_the_same_results_are_the_same(tmp_path):
     assert [(tmp_path / "plots" / name).read_bytes() for name in ("toy.png", "toy.svg")] == before
 
 
-def test_a_failure_is_told_and_the_others_go_on(tmp_path, monkeypatch):
+def test_a_failure_is_reported_and_the_others_continue(tmp_path, monkeypatch):
     monkeypatch.setenv("TOY_FAILS", "fair")
     monkeypatch.setattr(toy, "EXPERIMENT", _without_claims())
     done = reproduce(out=tmp_path)
@@ -222,20 +222,20 @@ def test_raw_results_that_cannot_be_read_are_a_failure(tmp_path, run):
     (tmp_path / "raw" / "toy.jsonl").mkdir(parents=True)
     done = reproduce(out=tmp_path, run=run)
     assert (done.ran, done.kept) == (0, 0)
-    assert all("IsADirectoryError" in told for told in done.failures["toy"])
+    assert all("IsADirectoryError" in message for message in done.failures["toy"])
     assert "IsADirectoryError" in done.report.read_text()
 
 
-def test_a_killed_worker_is_told_and_the_others_go_on(tmp_path, monkeypatch):
+def test_a_killed_worker_is_reported_and_the_others_continue(tmp_path, monkeypatch):
     """Four tasks of two cells, two at a time."""
     from dataclasses import replace
 
     monkeypatch.setattr(toy, "EXPERIMENT", replace(_without_claims(), together=("repeat",)))
     monkeypatch.setenv("TOY_KILLED", "loaded 0")
-    told = []
-    done = reproduce(out=tmp_path, jobs=2, progress=told.append)
-    assert len(told) == 4
-    killed = [state.task.cells[0]["repeat"] for state in told if state.problem]
+    states = []
+    done = reproduce(out=tmp_path, jobs=2, progress=states.append)
+    assert len(states) == 4
+    killed = [state.task.cells[0]["repeat"] for state in states if state.problem]
     assert 0 in killed
     assert len(killed) <= 2
     assert done.failures["toy"][0].startswith("a worker process was killed")
@@ -301,7 +301,7 @@ def wait_for_lines(folder, n):
     raise AssertionError("the run wrote nothing")
 
 
-def test_killed_it_goes_on_where_it_stopped(tmp_path):
+def test_killed_it_continues_where_it_stopped(tmp_path):
     with program(tmp_path, TOY_SECONDS="0.5") as process:
         wait_for_lines(tmp_path, 2)
         process.kill()
@@ -322,27 +322,28 @@ def test_interrupted_it_says_so(tmp_path, jobs):
     with program(tmp_path, "--jobs", jobs, TOY_SECONDS="0.5") as process:
         wait_for_lines(tmp_path, 1)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the workers have it too
-        _, told = process.communicate(timeout=120)
+        _, errors = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert told.splitlines()[-1].startswith("cbid: interrupted")
+    assert errors.splitlines()[-1].startswith("cbid: interrupted")
     assert len(lines(tmp_path)) < 8
 
 
 @pytest.mark.parametrize("jobs", ["1", pytest.param("2", marks=pytest.mark.long)])
-def test_what_goes_on_after_an_interrupt_is_no_result(tmp_path, jobs):
+def test_what_continues_after_an_interrupt_is_no_result(tmp_path, jobs):
     """As learning does, which keeps the bits that it has."""
-    with program(tmp_path, "--jobs", jobs, TOY_SECONDS="2", TOY_GOES_ON="1") as process:
+    with program(tmp_path, "--jobs", jobs, TOY_SECONDS="2", TOY_CONTINUES="1") as process:
         wait_for_lines(tmp_path, 1)
         time.sleep(0.3)
         before = lines(tmp_path)
         os.killpg(process.pid, signal.SIGINT)
-        _, told = process.communicate(timeout=120)
+        _, errors = process.communicate(timeout=120)
     assert process.returncode == 130
-    assert told.splitlines()[-1].startswith("cbid: interrupted")
+    assert errors.splitlines()[-1].startswith("cbid: interrupted")
     assert lines(tmp_path) == before
 
 
-def test_ended_by_a_signal_no_worker_goes_on(tmp_path):
+@pytest.mark.long
+def test_ended_by_a_signal_no_worker_continues(tmp_path):
     with program(tmp_path, "--jobs", "2", TOY_SECONDS="1") as process:
         wait_for_lines(tmp_path, 1)
         process.terminate()  # the program alone, as a service manager does

@@ -144,7 +144,7 @@ def stood(rng, height, width, *corners):
     return np.clip(values, 0, 255).astype(np.uint8)
 
 
-def test_detection_and_going_on_with_it(tmp_path, monkeypatch):
+def test_detection_and_continuing(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     folder = tmp_path / "inria_person"
     pictures = {f"train/positive/{i}": stood(rng, 160, 96, (32, 32)) for i in range(12)}
@@ -170,15 +170,15 @@ def test_detection_and_going_on_with_it(tmp_path, monkeypatch):
     assert rates[0] == 1  # nothing else looks like it, so that 8 bits of a dozen windows can only lose
     assert (rates <= 1).all()
     assert [(row["n_images"], row["n_objects"]) for row in results] == [(2, 3)] * 6
-    told = verification_helps(results)
-    assert not told.holds
-    assert "8 bits: " in told.figures
-    assert "the control, a second SVM on HOG" in told.figures
+    judged = verification_helps(results)
+    assert not judged.holds
+    assert "8 bits: " in judged.figures
+    assert "the control, a second SVM on HOG" in judged.figures
     # What was learned and found is there: photographs are not read again.
     monkeypatch.setattr(detection.AnnotatedImages, "read", lambda *_: pytest.fail("read again"))
     again = [_plain(result) for _, result in detection.run(cells[:2], context(tmp_path))]
     assert again == [row.result for row in results.rows[:2]]
-    # The bits that were learned are gone on with, and the first ones stay.
+    # Learning continues after the stored bits, which stay the same.
     longer = [cells[2], cells[2] | {"bits": 12}]
     assert _plain(next(detection.run(longer, context(tmp_path)))[1]) == results.rows[2].result
     # Codes that ended early are no codes of the length that was asked for; the detector itself is there all the same.

@@ -28,7 +28,7 @@ def run(cells, context):
         try:
             time.sleep(float(os.environ.get("TOY_SECONDS", 0)))
         except KeyboardInterrupt:
-            if "TOY_GOES_ON" not in os.environ:
+            if "TOY_CONTINUES" not in os.environ:
                 raise
         rng = np.random.default_rng([settings["repeat"], len(settings["method"])])
         heads = (rng.random(20) < METHODS[settings["method"]]).astype(int)

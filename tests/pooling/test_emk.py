@@ -97,7 +97,7 @@ def test_norms(bags, norm):
 def test_parts_and_threads_change_nothing(monkeypatch):
     bags = positioned(np.random.default_rng(2), 9)
     whole = EMK(n_words=5).fit(bags).transform(bags)
-    monkeypatch.setattr("cbid.pooling.emk._CHUNK_VALUES", 2 * 21 * 5)
+    monkeypatch.setattr("cbid.pooling.bag_of_words._CHUNK_VALUES", 2 * 21 * 5)
     np.testing.assert_allclose(EMK(n_words=5, n_jobs=2).fit(bags).transform(bags), whole, atol=1e-6)
 
 

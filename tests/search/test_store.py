@@ -213,7 +213,7 @@ def test_saving_over_something_else_is_refused(tmp_path, index, what):
 
 
 @pytest.mark.parametrize("writable", [False, True])
-def test_a_directory_that_was_removed_is_written_anew(saved, writable):
+def test_a_directory_that_was_removed_is_written_again(saved, writable):
     opened = CodeIndex.open(saved, writable=writable)
     before = content(opened)
     shutil.rmtree(saved)

@@ -210,7 +210,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("change", HOSTILE, ids=str)
 def test_a_forged_file_with_a_right_checksum_is_refused(path, change):
-    """The checksum tells of damage, not of malice: whoever writes a file can write its checksum, too."""
+    """The checksum shows damage, not malice: an attacker who writes a file can write its checksum too."""
     from cbid.storage import models
 
     kind, state, arrays = models.read_model(path)

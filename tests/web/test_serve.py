@@ -42,6 +42,7 @@ def children_of(pid):
         return [int(child) for child in file.read().split()]
 
 
+@pytest.mark.long
 def test_two_processes_serve_log_and_are_replaced(fitted):
     """Both answer on one address; one that is killed is replaced; SIGTERM ends all, with status 0."""
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}

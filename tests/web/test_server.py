@@ -154,6 +154,7 @@ def test_shutdown_finishes_running_requests_and_accepts_no_new_ones(fitted):
         assert not thread.is_alive()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc keeps the memory")
 def test_memory_of_uploads_returns_to_the_system():
     """A smaller object above each of 100 large ones that are freed: without the setting, the process keeps all."""

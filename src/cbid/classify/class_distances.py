@@ -29,20 +29,6 @@ from cbid.classify.patch_search import (
 from cbid.classify.patches import PatchStore
 from cbid.search.partition import Partition
 
-__all__ = [
-    "ByClass",
-    "ByPartition",
-    "ClassDistances",
-    "Correction",
-    "Decision",
-    "Local",
-    "ResponseSVM",
-    "class_distances",
-    "distances_without_own",
-    "fit_decision",
-    "sum_by_image",
-]
-
 Rows = NDArray[Any]
 Weights = NDArray[np.floating] | None
 

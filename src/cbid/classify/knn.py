@@ -1,6 +1,7 @@
 """k-nearest-neighbour classification on binary codes: classes, label sets, label trees, and "unknown"."""
 
 import warnings
+from dataclasses import field
 from typing import Any, Self
 
 import numpy as np
@@ -11,21 +12,21 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from cbid.checks import check_n_jobs, check_real, check_share, unchanged_on_error
+from cbid.checks import check_share, unchanged_on_error
 from cbid.classify.votes import EQUAL_SHARES, count_votes, descend, neighbour_votes, neighbours_with_ties, set_shares
 from cbid.codes import check_codes, pack
 from cbid.evaluation.gains import label_matrices
 from cbid.label_trees import LabelTree, parse_tree
 from cbid.labels import are_label_sets, encode_label_sets
+from cbid.params import check_params, estimator, jobs, param, real
 from cbid.search import CodeIndex
 from cbid.search.checks import as_count
-
-__all__ = ["CodeKNeighborsClassifier"]
 
 _MAX_MERGED_BITS = 32  # up to this length, equal codes of one class are merged for the vote
 _PARTS = 5  # one part of the samples is held out to find the distance of unknown items
 
 
+@estimator
 class CodeKNeighborsClassifier(ClassifierMixin, BaseEstimator):
     """Classify by the votes of the nearest codes, by plain or weighted Hamming distance.
 
@@ -83,30 +84,16 @@ class CodeKNeighborsClassifier(ClassifierMixin, BaseEstimator):
     array(['a'], dtype='<U1')
     """
 
-    def __init__(
-        self,
-        n_neighbors: int = 5,
-        *,
-        weights: str = "uniform",
-        coder: Any = None,
-        packed: bool = False,
-        n_bits: int | None = None,
-        bit_weights: ArrayLike | str | None = "auto",
-        tree: Any = None,
-        threshold: float | None = None,
-        unknown: float | None = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.n_neighbors = n_neighbors
-        self.weights = weights
-        self.coder = coder
-        self.packed = packed
-        self.n_bits = n_bits
-        self.bit_weights = bit_weights
-        self.tree = tree
-        self.threshold = threshold
-        self.unknown = unknown
-        self.n_jobs = n_jobs
+    n_neighbors: int = field(default=5, kw_only=False)
+    weights: str = "uniform"
+    coder: Any = None
+    packed: bool = False
+    n_bits: int | None = None
+    bit_weights: ArrayLike | str | None = "auto"
+    tree: Any = None
+    threshold: float | None = param(None, check_share)
+    unknown: float | None = param(None, real(0, 1))
+    n_jobs: int | None = param(None, jobs)
 
     @unchanged_on_error
     def fit(self, X: ArrayLike, y: Any) -> Self:
@@ -144,8 +131,8 @@ class CodeKNeighborsClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def _check_parameters(self) -> None:
+        check_params(self)
         as_count(self.n_neighbors, "n_neighbors")
-        check_n_jobs(self.n_jobs)
         if not isinstance(self.weights, str) or self.weights not in ("uniform", "distance"):
             raise ValueError(
                 f"weights={self.weights!r}: expected 'uniform' or 'distance' (for weights of bits see bit_weights)"
@@ -156,10 +143,6 @@ class CodeKNeighborsClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError("packed=True: expected False with a coder, which takes vectors, not codes")
         if self.n_bits is not None and not self.packed:
             raise ValueError(f"n_bits={self.n_bits}: expected None with packed=False")
-        if self.threshold is not None:
-            check_share("threshold", self.threshold)
-        if self.unknown is not None:
-            check_real("unknown", self.unknown, 0, 1)
 
     def _encode_sets(self, y: Any, n: int) -> NDArray[np.int64]:
         """Set the labels and the distinct label sets; return the number of the set of each sample."""

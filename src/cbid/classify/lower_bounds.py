@@ -20,17 +20,6 @@ from numpy.typing import NDArray
 
 from cbid.learning.axes import principal_axes
 
-__all__ = [
-    "LANES",
-    "ROUNDING",
-    "TINY",
-    "Reduction",
-    "bound_axes",
-    "nearest_by_bounds",
-    "nearest_in_buckets",
-    "rounding_slack",
-]
-
 Floats = NDArray[np.float32]
 Positions = NDArray[np.int64]
 RowNumbers = NDArray[np.int32]
@@ -139,13 +128,7 @@ def _insert(distances: Floats, positions: Positions, distance: np.float32, row: 
 
 @_compiled
 def nearest_by_bounds(
-    bounds: Floats,
-    slack: Floats,
-    Q: Floats,
-    rows: Floats,
-    order: RowNumbers,
-    distances: Floats,
-    positions: Positions,
+    bounds: Floats, slack: Floats, Q: Floats, rows: Floats, order: RowNumbers, distances: Floats, positions: Positions
 ) -> None:
     """Compare queries Q (q, d) with the rows at ``order`` (b,) whose bound allows them to be among the nearest.
 

@@ -20,8 +20,6 @@ from cbid.classify.patches import Images, PatchRows, PatchStore, drop_empty, nam
 from cbid.labels import check_labels, encode_labels, image_labels
 from cbid.params import check_params, choice, estimator, flag, integer, jobs, param, positive, real
 
-__all__ = ["EvaluationTime", "NBNNClassifier"]
-
 _QUERIES = 1 << 15  # patches searched at a time
 
 

@@ -25,8 +25,6 @@ from cbid.storage.tensors import Arrays, FileKind
 if TYPE_CHECKING:
     from cbid.classify.nbnn import NBNNClassifier
 
-__all__ = ["load_nbnn", "save_nbnn"]
-
 NBNN = FileKind(format="cbid-nbnn", version=1, noun="NBNN classifier", error=ModelFileError)
 
 _OBJECTS = ("coder", "descriptor")
@@ -57,7 +55,8 @@ def save_nbnn(model: "NBNNClassifier", path: str | os.PathLike[str]) -> None:
         arrays |= {f"coder.{name}": array for name, array in coder_arrays.items()}
         content["coder"] = {"kind": type(coder).__name__, "state": state, "was_fitted": is_fitted(model.coder)}
     if model.descriptor is not None:
-        content["descriptor"] = {"kind": type(model.descriptor).__name__, "params": _json_params(model.descriptor)}
+        params = model.descriptor.get_params(deep=False)
+        content["descriptor"] = {"kind": type(model.descriptor).__name__, "params": params}
     NBNN.write(path, content, arrays)
 
 
@@ -96,12 +95,6 @@ def _check_rows(model: "NBNNClassifier") -> None:
     made, stored = model._rows(one), model._store.parts[0]
     if made.shape[1:] != stored.shape[1:] or made.dtype != stored.dtype:
         raise ValueError(f"rows are {stored.dtype} of width {stored.shape[1]}; the settings give others")
-
-
-def _json_params(descriptor: Any) -> dict[str, Any]:
-    """Return the settings as JSON values; tuples become lists."""
-    params = descriptor.get_params(deep=False)
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in params.items()}
 
 
 def _descriptor(saved: dict[str, Any] | None, source: str) -> Any:

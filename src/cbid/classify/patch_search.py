@@ -29,8 +29,6 @@ from cbid.search.queries import Queries
 from cbid.search.scan import topk
 from cbid.threads import faiss_products, faiss_threads
 
-__all__ = ["CodeSearch", "FlatSearch", "Floats", "KDTreeSearch", "LSHSearch", "Nearest", "PatchSearch", "far_centre"]
-
 Floats = NDArray[np.float32]
 Nearest = tuple[Floats, NDArray[np.int64]]  # distances and positions, (q, k) each
 
@@ -49,15 +47,9 @@ class PatchSearch(Protocol):
 class FlatSearch:
     """Exact search by all distances.
 
-    Parameters
-    ----------
-    rows : (n, width)
-    axes : (width, m), optional
-        Axes of lower bounds (``bound_axes``): rows are compared in full only if their bound is below the nearest
-        distance so far. Without them all distances are computed by matrix products (faiss).
-    centre : (width,), optional
-        Subtracted from rows and queries before such products. Structures whose distances are compared need the same
-        centre.
+    With the axes (width, m) of lower bounds (``bound_axes``), rows are compared in full only if their bound is below
+    the nearest distance so far. Without them all distances are computed by matrix products (faiss), after ``centre``
+    (width,) is subtracted. Structures whose distances are compared need the same centre.
     """
 
     def __init__(self, rows: Floats, axes: Floats | None = None, centre: Floats | None = None) -> None:

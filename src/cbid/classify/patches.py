@@ -16,17 +16,6 @@ from sklearn.utils.validation import check_is_fitted
 from cbid.bags import Bags, check_bags, position_scale, with_positions
 from cbid.learning.neighbourhoods import of_unit_size
 
-__all__ = [
-    "Images",
-    "PatchRows",
-    "PatchStore",
-    "UnknownImageError",
-    "drop_empty",
-    "is_fitted",
-    "named_bags",
-    "takes_bags",
-]
-
 Images = Bags | Sequence[Any]
 
 
@@ -56,22 +45,12 @@ def drop_empty(
 
 @dataclass(frozen=True)
 class PatchRows:
-    """The map from bags to rows: descriptors float32, or codes uint8 with a coder.
+    """The map from bags to rows: descriptors float32, or codes uint8 with a coder."""
 
-    Attributes
-    ----------
-    location
-        Factor of x / width and y / height, which are appended to the descriptor; 0 appends nothing.
-    mean, components : (d,), (n, d) or None
-        The principal axes that descriptors are projected to.
-    coder
-        Fitted, or None.
-    """
-
-    location: float = 0.0
-    mean: NDArray[np.float32] | None = None
-    components: NDArray[np.float32] | None = None
-    coder: Any = None
+    location: float = 0.0  # factor of x / width and y / height, which are appended to the descriptor; 0: nothing is
+    mean: NDArray[np.float32] | None = None  # (d,); descriptors are projected to the axes around it
+    components: NDArray[np.float32] | None = None  # (n, d)
+    coder: Any = None  # fitted
 
     @classmethod
     def fit(

@@ -10,18 +10,6 @@ from scipy.sparse import csr_matrix
 from cbid.label_trees import LabelTree
 from cbid.search import CodeIndex, Matches
 
-__all__ = [
-    "EQUAL_SHARES",
-    "MAX_TIED",
-    "Neighbours",
-    "count_votes",
-    "descend",
-    "neighbour_votes",
-    "neighbours_with_ties",
-    "random_keys",
-    "set_shares",
-]
-
 EQUAL_SHARES = 1e-8  # shares of the votes that differ by less are equal
 MAX_TIED = 8_192  # neighbours at the distance of the k-th that are fetched; if there are more, a random subset votes
 _WIDTHS = (1, 64, MAX_TIED)  # neighbours beyond the k-th that are fetched, until all ties are known
@@ -32,7 +20,7 @@ _ENOUGH_TIED = 512  # ties in a sample that are enough
 _EQUAL = 1e-9  # votes that differ relatively by less are equal
 
 
-class CodeSearch(Protocol):
+class CodeSearcher(Protocol):
     """An index or a store of codes that returns the nearest."""
 
     def search(
@@ -55,7 +43,7 @@ class Neighbours(NamedTuple):
 
 
 def neighbours_with_ties(
-    index: CodeSearch,
+    index: CodeSearcher,
     codes: NDArray[np.uint8],
     k: int,
     *,
@@ -66,23 +54,10 @@ def neighbours_with_ties(
 ) -> Iterator[Neighbours]:
     """Yield the k nearest of every query with all neighbours that tie with the k-th, some queries at a time.
 
-    Parameters
-    ----------
-    index : CodeIndex with labels, or another store of codes
-    codes : array (q, ceil(n_bits / 8))
-        Queries.
-    k : int
-    weights, labels : see ``CodeIndex.search``
-    excluded : array of int, default=None
-        Ids to leave out.
-    counts : array of int, default=None
-        Number of items that each id stands for; the id is then the place in this array. Default: one.
-
-    Notes
-    -----
-    If more than 8,192 tie with the k-th, a random subset of at least 512 of them is returned instead. It is drawn by
-    a fixed function of the ids and does not depend on the other queries. A store outside the process returns at most
-    64 more than k.
+    ``excluded`` are ids to leave out. ``counts`` is the number of items that each id stands for, if not one; an id is
+    then the place in this array. If more than 8,192 tie with the k-th, a random subset of at least 512 of them is
+    returned instead. It is drawn by a fixed function of the ids and does not depend on the other queries. A store
+    outside the process returns at most 64 more than k.
     """
     gone = np.empty(0, dtype=np.int64) if excluded is None else excluded
     local = isinstance(index, CodeIndex)
@@ -243,18 +218,11 @@ def count_votes(
 ) -> NDArray[np.float64]:
     """Return the votes of each class (n, n_classes).
 
-    Parameters
-    ----------
-    distances : array (n, m), ascending; inf where there is no neighbour
-        The k nearest neighbours and all that tie with the k-th. Those share the votes that the nearer ones leave.
-    labels : array (n, m)
-        Class numbers. A neighbour with a negative number takes its votes, but gives them to no class.
-    n_classes, k : int
-    weights : {"uniform", "distance"}, default="uniform"
-    counts : array (n, m), default=None
-        Number of items that each neighbour stands for. Default: one.
-    queries : array (n, n_bytes) uint8, default=None
-        Codes of the queries. They decide, as random numbers, if nothing else does; by default the first class wins.
+    distances : (n, m) ascending, of the k nearest neighbours and all that tie with the k-th, which share the votes
+        that the nearer ones leave; inf where there is no neighbour
+    labels : (n, m) class numbers; a neighbour with a negative number takes its votes, but gives them to no class
+    counts : (n, m) the number of items that each neighbour stands for, if not one
+    queries : (n, n_bytes) codes that decide, as random numbers, if nothing else does; without, the first class wins
     """
     vote = np.where(labels < 0, 0, neighbour_votes(distances, k, weights=weights, counts=counts))
     numbers = np.where(np.isfinite(distances) & (labels >= 0), labels, 0)
@@ -269,14 +237,9 @@ def count_votes(
 
 
 def set_shares(votes: NDArray[np.float64], sets: NDArray[np.int64], members: csr_matrix) -> NDArray[np.float64]:
-    """Return the share of the votes for each label (n, n_labels).
+    """Return the share of the votes (n, m) of the neighbours for each label, (n, n_labels).
 
-    Parameters
-    ----------
-    votes : array (n, m)
-        Votes of the neighbours.
-    sets : array (n, m)
-        The number of each neighbour's label set, a row of ``members`` (n_sets, n_labels).
+    ``sets`` (n, m) is the number of each neighbour's label set, a row of ``members`` (n_sets, n_labels).
     """
     votes = votes / votes.sum(axis=1, keepdims=True)
     rows = np.arange(len(votes) + 1) * votes.shape[1]

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from cbid.checks import as_random_state, check_choice, check_integer, check_real
+from cbid.checks import as_random_state, check_arrays, check_choice, check_integer, check_real
 from cbid.coders.base import Coder
 from cbid.coders.onnx_file import OnnxGraph, write_onnx
 from cbid.learning.features import Anchors, fit_anchors
@@ -118,10 +118,7 @@ class HyperplaneCoder(Coder):
             check_real("gamma_", self.gamma_, 0, open_below=True)
         elif m != self.n_features_in_:
             raise ValueError(f"mean_ has {m} values for {self.n_features_in_} features")
-        for name, shape in expected.items():
-            array = getattr(self, name)
-            if array.shape != shape or array.dtype.kind != "f":
-                raise ValueError(f"{name} is {array.dtype} {array.shape}; it must be real, {shape}")
+        check_arrays(self, expected)
 
 
 def generator(random_state: object) -> np.random.Generator:

@@ -9,7 +9,7 @@ from scipy.sparse import csr_matrix
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from cbid.checks import check_integer
+from cbid.checks import check_arrays, check_integer
 from cbid.labels import are_label_sets, encode_label_sets, encode_labels, is_list_of_objects, single_labels
 from cbid.learning.scaling import check_varies
 
@@ -109,14 +109,6 @@ class PrefixMixin:
 
     def _first_bits(self, n_bits: int) -> dict[str, Any]:
         return {name: getattr(self, name)[:n_bits] for name in self._BY_BIT}
-
-
-def check_arrays(coder: Any, expected: dict[str, tuple[int, ...]]) -> None:
-    """Raise a ValueError unless every array is real and of the expected shape."""
-    for name, shape in expected.items():
-        array = getattr(coder, name)
-        if array.shape != shape or array.dtype.kind != "f":
-            raise ValueError(f"{name} is {array.dtype} {array.shape}; it must be real, {shape}")
 
 
 def check_indices(coder: Any, name: str, shape: tuple[int, ...], below: int, least: int = 0) -> None:

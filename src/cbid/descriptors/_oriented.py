@@ -169,7 +169,7 @@ def mean_votes(planes, scale, dx, dy, votes, means):  # type: ignore[no-untyped-
     differences(planes, scale, dx, dy)
     sums = np.zeros(means.shape)  # float64, as there
     if trilinear:
-        share_votes(dx, dy, signed, *row_shares, *column_shares, sums)
+        share_votes(dx, dy, signed, *row_shares, *column_shares, sums)  # type: ignore[call-arg]
     else:
         vote(dx, dy, rows, columns, cosines, sines, signed, sums)
     means[:] = sums / (cell * cell)

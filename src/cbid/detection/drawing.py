@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from cbid.checks import check_integer
 from cbid.data.images import as_rgb, opencv, resize, to_uint8
 from cbid.detection.boxes import Annotation, Boxes, Detections, check_boxes
-from cbid.detection.evaluate import HIT, IGNORED, REFERENCE_FPPI, DetectionCurve, FalsePositive, match
+from cbid.detection.evaluate import HIT, IGNORED, DetectionCurve, FalsePositive, match
+from cbid.evaluation.metrics import REFERENCE_FPPI
 from cbid.extras import missing_extra
 from cbid.storage.atomic import whole_file
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from cbid.checks import check_real
 from cbid.detection.boxes import Annotation, Boxes, Detections, areas, intersections, overlaps, with_aspect
 from cbid.evaluation import log_average_detection_rate
+from cbid.evaluation.metrics import REFERENCE_FPPI
 
 HIT, FALSE, IGNORED = 1, 0, -1
-REFERENCE_FPPI = np.logspace(-2, 0, 9)  # false positives per image of the averages
 _HEIGHT_RATIO = 1.25  # detections smaller than min_height by up to this factor still count
 
 

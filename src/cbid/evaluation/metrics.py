@@ -12,7 +12,7 @@ from cbid.evaluation import ranking
 from cbid.evaluation.gains import label_matrices
 
 _NAMES = {"U": "text", "T": "text", "S": "bytes"}
-_REFERENCES = np.logspace(-2, 0, 9)
+REFERENCE_FPPI = np.logspace(-2, 0, 9)  # false positives per image of the averages
 
 
 def accuracy(truth: ArrayLike, predicted: ArrayLike) -> float:
@@ -106,7 +106,7 @@ def log_average_detection_rate(false_positives: ArrayLike, detection_rates: Arra
     if x.ndim != 1 or x.shape != y.shape:
         raise ValueError(f"false_positives {x.shape}, detection_rates {y.shape}: expected two arrays (points,)")
     # A reference computed as 10^-1 must include a point given as 0.1.
-    reached = x <= _REFERENCES[:, None] * (1 + 1e-12)  # (9, m)
+    reached = x <= REFERENCE_FPPI[:, None] * (1 + 1e-12)  # (9, m)
     return float(np.mean(np.max(np.where(reached, y, 0.0), axis=1, initial=0.0)))
 
 

@@ -10,10 +10,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from cbid.paper.base import Context
+from cbid.paper.base import Context, Results, Row
 from cbid.paper.report import COLOURS, Page, error_bars, mean_and_deviation, new_figure
-
-Lines = list[dict[str, Any]]
 
 
 def chapters(out: Path, folder: Path, context: Context) -> list[str]:
@@ -25,38 +23,28 @@ def chapters(out: Path, folder: Path, context: Context) -> list[str]:
         page = Page(name, out / "plots", context, False, raw=link, command=f"python -m benchmarks.{name}")
         parts.append(f'<h3 id="{name}">{escape(title)}</h3><p>{escape(text)}</p>')
         if source.exists():
-            show([json.loads(line) for line in source.read_text().splitlines()], page)
+            show(Results([Row(json.loads(line), {}, 0.0) for line in source.read_text().splitlines()]), page)
             parts += page.parts
         else:
             parts.append(f"<p>Left out: {escape(str(source))} is missing.</p>")
     return parts
 
 
-def _tested(lines: Lines) -> Lines:
+def _tested(results: Results) -> Results:
     """Return the lines measured on test data, not those that chose settings."""
-    return [line for line in lines if not line.get("validation")]
-
-
-def _groups(lines: Lines, *names: str) -> list[tuple[Any, ...]]:
-    """Return the values of some fields that occur together, in order of appearance."""
-    return list(dict.fromkeys(tuple(line.get(name) for name in names) for line in lines))
-
-
-def _of(lines: Lines, **wanted: Any) -> Lines:
-    return [line for line in lines if all(line.get(k) == v for k, v in wanted.items())]
+    return Results([row for row in results if not row.settings.get("validation")])
 
 
 def _table(
-    page: Page, title: str, lines: Lines, metrics: Mapping[str, str], by: Sequence[str], name: Callable[..., str]
+    page: Page, title: str, results: Results, metrics: Mapping[str, str], by: Sequence[str], name: Callable[..., str]
 ) -> None:
     """Add a table with a column for each metric, by its title, and a row for all values that ``by`` have together.
 
     ``name`` makes the name of a row from these values.
     """
     rows = []
-    for values in _groups(lines, *by):
-        of = _of(lines, **dict(zip(by, values)))
-        found = ([line[metric] for line in of if line.get(metric) is not None] for metric in metrics)
+    for *values, part in results.by(*by):
+        found = ([row[metric] for row in part if row.settings.get(metric) is not None] for metric in metrics)
         rows.append([name(*values), *map(mean_and_deviation, found)])
     page.table(f"{title}, % (mean ± deviation)", ["", *metrics.values()], rows)
 
@@ -77,10 +65,10 @@ def _bars(page: Page, names: Sequence[str], values: dict[str, list[list[float]]]
     page.plot(figure, "", f"{caption}; 95 % intervals.")
 
 
-def _unseen(lines: Lines, page: Page) -> None:
+def _unseen(results: Results, page: Page) -> None:
     # Concatenated codes, and other weights of the same bits, are left out: docs/learner.md shows them.
     hidden = ("concatenation", " at ")
-    tested = [line for line in _tested(lines) if not any(text in line["method"] for text in hidden)]
+    tested = Results([row for row in _tested(results) if not any(text in row["method"] for text in hidden)])
     metrics = {
         "unseen_map": "unseen: mAP",
         "unseen_p10": "precision at 10",
@@ -89,40 +77,34 @@ def _unseen(lines: Lines, page: Page) -> None:
     }
     title = "Classes that were not learned, and those that were"
     _table(page, title, tested, metrics, ("set", "bits", "method"), "{0}, {2}, {1} bits".format)
-    places = _groups(tested, "set", "bits")
-    methods = [method for (method,) in _groups(tested, "method") if not method.startswith("linear")]
+    places = [(name, bits) for name, bits, _ in tested.by("set", "bits")]
+    methods = [method for method in tested.distinct("method") if not method.startswith("linear")]
     values = {
-        m: [[line["unseen_map"] for line in _of(tested, set=s, bits=b, method=m)] for s, b in places] for m in methods
+        m: [[row["unseen_map"] for row in tested.where(set=s, bits=b, method=m)] for s, b in places] for m in methods
     }
     names = [f"{name}\n{bits} bits" for name, bits in places]
     _bars(page, names, values, "mAP, unseen classes, %", "Retrieval of classes that were not learned")
 
 
-def _few(lines: Lines, page: Page) -> None:
+def _few(results: Results, page: Page) -> None:
     kinds = {
         "raw": "vectors, labelled images alone",
         "labelled": "C-BID of labelled images alone",
         "likeness": "C-BID, others for likeness",
         "spread": "C-BID, labels spread",
     }
-    _table(page, "5-NN accuracy with few labels", lines, kinds, ("set", "labels"), "{}, {} labels a class".format)
-    places = _groups(lines, "set", "labels")
-    values = {
-        text: [[line[k] for line in _of(lines, set=s, labels=n) if k in line] for s, n in places]
-        for k, text in kinds.items()
-    }
-    _bars(page, [f"{s}\n{n} labels" for s, n in places], values, "accuracy, %", "Few labels a class")
+    _table(page, "5-NN accuracy with few labels", results, kinds, ("set", "labels"), "{}, {} labels a class".format)
+    groups = list(results.by("set", "labels"))
+    values = {text: [[row[k] for row in of if k in row.settings] for *_, of in groups] for k, text in kinds.items()}
+    _bars(page, [f"{s}\n{n} labels" for s, n, _ in groups], values, "accuracy, %", "Few labels a class")
 
 
-def _kinds(lines: Lines, page: Page) -> None:
-    tested = _tested(lines)
+def _kinds(results: Results, page: Page) -> None:
     skipped = {"part", "set", "seed", "validation", "method", "bits", "seconds"}
-    for (part,) in _groups(tested, "part"):
-        of = _of(tested, part=part)
-        metrics = [k for k in dict.fromkeys(k for line in of for k in line) if k not in skipped]
-        metrics = [k for k in metrics if all(isinstance(line.get(k, 0.0), (int, float)) for line in of)]
-        titles = {metric: metric for metric in metrics}
-        _table(page, _PARTS.get(part, part), of, titles, ("set", "method", "bits"), _coder_name)
+    for part, of in _tested(results).by("part"):
+        metrics = dict.fromkeys(k for row in of for k in row.settings if k not in skipped)
+        numbers = [k for k in metrics if all(isinstance(row.settings.get(k, 0.0), (int, float)) for row in of)]
+        _table(page, _PARTS.get(part, part), of, dict(zip(numbers, numbers)), ("set", "method", "bits"), _coder_name)
 
 
 def _coder_name(name: str, method: str, bits: int | None) -> str:

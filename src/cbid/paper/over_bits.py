@@ -31,9 +31,8 @@ class Draw:
 
     def settings(self) -> Settings:
         """Return the settings of a cell that this draw fixes."""
-        sizes = {"classes": self.classes, "most_train": self.most_train, "most_test": self.most_test}
-        given = {name: size for name, size in sizes.items() if size is not None}
-        return {"features": self.features, "protocol": self.protocol, "part": self.part, "axes": self.axes} | given
+        fixed = {name: value for name, value in vars(self).items() if name != "repeats"}
+        return {name: value for name, value in fixed.items() if value is not None or name == "axes"}
 
 
 EMBEDDINGS = "EfficientNet-Lite0 embeddings"

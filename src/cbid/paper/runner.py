@@ -137,10 +137,9 @@ def reproduce(
     with plot_style():
         for section in sections.values():
             _show(section, folder)
+        extra = chapters(folder, Path(benchmarks), context) if benchmarks is not None else []
     stored = sum(len(section.results) for section in sections.values())
     kept = sum(section.kept for section in sections.values()) if run else stored
-    with plot_style():
-        extra = chapters(folder, Path(benchmarks), context) if benchmarks is not None else []
     return Outcome(
         write_report(list(sections.values()), folder, quick, extra),
         stored - kept,

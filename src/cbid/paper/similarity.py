@@ -118,14 +118,9 @@ def show(results: Results, page: Page) -> None:
 
 def by_query(row: Any) -> NDArray[np.float64]:
     """Return the mean distance within each of the three groups, for each query (queries, 3); NaN without members."""
-    distances = np.array(row["distances"])
-    return np.column_stack([_mean_within(distances, part) for part in _groups(row)])
-
-
-def _mean_within(distances: NDArray[np.float64], part: NDArray[np.bool_]) -> NDArray[np.float64]:
-    counts = part.sum(axis=1)
-    sums = np.where(part, distances, 0).sum(axis=1)
-    return np.divide(sums, counts, out=np.full(len(sums), np.nan), where=counts > 0)
+    distances, parts = np.array(row["distances"]), np.stack(_groups(row))  # (queries, database), (3, ...)
+    counts, sums = parts.sum(axis=2).T, np.where(parts, distances, 0).sum(axis=2).T
+    return np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0)
 
 
 def ordered(results: Results, method: str) -> Judgement | None:

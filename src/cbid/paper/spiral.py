@@ -3,7 +3,7 @@
 The two classes are the two arms of the spiral.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -100,16 +100,10 @@ def boundaries(results: Results, method: str) -> NDArray[np.float64]:
     return np.array([boundary(region_of(row)) for row in results.where(method=method)])
 
 
-def agreement(results: Results, a: str, b: str) -> NDArray[np.float64]:
-    """Return the share of the square on which two methods agree, for each repeat."""
+def agreement(results: Results, a: str, b: str, classes: Callable[[Any], Any] = region_of) -> NDArray[np.float64]:
+    """Return the share of the square, or of other ``classes`` of a row, on which two methods agree, by repeat."""
     pairs = zip(results.where(method=a), results.where(method=b))
-    return np.array([np.mean(region_of(x) == region_of(y)) for x, y in pairs])
-
-
-def agreement_on_points(results: Results, a: str, b: str) -> float:
-    """Return the share of test points on which two methods agree, over all repeats."""
-    pairs = zip(results.where(method=a), results.where(method=b))
-    return float(np.mean([np.mean(np.array(x["predicted"]) == np.array(y["predicted"])) for x, y in pairs]))
+    return np.array([np.mean(classes(x) == classes(y)) for x, y in pairs])
 
 
 def show(results: Results, page: Page) -> None:
@@ -145,7 +139,7 @@ def similar_boundaries(results: Results) -> Judgement | None:
         shares.append(agreement(results, *pair))
         if not len(shares[-1]):
             return None
-        points = agreement_on_points(results, *pair)
+        points = agreement(results, *pair, lambda row: np.array(row["predicted"])).mean()
         figures.append(
             f"{percent(shares[-1].mean())} % of the square and {percent(points)} % of test points ({kind})"
         )

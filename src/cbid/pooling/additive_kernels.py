@@ -24,8 +24,8 @@ from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from cbid.checks import check_arrays
 from cbid.params import check_params, choice, estimator, integer, param, positive
-from cbid.pooling.base import check_arrays
 from cbid.storage.models import Saved
 
 # The spectra of K(w) = 1 / cosh(w / 2) and K(w) = exp(-|w| / 2)

@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 
 from cbid.bags import Bags, check_bags
-from cbid.checks import check_integer
+from cbid.checks import check_arrays, check_integer
 from cbid.params import check_params, estimator, integer, jobs, param
 from cbid.storage.models import Saved, load_from
 from cbid.threads import faiss_threads
@@ -186,14 +186,6 @@ def _scale(vectors: NDArray[np.float32], norm: str | None) -> None:
     if norm is not None:
         lengths = np.linalg.norm(vectors, 1 if norm == "l1" else 2, axis=1, keepdims=True)
         vectors /= np.where(lengths > 0, lengths, 1)
-
-
-def check_arrays(model: Any, shapes: dict[str, tuple[int, ...]], dtype: str = "float") -> None:
-    """Raise a ValueError unless the arrays from a model file have these shapes and the type ``dtype``."""
-    for name, shape in shapes.items():
-        array = getattr(model, name)
-        if array.shape != shape or not array.dtype.name.startswith(dtype):
-            raise ValueError(f"{name} {array.dtype} {array.shape}: expected {dtype} {shape}")
 
 
 def load(path: str | os.PathLike[str]) -> Any:

@@ -22,8 +22,8 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from cbid.checks import check_arrays
 from cbid.params import check_params, choice, estimator, integer, param, positive
-from cbid.pooling.base import check_arrays
 from cbid.storage.models import Saved
 
 _MIN_AFFINITY = 1e-6  # of any two classes, so that the graph is connected

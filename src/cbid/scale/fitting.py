@@ -18,7 +18,7 @@ from cbid.scale.sources import RowSource, open_rows
 Indices = NDArray[np.int64]
 Chunk = tuple[NDArray[Any], NDArray[Any] | None]  # vectors (n, d), labels (n,)
 Sample = tuple[Indices, NDArray[Any], NDArray[Any] | None]  # row numbers, vectors, labels
-Draw = Callable[[int], Sample]  # at most so many rows
+Draw = Callable[[int], Sample]  # from the most rows to a sample
 
 MIN_PER_CLASS = 10  # members taken of each class before proportional shares; all, if it has fewer
 _PILOTS = 1000, 3000  # rows of the two fits whose memory is measured
@@ -154,13 +154,7 @@ def _fit_chunks(chunks: Iterator[Any], coder: Any, budget: int, max_sample: int 
 
 
 def _fit_sample(
-    coder: Any,
-    X: NDArray[Any],
-    y: NDArray[Any] | None,
-    rows: Indices,
-    n_rows: int,
-    budget: int,
-    per_row: float,
+    coder: Any, X: NDArray[Any], y: NDArray[Any] | None, rows: Indices, n_rows: int, budget: int, per_row: float
 ) -> FitReport:
     coder.fit(X) if y is None else coder.fit(X, y)
     per_class = None

@@ -41,12 +41,8 @@ def run(
 ) -> list[Any]:
     """Compute the missing parts of a job, join them, and return the notes of all parts.
 
-    Parameters
-    ----------
-    scheduler
-        None for this process, with ``n_jobs`` threads; else the address of a Dask scheduler or a ``Client``.
-    timeout
-        Seconds to wait for a scheduler, or for a cluster that has lost all its workers.
+    ``scheduler`` is None for this process, with ``n_jobs`` threads; else the address of a Dask scheduler or a
+    ``Client``. ``timeout`` is in seconds, for a scheduler or a cluster that has lost all its workers.
     """
     threads = n_threads(n_jobs)
     job = job.with_earlier_spans()

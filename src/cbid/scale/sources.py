@@ -253,9 +253,7 @@ def _open_table(path: str, columns: tuple[tuple[str, str | None], ...], size: in
 
 
 def open_rows(
-    source: Any,
-    labels: ArrayLike | str | os.PathLike[str] | None = None,
-    ids: ArrayLike | None = None,
+    source: Any, labels: ArrayLike | str | os.PathLike[str] | None = None, ids: ArrayLike | None = None
 ) -> RowSource:
     """Open a source of row vectors.
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeClassifier
 
-from cbid.coders.rivals.boosted_trees import Trees, boost, fit_bins, grow, sum_of_trees
+from cbid.coders.rivals.fasthash import Trees, boost, fit_bins, grow, sum_of_trees
 
 
 def data(n=120, d=4, seed=0, values=30):

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from cbid.coders import FastHash
 from cbid.coders.rivals import fasthash
-from cbid.coders.rivals.boosted_trees import sum_of_trees
-from cbid.coders.rivals.fasthash import affinities, class_blocks, cut_block, infer_bit
+from cbid.coders.rivals.fasthash import affinities, class_blocks, cut_block, infer_bit, sum_of_trees
 from tests.coders.blobs import blobs
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from cbid.coders import PiCoDes
-from cbid.coders.rivals.picodes import gain_of_bit, losses, objective, random_half
+from cbid.coders.rivals.linear_scores import gain_of_bit, losses, objective, random_half
 from tests.coders.blobs import blobs
 
 

@@ -37,7 +37,7 @@ def test_every_protocol_of_the_paper_is_there():
 
 
 @pytest.mark.parametrize("name", [name for name in CATALOGUE if name not in ("digits", "fashion_mnist")])
-def test_absence_is_told_with_layout_and_source(name, no_data, monkeypatch):
+def test_absence_is_reported_with_layout_and_source(name, no_data, monkeypatch):
     info = CATALOGUE[name]
     for setting in (str(no_data), ""):
         monkeypatch.setenv("CBID_DATA", setting)

@@ -93,7 +93,7 @@ def test_larger_draws_hold_smaller_ones():
     assert few < many
 
 
-def test_too_few_images_are_told_with_their_class():
+def test_too_few_images_are_reported_with_their_class():
     with pytest.raises(ValueError, match=r"class 'class 1' of Toy has 5 images; expected 4 to train, 1 to validate"):
         made([9, 5]).split_by(per_class(4, 1))
     made([9, 6]).split_by(per_class(4, 1))
@@ -153,7 +153,7 @@ def test_blocks_of_poses():
     assert len(set(tested)) > 60
 
 
-def test_names_that_are_not_known_are_told():
+def test_names_that_are_not_known_are_reported():
     data = made([10], {"paper": per_class(2)})
     with pytest.raises(ValueError, match="protocol='papers'"):
         data.split("papers")

@@ -163,19 +163,11 @@ def shuffled(rows: Rows, names: Sequence[str], key: str) -> Rows:
 def per_class(
     train: int, validation: int = 0, test: int | None = None, *, given: bool = False, repeats: int = 5
 ) -> Protocol:
-    """Return a protocol that draws so many images of every class for each part.
+    """Return a protocol that draws the same number of images from every class for each part.
 
-    Parameters
-    ----------
-    train, validation : int
-        Images of each class.
-    test : int, optional
-        At most so many test images of each class; None takes all the others.
-    given : bool, default=False
-        The set has its own split (a part "set" of "train" and "test"). Training and validation images are drawn from
-        its training images; its test images are the test.
-    repeats : int, default=5
-        The number of splits.
+    ``test`` is the most test images of each class; None takes all the others. With ``given`` the set has its own
+    split (a part "set" of "train" and "test"): training and validation images are drawn from its training images, and
+    its test images are the test.
     """
     rest = "the rest test" if test is None else f"at most {test} test"
     text = f"of each class {train} images train, {validation} validate and {rest}"

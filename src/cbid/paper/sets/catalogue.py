@@ -131,10 +131,7 @@ _SETS = (
         get="MIT's Center for Biological and Computational Learning, face database 1",
         licence="for non-commercial research, citing the CBCL face database",
         open=layouts.arrays_or_folders(
-            "cbcl.npz",
-            ("train", "test"),
-            ("{}_faces", "{}/face", "face"),
-            ("{}_nonfaces", "{}/non-face", "other"),
+            "cbcl.npz", ("train", "test"), ("{}_faces", "{}/face", "face"), ("{}_nonfaces", "{}/non-face", "other")
         ),
         marks=(("cbcl.npz",), ("train/face", "train/non-face", "test/face", "test/non-face")),
         protocols={"paper": per_class(2000, 400, given=True), "given": _GIVEN},
