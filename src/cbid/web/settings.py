@@ -31,7 +31,8 @@ class ServiceSettings:
     decode_seconds : float, default=1.5
         Processor time for decoding one image, in a process of its own. The limit of wall-clock time is twice as long.
     decode_memory : int, default=280 MiB
-        Memory limit of that process in bytes. Decoding needs 4 to 10 bytes per pixel, animated WebP up to 16.
+        Memory limit of that process and of two copies of the file, in bytes. Decoding needs 4 to 10 bytes per pixel,
+        animated WebP up to 16.
     seconds : float, default=10
         Time limit for the work of one request, including the wait for a thread.
     upload_seconds : float, default=20
