@@ -227,6 +227,15 @@ def test_each_client_of_a_trusted_proxy_has_its_own_rate(fitted):
     assert statuses == [200, 200, 429, 429, 200]  # the last address that is no proxy counts
 
 
+def test_an_ipv6_network_has_one_rate(fitted):
+    with through_proxy(fitted, "10.0.0.7", rate=0.01, burst=1, trusted_proxies=("10.0.0.7",)) as client:
+        statuses = [
+            client.get("/health", headers={"x-forwarded-for": forwarded}).status_code
+            for forwarded in ("2001:db8:0:1::1", "2001:db8:0:1:f::9", "2001:db8:0:2::1", "::ffff:1.2.3.4", "1.2.3.4")
+        ]
+    assert statuses == [200, 429, 200, 200, 429]
+
+
 def test_forwarded_headers_of_others_are_ignored(fitted):
     with through_proxy(fitted, "4.4.4.4", rate=0.01, burst=1, trusted_proxies=("10.0.0.0/8",), api_key=KEY) as client:
         headers = {"x-forwarded-for": "1.1.1.1", "x-forwarded-proto": "https"}

@@ -18,7 +18,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cbid.web.errors import error_response, http_error
-from cbid.web.settings import ServiceSettings
+from cbid.web.settings import ServiceSettings, client_of
 
 __all__ = [
     "SESSION_COOKIE",
@@ -252,7 +252,7 @@ class AccessGuard:
             return 431, f"expected at most {_MAX_HEADERS} headers of {_MAX_HEADER_BYTES} bytes together", {}
         headers, path = Headers(scope=scope), scope["path"]
         client = scope["client"][0] if scope.get("client") else ""
-        wait = self._rate.wait(client)
+        wait = self._rate.wait(client_of(client))
         if wait:
             return 429, "too many requests from this address", {"Retry-After": str(math.ceil(wait))}
         if "content-length" in headers and "transfer-encoding" in headers:
