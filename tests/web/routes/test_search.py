@@ -83,7 +83,7 @@ def test_by_image(client, project):
     upload = {"image": ("rings.png", png("rings", 500), "image/png")}
     answer = client.post("/api/search/image", params={"k": 5, "vector": True}, files=upload)
     vector = project.describe_image(shape("rings", 500))
-    check(answer, nearest(project, project.encode(vector)[0], N_BITS, "weighted", k=5))
+    check(answer, nearest(project, project.encode(vector)[0], N_BITS, "weighted", k=5, vector=vector))
     np.testing.assert_array_equal(np.float32(answer.json()["vector"]), vector)
     assert answer.json()["matches"][0]["label"] == "rings"
     assert client.post("/api/search/image", files=upload).json()["vector"] is None
