@@ -116,7 +116,10 @@ def _places(root: list[Any]) -> list[tuple[Any, Any]]:
 
 def _with_json(data: bytes) -> Any:
     """Return the JSON value of an input; inputs that are none are of no interest here."""
-    return json.loads(data)
+    try:
+        return json.loads(data)
+    except RecursionError as error:  # `attacks.deep_json` gives such documents to the readers themselves
+        raise ValueError("too deep") from error
 
 
 def _model(format: str, pattern: str) -> tuple[Callable[[], list[bytes]], Read]:
@@ -220,6 +223,115 @@ def _headers() -> tuple[Callable[[], list[bytes]], Read]:
     )
 
 
+def _given(name: str, seed: bytes, read: Callable[[Path], Any]) -> tuple[Callable[[], list[bytes]], Read]:
+    """A reader of a file that a user writes or gets from others."""
+
+    @functools.cache
+    def folder() -> Path:
+        _KEPT.append(tempfile.TemporaryDirectory(prefix="cbid-fuzz-"))
+        return Path(_KEPT[-1].name)
+
+    def write(data: bytes) -> None:
+        (folder() / name).write_bytes(data)
+        read(folder() / name)
+
+    return lambda: [seed], write
+
+
+_COCO = {
+    "images": [{"id": 1, "file_name": "a.png", "height": 9, "width": 9}, {"id": 2, "file_name": "b.png"}],
+    "categories": [{"id": 3, "name": "x"}],
+    "annotations": [
+        {"id": 1, "image_id": 1, "category_id": 3, "bbox": [1, 1, 4, 5.5]},
+        {"id": 2, "image_id": 2, "category_id": 3, "bbox": [0, 0, 2, 2], "iscrowd": 1},
+    ],
+}
+_PREPROCESSING = {
+    "size": [32, 24], "fit": "stretch", "crop": 0.5, "interpolation": "bicubic", "scale": 0.1, "mean": [1, 2, 3],
+    "std": 2, "channels": "BGR", "layout": "NHWC", "output": "x", "pooling": "first", "l2": False,
+}  # fmt: skip
+
+
+def _annotations(path: Path) -> None:
+    from cbid.detection.boxes import read_coco
+
+    read_coco(path, path.parent, category="x", on_error="skip")
+
+
+def _preprocessing(path: Path) -> None:
+    from cbid.descriptors.deep import Preprocessing
+
+    Preprocessing.read(path)
+
+
+def _sidecar(path: Path) -> None:
+    from PIL import Image
+
+    from cbid.data import open_source
+
+    if not (path.parent / "1.png").exists():
+        Image.new("L", (4, 4)).save(path.parent / "1.png")
+    open_source(path.parent)
+
+
+def _collection() -> tuple[Callable[[], list[bytes]], Read]:
+    from cbid.search.stores.milvus_collection import CollectionSettings
+
+    seed = CollectionSettings.checked(
+        n_bits=16, weights=[[1.0, 0.5]] * 16, classes=["a", "b"], labels="str", cells=8, probes=2, made_by="x"
+    )
+    return lambda: [seed.to_json().encode()], lambda data: CollectionSettings.from_json(data.decode())
+
+
+def _plan() -> tuple[Callable[[], list[bytes]], Read]:
+    from cbid.scale.parts import Job, _text
+
+    @functools.cache
+    def job() -> Job:
+        _KEPT.append(tempfile.TemporaryDirectory(prefix="cbid-fuzz-"))
+        folder = Path(_KEPT[-1].name)
+        return Job(lambda start, stop: ({}, []), [(0, 4)], {"X": folder / "x.npy"}, folder / "x.json", fixed=False)
+
+    def read(data: bytes) -> None:
+        job().record.write_bytes(data)
+        job().folder.mkdir(exist_ok=True)
+        (job().folder / "plan.json").write_bytes(data)
+        job().with_earlier_spans().is_done(overwrite=False)
+        job().open(overwrite=False)
+        job().notes()
+
+    return lambda: [_text({"spans": [[0, 2], [2, 4]], "notes": [1]}).encode()], read
+
+
+def _documents() -> tuple[Callable[[], list[bytes]], Read]:
+    import numpy as np
+    from langchain_core.embeddings import DeterministicFakeEmbedding
+
+    from cbid.integrations.langchain import CodeVectorStore
+
+    embedding = DeterministicFakeEmbedding(size=16)
+
+    @functools.cache
+    def folder() -> Path:
+        _KEPT.append(tempfile.TemporaryDirectory(prefix="cbid-fuzz-"))
+        texts = [str(i) for i in range(12)]
+        metadata = [{"i": i} for i in range(12)]
+        CodeVectorStore.from_texts(texts, embedding, metadata).save(Path(_KEPT[-1].name) / "store")
+        return Path(_KEPT[-1].name) / "store"
+
+    def read(data: bytes) -> None:
+        (folder() / "documents.jsonl").write_bytes(data.replace(b"}, {", b"}\n{").strip(b"[]"))
+        store = CodeVectorStore.load(folder(), embedding)
+        store.similarity_search("1", k=2)
+        assert np.isfinite(len(store))
+
+    def seeds() -> list[bytes]:
+        lines = (folder() / "documents.jsonl").read_text().splitlines()
+        return [json.dumps([json.loads(line) for line in lines]).encode()]
+
+    return seeds, read
+
+
 def readers() -> dict[str, tuple[Callable[[], list[bytes]], Read]]:
     """Return seeds and reader by name."""
     return {
@@ -238,6 +350,13 @@ def readers() -> dict[str, tuple[Callable[[], list[bytes]], Read]]:
         "codes-parquet": _plain("codes.parquet", "*.parquet"),
         **{f"export-{to.partition(' ')[2]}": _plain(to, "codes") for to in FORMATS if to.startswith("export ")},
         **{f"source-{to.partition('.')[2]}": _plain(to, "source*") for to in FORMATS if to.startswith("source ")},
+        "cache": _plain("descriptor cache", "*"),
+        "annotations": _given("coco.json", json.dumps(_COCO).encode(), _annotations),
+        "preprocessing": _given("network.json", json.dumps(_PREPROCESSING).encode(), _preprocessing),
+        "labels": _given("labels.csv", b'name,labels\n1.png,"a;b"\n', _sidecar),
+        "collection": _collection(),
+        "plan": _plan(),
+        "documents": _documents(),
         "image": _image(),
         "headers": _headers(),
     }
@@ -262,7 +381,7 @@ def sample(n: int = 0, seconds: float = 0.0, names: Iterable[str] = ()) -> None:
         if chosen and name not in chosen:
             continue
         seeds, rng, done, slowest = make(), random.Random(name), 0, 0.0
-        tried(read, seeds[0])  # compiles and imports what it needs
+        read(seeds[0])  # a sound one; compiles and imports what it needs
         inputs, end = iter([*kept(name), *seeds]), time.monotonic() + seconds
         while (data := next(inputs, None)) or done < n or time.monotonic() < end:
             data = data or rng.choice((mutated, mutated_json))(rng.choice(seeds), rng)[:_MOST]

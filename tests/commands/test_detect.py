@@ -44,6 +44,17 @@ def test_a_folder(model, folder, tmp_path, capsys):
     assert not (drawn / "tiny.png").exists()
 
 
+def test_photographs_are_decoded_in_other_processes(model, folder, tmp_path, monkeypatch, capsys):
+    def fail(*_, **__):
+        raise AssertionError("it is decoded in this process")
+
+    monkeypatch.setattr("cbid.data.image_sets.decode_image", fail)
+    assert run(["detect", model, str(folder), "--json", "--draw", str(tmp_path / "drawn")]) == 0
+    assert len(json.loads(capsys.readouterr().out)["images"]) == 2
+    assert run(["detect", "fit", str(folder / "below"), str(folder / "torn.jpg"), "--out", str(tmp_path / "d")]) == 1
+    assert "torn.jpg" in capsys.readouterr().err
+
+
 def test_one_photograph_for_people(model, folder, capsys):
     assert run(["detect", model, str(folder / "below" / "1.png"), "--threshold", "0.5"]) == 0
     shown = capsys.readouterr().out

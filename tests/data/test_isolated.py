@@ -79,6 +79,16 @@ def test_too_long_too_large_and_a_crash_end_one_image_only():
     assert "more than 64 MiB" in str(found[3])
 
 
+def test_the_limit_of_memory_covers_the_copies_of_the_file():
+    """The caller and the shared file hold the content too: 10 MiB behind the image cost 30 MiB, not 10."""
+    image = encoded(np.zeros((2000, 2000), np.uint8), "PNG")
+    longer = image + bytes(10 * 2**20)
+    limits, higher = (DecodeLimits(seconds=10, memory=mib * 2**20) for mib in (63, 93))  # of no other process here
+    with pytest.raises(ImageError, match="more than 63 MiB"):
+        decode_isolated(longer, limits)
+    assert decode_isolated(image, limits).size == decode_isolated(longer, higher).size == 2000**2
+
+
 @pytest.mark.parametrize("alpha", [False, True])
 @pytest.mark.parametrize("lossless", [False, True])
 def test_a_large_webp_has_the_pixels_that_pillow_reads(alpha, lossless, monkeypatch):

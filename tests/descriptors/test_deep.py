@@ -5,6 +5,7 @@ import json
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from cbid.data import ImageError
 from cbid.descriptors import ONNXEmbedding
@@ -140,6 +141,24 @@ def test_the_centre_is_cut_out():
     np.testing.assert_allclose(pixels[:, :, 0], image[2:6, 6:10], atol=1e-4)
 
 
+@pytest.mark.parametrize("channels", ["RGB", "gray"])
+@pytest.mark.parametrize("shape", [(90, 70), (2, 4000), (300, 11)])
+def test_a_large_image_is_never_copied_as_a_whole(monkeypatch, channels, shape):
+    """Pillow gets bands of it. The values differ from those of one step by rounding."""
+    image = np.random.default_rng(0).integers(0, 256, (*shape, 3), dtype=np.uint8)
+    steps = Preprocessing(scale=1, mean=(0,), std=(1,)).settled((10, 10), "NHWC", channels, "out")
+    expected, sizes, fromarray = steps.apply(image), [], Image.fromarray
+
+    def counted(pixels):
+        sizes.append(pixels.shape[0] * pixels.shape[1])
+        return fromarray(pixels)
+
+    monkeypatch.setattr("cbid.descriptors.deep._LARGE", 2000)
+    monkeypatch.setattr(Image, "fromarray", counted)
+    np.testing.assert_allclose(steps.apply(image), expected, atol=1)
+    assert max(sizes) <= max(2000, shape[1], 10 * shape[0])
+
+
 def test_stretching_takes_the_whole_image():
     """Blocks of 2 x 4 equal pixels become one pixel each, but for the reach of bilinear interpolation."""
     small = RNG.integers(0, 256, (4, 4), dtype=np.uint8)
@@ -258,9 +277,10 @@ def test_preprocessing_of_another_kind(convolution, tmp_path):
         ONNXEmbedding(model=convolution, preprocessing=3).fit([])
     with pytest.raises(ValueError, match=r"gone\.json cannot be read"):
         ONNXEmbedding(model=convolution, preprocessing=tmp_path / "gone.json").fit([])
-    (tmp_path / "broken.json").write_text('{"size": 3')
-    with pytest.raises(ValueError, match=r"broken\.json is not a JSON file"):
-        ONNXEmbedding(model=convolution, preprocessing=tmp_path / "broken.json").fit([])
+    for text in ('{"size": 3', "[" * 100_000):
+        (tmp_path / "broken.json").write_text(text)
+        with pytest.raises(ValueError, match=r"broken\.json is not a JSON file"):
+            ONNXEmbedding(model=convolution, preprocessing=tmp_path / "broken.json").fit([])
     (tmp_path / "latin.json").write_bytes(b'{"output": "caf\xe9"}')
     with pytest.raises(ValueError, match=r"latin\.json is not a JSON file"):
         ONNXEmbedding(model=convolution, preprocessing=tmp_path / "latin.json").fit([])

@@ -47,6 +47,7 @@ def annotation(**changes):
         ("{", "boxes.json is not JSON"),
         ("[" * 100_000, "boxes.json is not JSON"),
         ("[]", "COCO"),
+        (coco(annotations=[annotation(bbox=10**400)]), "COCO"),
         ({"images": []}, "COCO"),
         (coco(annotations=[]), "has no box in any photograph"),
         (coco(annotations=[annotation(image_id=3)]), "annotation 5 .*3"),

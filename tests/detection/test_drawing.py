@@ -64,7 +64,7 @@ def test_a_crop_inside_is_the_part():
 def test_curves_and_pictures_are_files(tmp_path):
     found = [Detections(np.array([[0, 0, 2, 2], [5, 5, 7, 7.0]]), np.array([2, 1.0]))]
     curve = evaluate(found, [Annotation(np.array([[0, 0, 2, 2.0]]))])
-    draw_curves({"ours": curve}, tmp_path / "curve.png")
+    draw_curves({"ours": curve, r"$\foo$": curve}, tmp_path / "curve.png")  # which is no formula of matplotlib
     assert read_image(tmp_path / "curve.png").std() > 0
     write_picture(tmp_path / "black.png", draw_boxes(BLACK, np.empty((0, 4))))
     assert read_image(tmp_path / "black.png").shape[:2] == (60, 80)

@@ -135,6 +135,10 @@ def test_files(store, tmp_path):
     (tmp_path / "second" / "documents.jsonl").write_text("\n".join(lines[1:]))
     with pytest.raises(ValueError, match="59 documents for 60 codes"):
         CodeVectorStore.load(tmp_path / "second", Kinds())
+    for line in ("[]", "{}", "[" * 100_000, '{"id": [], "number": 0, "text": "", "metadata": {}}'):
+        (tmp_path / "second" / "documents.jsonl").write_text("\n".join([line, *lines[1:]]))
+        with pytest.raises(ValueError, match="second is damaged"):
+            CodeVectorStore.load(tmp_path / "second", Kinds())
 
 
 def test_an_empty_store_can_be_saved(store, tmp_path):

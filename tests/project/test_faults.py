@@ -282,8 +282,17 @@ def test_the_program_checks(vectors, tmp_path, capsys):
     assert capsys.readouterr().out == "ok\n"
     path = shutil.copytree(vectors, tmp_path / "p.cbid")
     damaged(path, "vectors.f32", 30)
+    for options in ([], ["--repair"]):  # damage is not repaired
+        assert run(["check", str(path), *options]) == 1
+        assert "id=1: its vector differs" in capsys.readouterr().out
+    damaged(path, "vectors.f32", 30)  # the same bit again
+    with contextlib.closing(sqlite3.connect(path / "images.sqlite")) as table, table:
+        table.execute("DELETE FROM images WHERE id = 5")
     assert run(["check", str(path)]) == 1
-    assert "id=1: its vector differs" in capsys.readouterr().out
+    assert "id=5: its code has no image" in capsys.readouterr().out
+    assert run(["check", str(path), "--repair"]) == 0
+    assert capsys.readouterr().out == "1 codes without an image were removed\nok\n"
+    assert run(["check", str(path)]) == 0
 
 
 # Other files

@@ -103,6 +103,8 @@ def test_the_page_is_readable_in_the_dark_and_has_no_timings(page):
     assert "bytes an image: " in page
     names = {"classes": ["猫の写真", "b"], "matrix": [[3, 1], [0, 4]]}
     assert confusion_plot(names).count("猫の写真") >= 2  # as text, in the fonts of the reader
+    formula = {"classes": [r"$\foo$", "b"], "matrix": [[3, 1], [0, 4]]}
+    assert confusion_plot(formula).count(r"$\foo$") >= 2
     many = confusion_plot({"classes": [f"c{i}" for i in range(70)], "matrix": np.eye(70, dtype=int).tolist()})
     assert ">c3<" not in many
 

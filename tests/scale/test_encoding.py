@@ -240,6 +240,18 @@ def test_parts_without_a_plan_are_not_used(npy, vectors, coder, tmp_path, monkey
     assert [path.name for path in folder.iterdir()] == ["mine.txt"]
 
 
+@pytest.mark.parametrize(
+    "text", ["7", "[[1]]", '{"spans": 3}', '{"spans": [[1]]}', '{"spans": [[0, 0.5]]}', "[" * 100_000]
+)
+@pytest.mark.parametrize("name", ["codes.npy.json", "codes.npy.parts/plan.json"])
+def test_a_damaged_plan_is_named(npy, coder, tmp_path, name, text):
+    encode_to(npy, coder, tmp_path / "codes.npy", part_rows=100)
+    (tmp_path / "codes.npy.parts").mkdir()
+    (tmp_path / name).write_text(text)
+    with pytest.raises(ValueError, match=f"{name.replace('.', '[.]')} is damaged"):
+        encode_to(npy, coder, tmp_path / "codes.npy")
+
+
 def test_parts_that_a_finished_job_has_left_are_cleared(npy, coder, tmp_path, monkeypatch):
     out = tmp_path / "codes.npy"
     with monkeypatch.context() as patch:

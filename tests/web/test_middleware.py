@@ -9,6 +9,7 @@ from starlette.testclient import TestClient
 
 from cbid.web import ServiceSettings, create_app, middleware
 from cbid.web.middleware import SESSION_COOKIE, RateLimit, session_cookie
+from cbid.web.served import WorkerPool
 from tests.web.conftest import client_of
 
 KEY = "a key of many letters"
@@ -225,6 +226,29 @@ def test_each_client_of_a_trusted_proxy_has_its_own_rate(fitted):
             for forwarded in ("1.1.1.1", "2.2.2.2", "1.1.1.1", "9.9.9.9, 1.1.1.1", "1.1.1.1, 3.3.3.3, 10.0.0.8")
         ]
     assert statuses == [200, 200, 429, 429, 200]  # the last address that is no proxy counts
+
+
+def test_the_threads_know_the_client(fitted, monkeypatch):
+    seen, run = [], WorkerPool.run
+
+    async def watched(self, *arguments, **named):
+        seen.append(middleware.current_client.get())
+        return await run(self, *arguments, **named)
+
+    monkeypatch.setattr(WorkerPool, "run", watched)
+    with through_proxy(fitted, "10.0.0.7", trusted_proxies=("10.0.0.7",)) as client:
+        for forwarded in ("1.1.1.1", "2001:db8:0:1::1"):
+            assert client.get("/api/project", headers={"x-forwarded-for": forwarded}).status_code == 200
+    assert seen == ["1.1.1.1", "2001:db8:0:1::/64"]
+
+
+def test_an_ipv6_network_has_one_rate(fitted):
+    with through_proxy(fitted, "10.0.0.7", rate=0.01, burst=1, trusted_proxies=("10.0.0.7",)) as client:
+        statuses = [
+            client.get("/health", headers={"x-forwarded-for": forwarded}).status_code
+            for forwarded in ("2001:db8:0:1::1", "2001:db8:0:1:f::9", "2001:db8:0:2::1", "::ffff:1.2.3.4", "1.2.3.4")
+        ]
+    assert statuses == [200, 429, 200, 200, 429]
 
 
 def test_forwarded_headers_of_others_are_ignored(fitted):

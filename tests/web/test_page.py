@@ -497,6 +497,10 @@ def test_the_page_asks_for_the_key(browser, fitted, pictures):
             visit.page.keyboard.press("Enter")
             visit.page.wait_for_selector("#sample-list .card")
             assert f"{len(KINDS) * PER_CLASS} images" in visit.page.inner_text("#about")
+            visit.check_access()
+            visit.page.click("#log-out")
+            visit.page.wait_for_selector("#key-value")
+            assert visit.page.context.cookies() == []
             assert [error for error in visit.errors if "401" not in error] == []
             visit.errors.clear()
 

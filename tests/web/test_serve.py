@@ -8,6 +8,8 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
+from pathlib import Path
 
 import httpx2 as httpx
 import pytest
@@ -16,6 +18,8 @@ from cbid.cli import run
 from cbid.commands.serve import serve
 from cbid.web import ServiceSettings, listen
 from cbid.web.server import run_workers
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_serves_until_sigterm(fitted):
@@ -98,6 +102,20 @@ def test_failures_in_one_line(tmp_path, capsys, monkeypatch, arguments, status, 
     assert named in shown.err
     assert shown.err.count("\n") == 1
     assert shown.out == ""
+
+
+def test_the_documented_unit_and_container(capsys, monkeypatch):
+    """Their commands reach the project, which is missing here; the extras of the container exist."""
+    monkeypatch.setenv("CBID_API_KEY", "a key of many letters")
+    page = (ROOT / "docs" / "service.md").read_text()
+    unit = re.search(r"^ExecStart=(.*)$", page, re.MULTILINE)[1].split()
+    container = json.loads(re.search(r"^CMD (\[.*\])$", page, re.MULTILINE)[1])
+    for command in (unit, container):
+        assert command[0].endswith("cbid")
+        assert run(command[1:]) == 1
+        assert f"{command[2]} does not exist" in capsys.readouterr().err
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(re.search(r"/src\[(.*)\]'", page)[1].split(",")) <= set(known)
 
 
 def test_a_port_that_is_taken(tmp_path, capsys):

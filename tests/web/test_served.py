@@ -8,6 +8,7 @@ import pytest
 from fastapi import HTTPException
 
 from cbid.web import served
+from cbid.web.middleware import current_client
 from cbid.web.served import WorkerPool
 from tests.web.conftest import client_of
 
@@ -98,6 +99,50 @@ def test_a_running_change_is_waited_for():
     assert asyncio.run(both()) == "done"
     pool.close()
     assert made == [1]
+
+
+def in_turns(max_waiting, clients, cancelled=()):
+    """Let calls of these clients wait for one thread; return the order in which they run, and the outcomes."""
+    pool, order = WorkerPool("test", 1, max_waiting, 30), []
+
+    async def ask(i, client):
+        current_client.set(client)
+        return await pool.run(order.append, f"{client}{i}")
+
+    async def all_of_them():
+        release = threading.Event()
+        held = asyncio.create_task(pool.run(release.wait, 30))
+        await asyncio.sleep(0)
+        tasks = []
+        for i, client in enumerate(clients):
+            tasks.append(asyncio.create_task(ask(i, client)))
+            await asyncio.sleep(0)
+        for i in cancelled:
+            tasks[i].cancel()
+        release.set()
+        outcomes = await asyncio.gather(held, *tasks, return_exceptions=True)
+        while pool.n_open:
+            await asyncio.sleep(0.01)
+        assert await pool.run(int) == 0
+        return outcomes[1:]
+
+    outcomes = asyncio.run(all_of_them())
+    pool.close()
+    return order, outcomes
+
+
+def test_clients_take_turns():
+    assert in_turns(9, "aaaabcb")[0] == ["a0", "b4", "c5", "a1", "b6", "a2", "a3"]
+
+
+def test_the_client_with_the_most_calls_makes_room():
+    order, outcomes = in_turns(4, "aaaabbb")
+    assert order == ["a0", "b4", "a1", "b5"]
+    assert [getattr(outcome, "status_code", 200) for outcome in outcomes] == [200, 200, 503, 503, 200, 200, 503]
+
+
+def test_calls_that_are_cancelled_while_they_wait_leave_no_trace():
+    assert in_turns(9, "aabbc", cancelled=(0, 3, 4))[0] == ["a1", "b2"]
 
 
 # Following other programs

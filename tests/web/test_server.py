@@ -245,6 +245,23 @@ class FakeConnection:
         self.closed = True
 
 
+def test_one_ipv6_network_is_one_client():
+    """A host has 2^64 addresses of its own; the network of a proxy is not limited by the proxy's connections."""
+    open_ones = server.OpenConnections(most=9, per_address=2, unlimited=["2001:db8::1"])
+    idle = [FakeConnection(is_idle=True) for _ in range(4)]
+    assert all(open_ones.admit(each, f"2001:db8:0:7::{i}") for i, each in enumerate(idle))
+    assert [each.closed for each in idle] == [True, True, False, False]
+    open_ones.discard(idle[3], "2001:db8:0:7::3")
+    assert open_ones.admit(FakeConnection(is_idle=False), "2001:db8:0:7::9")
+    assert not idle[2].closed
+    through = [FakeConnection(is_idle=False) for _ in range(5)]
+    assert all(open_ones.admit(each, "2001:db8::1") for each in through)
+    assert open_ones.admit(FakeConnection(is_idle=False), "2001:db8::2")
+    for each in through:
+        open_ones.discard(each, "2001:db8::1")
+    assert open_ones._n == 3
+
+
 def test_limits_of_connections():
     open_ones = server.OpenConnections(most=4, per_address=3, unlimited=["10.0.0.0/8"])
     busy = [FakeConnection(is_idle=False) for _ in range(4)]

@@ -214,13 +214,15 @@ def open_source_for(project: "Project | Model", path: Path) -> Any:
 
 
 def open_photographs(path: Path) -> "ImageSet":
-    """Open a folder of images, without labels, or another source of images."""
+    """Open a folder of images, without labels, or another source of images; they are decoded in other processes."""
     from cbid.data import ImageFolder, ImageSet, open_source
+    from cbid.data.isolated import DecodeLimits
     from cbid.data.names import printable
 
     opened = ImageFolder(path, labelled=False, on_error="skip") if path.is_dir() else open_source(path)
     if not isinstance(opened, ImageSet):
         raise ValueError(f"{printable(path)} holds vectors: expected an image, a folder of images or a list file")
+    opened.limits = DecodeLimits()
     return opened
 
 

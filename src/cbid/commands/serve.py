@@ -59,6 +59,7 @@ def serve(
 
     Example: cbid serve photos.cbid --port 8000
     """
+    from cbid.project import Project
     from cbid.web import ServiceSettings, create_app, is_loopback, listen, run
     from cbid.web.server import log_to_stderr, run_workers
 
@@ -88,6 +89,7 @@ def serve(
     sock = listen(host, port)
     try:
         if workers > 1:
+            Project.open(folder).close()  # if it cannot be opened, one process says why, not each of them
             log_to_stderr(log)
             address = f"http://{url_host}:{sock.getsockname()[1]}"
             typer.echo(f"Serving {folder} at {address} with {workers} processes (press Ctrl-C to stop)")

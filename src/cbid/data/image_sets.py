@@ -3,6 +3,7 @@
 import os
 from abc import ABCMeta, abstractmethod
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cbid.data.decode import MAX_PIXELS, ImageError, decode_image, read_bytes, reason_of
 from cbid.data.images import check_image
+from cbid.data.isolated import DecodeLimits, decode_isolated
 from cbid.data.names import Names, printable, row_numbers
 from cbid.storage.digests import new_digest
 
@@ -36,10 +38,13 @@ class ImageSet(Sequence[Image], metaclass=ABCMeta):
         The labels of each image, if the source gives several; ``labels`` and ``classes`` are then None.
     problems : list of (name, reason)
         What was found but skipped.
+    limits : DecodeLimits or None
+        Files are decoded in separate processes with these limits; None, the default: in this process.
     """
 
     max_pixels: int = MAX_PIXELS
     label_sets: list[list[Any]] | None = None
+    limits: DecodeLimits | None = None
 
     def __init__(
         self,
@@ -69,6 +74,7 @@ class ImageSet(Sequence[Image], metaclass=ABCMeta):
     def _labelled(self, part: _Set, index: NDArray[np.int64]) -> _Set:
         """Give a part of this set the labels of its rows."""
         part.labels, part.classes = None if self.labels is None else self.labels[index], self.classes
+        part.limits = self.limits
         if self.label_sets is not None:
             part.label_sets = [self.label_sets[i] for i in index.tolist()]
         return part
@@ -82,7 +88,11 @@ class ImageSet(Sequence[Image], metaclass=ABCMeta):
 
     def decode(self, item: bytes | Image) -> Image:
         """Return the image of a result of ``load``."""
-        return decode_image(item, max_pixels=self.max_pixels) if isinstance(item, bytes) else check_image(item)
+        if not isinstance(item, bytes):
+            return check_image(item)
+        if self.limits is None:
+            return decode_image(item, max_pixels=self.max_pixels)
+        return decode_isolated(item, replace(self.limits, max_pixels=self.max_pixels))
 
     def digest(self, i: int) -> bytes:
         """Return a digest of the content of image i, 16 bytes."""

@@ -49,8 +49,8 @@ class DecodeLimits:
         Time of the processor. The limit of wall-clock time is twice as long, for a busy machine, and four times with
         a lower priority.
     memory : int, default=1.5 GiB
-        Bytes of the decoding process, of which it uses about 32 MiB when it is idle. Decoding needs 4 to 10 bytes per
-        pixel, animated WebP up to 16.
+        Bytes of the decoding process, of which it uses about 32 MiB when it is idle, and of two copies of the file
+        outside of it. Decoding needs 4 to 10 bytes per pixel, animated WebP up to 16.
     max_pixels : int, default=50,000,000
         As in ``read_image``.
     niceness : int, default=0

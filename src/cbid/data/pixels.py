@@ -266,7 +266,8 @@ def serve(file: int, memory: int) -> None:  # pragma: no cover (it runs in anoth
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with open("/proc/self/statm", encoding="ascii") as statm:
         size, resident = (int(n) * resource.getpagesize() for n in statm.read().split()[:2])
-    most = size + max(memory - resident, 2**20)  # the resident memory then stays below the limit
+    least = size + 2**20
+    most = max(least, size + memory - resident)  # the resident memory then stays below the limit
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     sys.stdout.buffer.write(READY)
     sys.stdout.buffer.flush()
@@ -277,6 +278,8 @@ def serve(file: int, memory: int) -> None:  # pragma: no cover (it runs in anoth
         start, waits = 0, False
         for size in sizes:
             shape, turn, message = (0, 0, 0), 1, ""
+            # The shared file and the caller hold the content, too.
+            resource.setrlimit(resource.RLIMIT_AS, (max(least, most - 2 * size), most))
             signal.setitimer(signal.ITIMER_PROF, seconds)  # of the processor; the signal ends the process
             try:
                 image = open_image(os.pread(file, size, start), FORMATS, max_pixels)

@@ -24,6 +24,7 @@ from cbid.params import check_params, choice, estimator, flag, param, positive, 
 from cbid.storage.digests import digest_bytes, new_digest
 
 _USUAL = np.array([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]])  # mean and std of ImageNet, red, green, blue
+_LARGE = 2**22  # pixels
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Preprocessing:
             entries = json.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
             raise ValueError(f"{os.fspath(path)} cannot be read: {error.strerror}") from error
-        except ValueError as error:  # neither UTF-8 nor JSON
+        except (ValueError, RecursionError) as error:  # neither UTF-8 nor JSON, or too deep
             raise ValueError(f"{os.fspath(path)} is not a JSON file: {error}") from error
         try:
             return cls.of(entries)
@@ -111,12 +112,19 @@ class Preprocessing:
         from PIL import Image
 
         assert self.size is not None, "known once the network is open"
-        pixels = to_uint8(image)
-        pixels = as_gray(pixels) if self.channels == "gray" else as_rgb(pixels)
+        pixels, channels = to_uint8(image), as_gray if self.channels == "gray" else as_rgb
         height, width = self.size
         method = Image.Resampling[self.interpolation.upper()]
-        box = self._box(*pixels.shape[:2])
-        resized = np.asarray(Image.fromarray(pixels).resize((width, height), method, box=box), dtype=np.float32)
+        left, top, right, bottom = self._box(*pixels.shape[:2])
+        if (n := len(pixels) * pixels.shape[1]) > _LARGE and pixels.shape[1] > width:
+            # Pillow copies what it gets, with 4 bytes per pixel. So the rows of a large image become short first.
+            pixels = np.concatenate([
+                Image.fromarray(channels(band)).resize((width, len(band)), method, (left, 0, right, len(band)))
+                for band in np.array_split(pixels, min(len(pixels), math.ceil(4 * n / _LARGE)))
+            ])  # fmt: skip
+            left, right = 0, width
+        whole = Image.fromarray(channels(pixels))
+        resized = np.asarray(whole.resize((width, height), method, (left, top, right, bottom)), dtype=np.float32)
         resized = resized.reshape(height, width, -1)
         if self.channels == "BGR":
             resized = resized[:, :, ::-1]

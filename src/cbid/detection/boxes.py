@@ -235,7 +235,7 @@ def read_coco(
             annotations.append(annotation)
     except AnnotationError:
         raise
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
         raise AnnotationError(f"{printable(path)} is not in COCO's format ({error!r})") from error
     return AnnotatedImages(ImageFiles(images, names), _with_objects(annotations, os.fspath(path)), problems)
 

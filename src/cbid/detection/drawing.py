@@ -110,7 +110,8 @@ def plot_curves(curves: Mapping[str, DetectionCurve], axes: Any) -> None:
         ylabel="detection rate",
     )
     axes.grid(True, which="both", alpha=0.3)
-    axes.legend(title="log-average detection rate", fontsize="small")
+    for text in axes.legend(title="log-average detection rate", fontsize="small").get_texts():
+        text.set_parse_math(False)  # names are no formulas
 
 
 def write_picture(path: str | os.PathLike[str], image: NDArray[Any]) -> None:

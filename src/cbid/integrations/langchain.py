@@ -229,14 +229,18 @@ class CodeVectorStore(VectorStore):
         store = cls.__new__(cls)
         store.embedding, store._index, store._mutex = embedding, index, threading.RLock()
         store._documents, store._number, store._name = {}, {}, {}
-        with (Path(path) / "documents.jsonl").open(encoding="utf-8") as file:
-            for line in file:
-                entry = json.loads(line)
-                name, number = entry["id"], entry["number"]
-                store._documents[name] = Document(id=name, page_content=entry["text"], metadata=entry["metadata"])
-                store._number[name], store._name[number] = number, name
-        if sorted(store._name) != index.ids.tolist():
-            raise ValueError(f"{os.fspath(path)} has {len(store)} documents for {len(index)} codes: it is damaged")
+        try:
+            with (Path(path) / "documents.jsonl").open(encoding="utf-8") as file:
+                for line in file:
+                    entry = json.loads(line)
+                    name, number = entry["id"], entry["number"]
+                    store._documents[name] = Document(id=name, page_content=entry["text"], metadata=entry["metadata"])
+                    store._number[name], store._name[number] = number, name
+            if sorted(store._name) != index.ids.tolist() or len(store) != len(index):
+                raise ValueError(f"{len(store)} documents for {len(index)} codes")
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            index.close()
+            raise ValueError(f"{os.fspath(path)} is damaged: {error}") from error
         return store
 
 

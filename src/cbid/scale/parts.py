@@ -6,6 +6,7 @@ all parts exist they are joined into ``.npy`` files, and a record beside the res
 """
 
 import json
+import operator
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -140,8 +141,9 @@ class Job:
 
     def notes(self) -> list[Any]:
         """Return the notes of all parts of a finished job."""
-        found = json.loads(self.record.read_text())["notes"]
-        assert isinstance(found, list)
+        found = (_read_json(self.record) or {}).get("notes")
+        if not isinstance(found, list):
+            raise ValueError(f"{self.record} is damaged (it has no notes); remove it to start again")
         return found
 
     def _checked_notes(self) -> list[Any]:
@@ -271,7 +273,12 @@ def id_file(path: Path) -> Path:
 def _read_json(path: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
-    found: dict[str, Any] = json.loads(path.read_text())
+    try:
+        found: dict[str, Any] = json.loads(path.read_text())
+        for start, stop in dict(found).get("spans", []):
+            operator.index(start), operator.index(stop)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged ({error}); remove it to start again") from error
     return found
 
 

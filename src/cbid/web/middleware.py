@@ -18,7 +18,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cbid.web.errors import error_response, http_error
-from cbid.web.settings import ServiceSettings
+from cbid.web.settings import ServiceSettings, client_of
 
 __all__ = [
     "SESSION_COOKIE",
@@ -29,11 +29,14 @@ __all__ = [
     "Metrics",
     "RateLimit",
     "RequestMetrics",
+    "current_client",
     "request_id",
     "session_cookie",
 ]
 
-request_id: ContextVar[str] = ContextVar("request_id", default="")  # of the request that is being answered
+# Of the request that is being answered.
+request_id: ContextVar[str] = ContextVar("request_id", default="")
+current_client: ContextVar[str] = ContextVar("current_client", default="")
 SESSION_COOKIE = "cbid_session"
 SESSION_SECONDS = 12 * 3600
 _ACCESS = logging.getLogger("cbid.web.access")
@@ -251,7 +254,8 @@ class AccessGuard:
         if len(raw) > _MAX_HEADERS or sum(len(name) + len(value) for name, value in raw) > _MAX_HEADER_BYTES:
             return 431, f"expected at most {_MAX_HEADERS} headers of {_MAX_HEADER_BYTES} bytes together", {}
         headers, path = Headers(scope=scope), scope["path"]
-        client = scope["client"][0] if scope.get("client") else ""
+        client = client_of(scope["client"][0] if scope.get("client") else "")
+        current_client.set(client)
         wait = self._rate.wait(client)
         if wait:
             return 429, "too many requests from this address", {"Retry-After": str(math.ceil(wait))}

@@ -382,6 +382,7 @@ class ProjectInfo(BaseModel):
     writable: bool = Field(description="Whether images can be added and removed.")
     relabels: bool = Field(description="Whether labels can be changed and codes learned again.")
     unlearned: int = Field(description="Number of labels given since the last fit.")
+    needs_key: bool = Field(description="Whether the service has an API key.")
     max_upload: int = Field(description="Largest request in bytes.")
     max_files: int = Field(description="Most images in one request.")
     max_pixels: int = Field(description="Largest image in pixels.")

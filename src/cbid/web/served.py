@@ -23,7 +23,7 @@ from cbid.project import ImageRecord, Project
 from cbid.search import UnknownIdError
 from cbid.search.stores import MilvusStore
 from cbid.web.errors import http_error
-from cbid.web.middleware import Metrics
+from cbid.web.middleware import Metrics, current_client
 from cbid.web.settings import ServiceSettings
 
 T = TypeVar("T")
@@ -35,9 +35,9 @@ _MAX_RETRIES = 3  # of a read during which the project changed
 class WorkerPool:
     """Run calls in threads to keep the event loop free, with limits on their number and time.
 
-    A call that still waits when its time is over is cancelled. A call that runs by then goes on; its result is
-    dropped, and it counts as open until it ends. Calls that hang therefore make the pool reject new ones, and never
-    pile up.
+    Clients take turns, so that one with many or costly calls delays the others by one call at a time. A call that
+    still waits when its time is over is dropped. A call that runs by then goes on; its result is dropped, and it
+    counts as open until it ends. Calls that hang therefore make the pool reject new ones, and never pile up.
 
     Parameters
     ----------
@@ -46,7 +46,7 @@ class WorkerPool:
     threads : int
         Number of threads.
     max_waiting : int
-        Calls that may wait for a thread; more get a 503.
+        Calls that may wait for a thread. Of more, the last one of the client with the most gets a 503.
     seconds : float
         Time limit of a call, counted from its arrival.
     wait_for_running : bool, default=False
@@ -59,34 +59,83 @@ class WorkerPool:
     ) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=f"cbid-{name}")
         self._wait_for_running = wait_for_running
-        self._threads, self._max_waiting, self._seconds = threads, max_waiting, seconds
-        self._n_open = 0
+        self._free, self._max_waiting, self._seconds = threads, max_waiting, seconds
+        self._n_running = 0
+        # A call waits for the result of its future. The client whose turn is next comes first.
+        self._waiting: dict[str, list[asyncio.Future[None]]] = {}
 
     @property
     def n_open(self) -> int:
         """Number of calls that run or wait."""
-        return self._n_open
+        return self._n_running + sum(map(len, self._waiting.values()))
 
     async def run(self, call: Callable[..., T], *arguments: Any, **named: Any) -> T:
         """Run a call in a thread and return its result."""
-        if self._n_open >= self._threads + self._max_waiting:
-            raise http_error(503, "the service is busy; retry in a second", **{"Retry-After": "1"})
         loop = asyncio.get_running_loop()
-        self._n_open += 1
+        deadline = loop.time() + self._seconds
+        if self._free:
+            self._begin()
+        else:
+            await self._turn(current_client.get(), deadline)
         work = self._pool.submit(partial(call, *arguments, **named))
         work.add_done_callback(lambda _: None if loop.is_closed() else loop.call_soon_threadsafe(self._end))
         result = asyncio.wrap_future(work)
-        await asyncio.wait({result}, timeout=self._seconds)
-        if not result.done() and (work.cancel() or not self._wait_for_running):
+        await asyncio.wait({result}, timeout=deadline - loop.time())
+        if not result.done() and not self._wait_for_running:
             result.cancel()
-            raise http_error(503, f"the request took longer than {self._seconds:g} seconds", **{"Retry-After": "1"})
+            raise self._too_long()
         return await result
 
+    async def _turn(self, client: str, deadline: float) -> None:
+        """Wait until a thread is free for this client."""
+        if sum(map(len, self._waiting.values())) >= self._max_waiting:
+            most = max(self._waiting, key=lambda other: len(self._waiting[other]), default=client)
+            if len(self._waiting.get(most, ())) <= len(self._waiting.get(client, ())) + 1:
+                raise self._busy()
+            last = self._waiting[most].pop()
+            if not last.done():
+                last.set_exception(self._busy())
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(client, []).append(turn)
+        try:
+            async with asyncio.timeout_at(deadline):
+                await turn
+        except BaseException as error:
+            if turn in (own := self._waiting.get(client, [])):
+                own.remove(turn)
+                if not own:
+                    del self._waiting[client]
+            elif turn.done() and not turn.cancelled() and turn.exception() is None:
+                self._end()  # its turn came, but nobody waits for it any more
+            if isinstance(error, TimeoutError):
+                raise self._too_long() from None
+            raise
+
+    def _begin(self) -> None:
+        self._free -= 1
+        self._n_running += 1
+
     def _end(self) -> None:
-        self._n_open -= 1
+        """Give the thread of a call that has ended to the client whose turn it is."""
+        self._free += 1
+        self._n_running -= 1
+        while self._free and self._waiting:
+            client = next(iter(self._waiting))
+            first, *others = self._waiting.pop(client)
+            if others:
+                self._waiting[client] = others  # behind those of other clients
+            if not first.done():  # else it is cancelled
+                self._begin()
+                first.set_result(None)
+
+    def _busy(self) -> Exception:
+        return http_error(503, "the service is busy; retry in a second", **{"Retry-After": "1"})
+
+    def _too_long(self) -> Exception:
+        return http_error(503, f"the request took longer than {self._seconds:g} seconds", **{"Retry-After": "1"})
 
     def close(self) -> None:
-        """Wait for the calls that run and cancel those that wait."""
+        """Wait for the calls that run."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 

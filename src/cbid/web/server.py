@@ -30,7 +30,7 @@ from cbid.web.errors import add_handlers
 from cbid.web.middleware import AccessGuard, BodyLimit, DrainedRejection, RequestMetrics, request_id
 from cbid.web.routes import all_routes
 from cbid.web.served import ServedProject
-from cbid.web.settings import ServiceSettings
+from cbid.web.settings import ServiceSettings, client_of
 
 __all__ = ["create_app", "listen", "log_to_stderr", "make_server", "run", "run_workers", "worker"]
 
@@ -169,39 +169,45 @@ class HeaderDeadline(H11Protocol):
 
 
 class OpenConnections:
-    """The connections of a server by address, with limits for one address and for all.
+    """The connections of a server by client (see ``client_of``), with limits for one client and for all.
 
-    Over a limit, the oldest idle connection is closed: of the same address, or of the address with the most. If none
+    Over a limit, the oldest idle connection is closed: of the same client, or of the client with the most. If none
     is idle, the new connection is not admitted. Trusted proxies carry many clients and have no limit of their own.
     """
 
     def __init__(self, most: int, per_address: int, unlimited: Sequence[str] = ()) -> None:
-        self._most, self._per_address = most, per_address
+        self._most, self._per_client = most, per_address
         self._unlimited = [ip_network(network) for network in unlimited]
-        self._by_address: dict[str, dict[HeaderDeadline, None]] = {}
+        self._of: dict[str, dict[HeaderDeadline, None]] = {}
         self._n = 0
 
     def admit(self, connection: HeaderDeadline, address: str) -> bool:
         """Count a connection; return whether it may stay."""
-        own = self._by_address.setdefault(address, {})
+        is_proxy = self._is_proxy(address)
+        client = address if is_proxy else client_of(address)
+        own = self._of.setdefault(client, {})
         own[connection] = None
         self._n += 1
         admitted = True
-        if len(own) > self._per_address and not self._is_proxy(address):
-            admitted = self._close_idle(address, but=connection)
+        if len(own) > self._per_client and not is_proxy:
+            admitted = self._close_idle(client, but=connection)
         if admitted and self._n > self._most:
-            largest = max(self._by_address, key=lambda other: len(self._by_address[other]))
+            largest = max(self._of, key=lambda other: len(self._of[other]))
             admitted = self._close_idle(largest, but=connection)
         return admitted
 
     def discard(self, connection: HeaderDeadline, address: str) -> None:
         """Stop counting a connection; a second call does nothing."""
-        own = self._by_address.get(address, {})
+        for client in {address, client_of(address)}:
+            self._discard(connection, client)
+
+    def _discard(self, connection: HeaderDeadline, client: str) -> None:
+        own = self._of.get(client, {})
         if connection in own:
             del own[connection]
             self._n -= 1
             if not own:
-                del self._by_address[address]
+                del self._of[client]
 
     def _is_proxy(self, address: str) -> bool:
         try:
@@ -209,11 +215,11 @@ class OpenConnections:
         except ValueError:
             return False
 
-    def _close_idle(self, address: str, but: HeaderDeadline) -> bool:
-        for connection in self._by_address[address]:
+    def _close_idle(self, client: str, but: HeaderDeadline) -> bool:
+        for connection in self._of[client]:
             if connection is not but and connection.is_idle:
                 connection.transport.close()
-                self.discard(connection, address)
+                self._discard(connection, client)
                 return True
         return False
 

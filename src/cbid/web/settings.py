@@ -1,7 +1,8 @@
 """Settings of the service: one frozen object, checked when it is created."""
 
 from dataclasses import dataclass
-from ipaddress import ip_address, ip_network
+from functools import lru_cache
+from ipaddress import IPv4Address, ip_address, ip_network
 
 from cbid.checks import check_integer, check_real
 from cbid.data.isolated import DecodeLimits
@@ -31,17 +32,19 @@ class ServiceSettings:
     decode_seconds : float, default=1.5
         Processor time for decoding one image, in a process of its own. The limit of wall-clock time is twice as long.
     decode_memory : int, default=280 MiB
-        Memory limit of that process in bytes. Decoding needs 4 to 10 bytes per pixel, animated WebP up to 16.
+        Memory limit of that process and of two copies of the file, in bytes. Decoding needs 4 to 10 bytes per pixel,
+        animated WebP up to 16.
     seconds : float, default=10
         Time limit for the work of one request, including the wait for a thread.
     upload_seconds : float, default=20
         Time limit for a request to arrive.
     rate, burst : float and int, default=100 and 500
-        Requests per second that one address may send on average, and at once. A rate of 0 means no limit.
+        Requests per second that one client may send on average, and at once. A rate of 0 means no limit. A client is
+        an address, or a network of 64 bits with IPv6.
     max_connections : int, default=1000
         Connections at the same time. The oldest idle one is closed to make room for a new one.
     connections_per_address : int, default=200
-        The same for one address, except those of trusted proxies.
+        The same for one client, except trusted proxies.
     trusted_proxies : tuple of str, default=()
         Addresses or networks of proxies. Their ``X-Forwarded-For`` and ``X-Forwarded-Proto`` headers give the address
         and the scheme of the client: each client has its own rate limit, and cookies are ``Secure`` behind TLS.
@@ -104,6 +107,22 @@ class ServiceSettings:
 
 
 Settings = ServiceSettings  # the name in 0.1.0
+
+
+@lru_cache(maxsize=10_000)
+def client_of(address: str) -> str:
+    """Return what counts as one client: an IPv4 address, or an IPv6 network of 64 bits, the least that one gets.
+
+    >>> client_of("192.0.2.1"), client_of("2001:db8:0:7:1:2:3:4"), client_of("::ffff:192.0.2.1")
+    ('192.0.2.1', '2001:db8:0:7::/64', '192.0.2.1')
+    """
+    try:
+        found = ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(found, IPv4Address):
+        return address
+    return str(found.ipv4_mapped or ip_network((int(found), 64), strict=False))
 
 
 def is_loopback(host: str) -> bool:

@@ -174,7 +174,7 @@ def _boxes(path: Path) -> dict[str, NDArray[np.float64]]:
         try:
             content = json.loads(path.read_text())
             return {name: np.array(entry["boxes"], float).reshape(-1, 4) for name, entry in content.items()}
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise ValueError(f'{path}: expected {{image: {{"boxes": [[x0, y0, x1, y1], ...]}}}} ({error})') from error
     files = sorted(path.parent.glob("*.idl"))
     if not files:

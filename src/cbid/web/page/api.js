@@ -71,3 +71,4 @@ export const add = (files, label) =>
   call("api/images", { method: "POST", body: form("images", files, label ? { label } : {}) });
 export const remove = (id) => call(`api/images/${id}`, { method: "DELETE" });
 export const session = (key) => post("api/session", { key });
+export const endSession = () => call("api/session", { method: "DELETE" });

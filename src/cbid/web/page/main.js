@@ -67,6 +67,11 @@ function askForKey() {
   });
 }
 
+async function logOut() {
+  await api.endSession();
+  location.reload();
+}
+
 async function start() {
   try {
     state.project = await api.project();
@@ -79,6 +84,8 @@ async function start() {
   }
   about();
   state.changed.add(about);
+  $("log-out").hidden = !state.project.needs_key;
+  $("log-out").addEventListener("click", logOut);
   for (const part of [search, explain, bits, browse, gallery, classes, refit, add, drag]) part.start();
   window.addEventListener("view", (event) => view(event.detail));
   window.addEventListener("hashchange", route);

@@ -41,6 +41,7 @@ def project(served: Served) -> models.ProjectInfo:
         likeness=float(project.coder.likeness_) if project.has_dial else None,
         writable=not settings.read_only and descriptor is not None,
         relabels=not settings.read_only,
+        needs_key=settings.api_key is not None,
         unlearned=project.n_unlearned,
         max_upload=settings.max_upload,
         max_files=settings.max_files,
