@@ -36,10 +36,10 @@ class CBID(LargeMarginCoder):
     n_bits : int, default=64
         Length of the code, 1 to 65536. Fewer come out when no further bit improves the objective.
     likeness : float from 0 to 1, or None, default=None
-        0 learns the classes alone, 1 the original distances alone; between them both, with more bits of likeness the
-        larger it is. None means 0.5: the first 24 bits are spent on the classes; of 128 bits 57 if there are
-        ten classes, 114 if there are a hundred. Above 0 it needs ``margin="shared"``; with other margins,
-        ``loss="hinge"`` or a loss of your own, None means 0.
+        0 learns the classes alone, 1 likeness alone, where labels only shape the axes; between them both, with more
+        bits of likeness the larger it is. None means 0.5: the first 16 bits are spent on the classes; of 128 bits 57
+        if there are ten classes, 114 if there are a hundred. Above 0 it needs ``margin="shared"``; with other
+        margins, ``loss="hinge"`` or a loss of your own, None means 0.
     kernel : {"auto", "linear", "rbf"} or None, default="auto"
         Class bits are hyperplanes in X ("linear", or None), or over similarities to ``n_anchors`` training samples
         with width ``gamma`` ("rbf"). "auto" chooses the form and the width on a trial inside the training samples;
