@@ -75,6 +75,7 @@ from cbid.storage.digests import digest_bytes
 OWN_PIXELS = 100_000_000  # of an image in a source that the user names: more than for images of strangers
 _COMMITTED = "the fit was committed before this error; fit again to complete the table of images"
 _MAX_FAILURES = 1000  # listed in the manifest
+PHASES = ("reading", "learning", "encoding", "compiling", "measuring")
 _LONG_COMPILING = 1.0  # seconds; less is loading from the cache
 _MIN_TRAIN = 2  # images per class: one alone has no neighbour
 
