@@ -91,7 +91,7 @@ def test_what_is_no_image_is_named_and_the_rest_is_read(messy):
     assert named.keys() == {"raw.cr2", "IMG_0001.HEIC", "poster.png"}
     assert "80 x 80 pixels: expected at most 5000" in named["poster.png"]
     assert ".cr2" in named["raw.cr2"]
-    assert "3 of the source (1 .cr2, 1 .heic, 1 .png), such as " in warned
+    assert "3 files of the source (1 .cr2, 1 .heic, 1 .png), such as " in warned
 
 
 def test_pictures_of_phones_need_an_extra(messy):
@@ -106,8 +106,8 @@ def test_pictures_of_phones_need_an_extra(messy):
 
 def test_copies_are_reported(messy):
     _, _, warned = messy
-    assert re.search(r"\d+ copies lie in two classes, such as \S+ and \S+", warned)
-    assert re.search(r"\d+ copies lie in the training and the held-out part", warned)
+    assert re.search(r"\d+ copies are in two classes, such as \S+ and \S+", warned)
+    assert re.search(r"\d+ copies are in the training and the held-out part", warned)
 
 
 def test_names_in_any_script_are_in_the_report(messy):

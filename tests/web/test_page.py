@@ -434,13 +434,13 @@ def test_errors(browser, address, pictures):
         assert "Its format is unknown: expected one of JPEG" in page.inner_text("#search-error")
         assert [error for error in visit.errors if "415" not in error] == []
 
-        # An unknown image: the results of the search before stay, but dim. The browser logs the 404.
+        # An unknown image: the results of the previous search stay, but dim. The browser logs the 404.
         page.goto(f"{address}/#search/0")
         shown(page)
         page.goto(f"{address}/#search/99999")
         page.wait_for_selector("#results.stale .card")
         assert "99999" in page.inner_text("#search-error")
-        assert "search before" in page.inner_text("#search-status")
+        assert "previous search" in page.inner_text("#search-status")
         visit.keep("28-old-results")
         visit.check_access()
         assert [error for error in visit.errors if "415" not in error and "404" not in error] == []
@@ -519,7 +519,7 @@ def test_a_service_that_has_stopped(browser, fitted, pictures):
     page.wait_for_selector("#search-error:not([hidden])")
     assert page.inner_text("#search-error")
     assert page.locator("#results.stale .card").count() >= 20  # the old results stay, dim
-    assert "search before" in page.inner_text("#search-status")
+    assert "previous search" in page.inner_text("#search-status")
     visit.keep("18-gone")
     visit.context.close()
 

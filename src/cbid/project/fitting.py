@@ -306,8 +306,9 @@ class ProjectFit:
             ]
             if across:
                 names = " and ".join(printable(taken.names[i]) for i in across[0])
+                found = "1 copy is" if len(across) == 1 else f"{len(across)} copies are"
                 warnings.warn(
-                    f"{len(across)} copies lie in {what}, such as {names}: {consequence}",
+                    f"{found} in {what}, such as {names}: {consequence}",
                     ProjectWarning,
                     stacklevel=5,
                 )

@@ -154,7 +154,8 @@ def skipped_message(failures: Problems) -> str:
     formats = Counter(Path(other).suffix.lower() for other, _ in failures)
     kinds = ", ".join(f"{n} {printable(suffix)}" for suffix, n in sorted(formats.items()) if suffix)
     of_which = f" ({kinds})" if kinds else ""
-    return f"skipped {len(failures)} of the source{of_which}, such as {printable(name)}: {reason}"
+    files = "1 file" if len(failures) == 1 else f"{len(failures)} files"
+    return f"skipped {files} of the source{of_which}, such as {printable(name)}: {reason}"
 
 
 def check_settings(coder: Coder) -> None:
