@@ -40,23 +40,26 @@ def test_compiling_a_kernel_is_noted_once():
 
 
 def test_the_kernels_can_be_prepared():
-    prepare_search()
+    prepare_search(radius=True)
+    assert scan._in_cache("scan_within")
     heard = []
     with notes(heard.append):
-        prepare_search()
+        prepare_search(radius=True)
+        with scan.prepare_meanwhile(radius=True):
+            pass
     assert heard == []
 
 
 def test_the_kernels_are_compiled_in_another_process(monkeypatch):
     """The process fills the cache; afterwards the kernels are loaded from there."""
     prepare_search()
-    assert scan._in_cache()
+    assert scan._in_cache("scan_topk")
     heard = []
     with notes(heard.append):
         with scan.prepare_meanwhile() as prepare:
             prepare()
         assert heard == []
-        monkeypatch.setattr(scan, "_in_cache", lambda: False)
+        monkeypatch.setattr(scan, "_in_cache", lambda kernel: False)
         with scan.prepare_meanwhile() as prepare:
             prepare()
     assert heard == [

@@ -44,7 +44,7 @@ def test_a_project_keeps_its_descriptor(photos, capsys):
     assert run(["fit", "photos", "-b", "8", "-d", "pixels", "-q"]) == 0
     write_images(photos, n=2, first=20)
     assert run(["fit", "photos", "-b", "8"]) == 0
-    assert "descriptor: pixels, as in the fits before" in capsys.readouterr().out
+    assert "descriptor: pixels, as in earlier fits" in capsys.readouterr().out
 
 
 def test_an_unfinished_fit_keeps_its_descriptor(photos, monkeypatch):

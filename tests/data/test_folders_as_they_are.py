@@ -154,8 +154,8 @@ def test_the_program_on_such_a_folder(flat, capsys):
         assert run(["fit", "flat", *settings, "--label", "([a-z]+)_[0-9]+", "--json"]) == 0
     captured = capsys.readouterr()
     assert '"cat",\n  "dog"' in captured.out
-    assert "1 of the source, such as 200/IMG.NEF: images of the format .nef cannot be read" in captured.err
-    assert re.search(r"1 copies lie in two classes, such as 200/cat_99.png and 200/dog_00.png", captured.err)
+    assert "1 file of the source (1 .nef), such as 200/IMG.NEF: images of the format .nef" in captured.err
+    assert re.search(r"1 copy is in two classes, such as 200/cat_99.png and 200/dog_00.png", captured.err)
     assert (
         run(["fit", "flat", *settings[:-4], "--out", "q.cbid", "--label", "^.*(...)_", "--max-pixels", "1000"]) == 1
     )

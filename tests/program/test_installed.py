@@ -3,6 +3,7 @@
 Each case runs in an empty folder, in processes of its own.
 """
 
+import io
 import json
 import os
 import re
@@ -40,6 +41,15 @@ def cbid(folder, *arguments, status=0, **options):
     return done
 
 
+def without(folder, package):
+    """Return an environment in which a package cannot be imported, as if it were not installed."""
+    stub = folder / "stubs" / package
+    stub.mkdir(parents=True)
+    (stub / "__init__.py").write_text(f"raise ModuleNotFoundError('No module named {package}', name={package!r})\n")
+    paths = [str(stub.parent), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+
 def write_picture(path, pixels):
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(pixels).save(path)
@@ -59,15 +69,18 @@ def messy(tmp_path_factory):
         shutil.copy(path, photos / "猫の写真" / path.name)
         shutil.copy(path, photos / "猫の写真" / f"copy of {path.name}")
     shutil.copy(home / "one" / "blue" / "000.png", photos / "green" / "astray.png")
-    for hidden in ("@eaDir", ".trash", "thumbnails", "__MACOSX"):
+    for hidden in ("@eaDir", "@__thumb", ".trash", "thumbnails", "__MACOSX"):
         write_picture(photos / hidden / "red" / "ghost.png", picture("red", 3))
         write_picture(photos / "red" / hidden / "ghost.png", picture("red", 3))
     (photos / "red" / "raw.cr2").write_bytes(b"a camera's own format")
-    (photos / "red" / "phone.heic").write_bytes(b"not readable, with or without the extra")
+    buffer = io.BytesIO()
+    pytest.importorskip("pillow_heif").from_pillow(Image.fromarray(picture("red", 78))).save(buffer)
+    (photos / "red" / "IMG_0001.HEIC").write_bytes(buffer.getvalue())
     if features.check("avif"):
         Image.fromarray(picture("red", 77)).save(photos / "red" / "phone.avif")
     write_picture(photos / "red" / "poster.png", picture("red", 5, side=80))
-    done = cbid(home, "fit", "photos", "-d", "hog", "-b", 16, "--max-pixels", 5000, "--json")
+    settings = ["-d", "hog", "-b", 16, "--max-pixels", 5000, "--json"]
+    done = cbid(home, "fit", "photos", *settings, env=without(home, "pillow_heif"))
     return home, json.loads(done.stdout), done.stderr
 
 
@@ -75,16 +88,26 @@ def test_what_is_no_image_is_named_and_the_rest_is_read(messy):
     _, fit, warned = messy
     assert fit["images"] == 49 + features.check("avif")  # 48 and the one astray; no ghost
     named = {Path(name).name: reason for name, reason in fit["fit"]["failures"]}
-    assert named.keys() == {"raw.cr2", "phone.heic", "poster.png"}
+    assert named.keys() == {"raw.cr2", "IMG_0001.HEIC", "poster.png"}
     assert "80 x 80 pixels: expected at most 5000" in named["poster.png"]
     assert ".cr2" in named["raw.cr2"]
-    assert "3 of the source, such as " in warned
+    assert "3 files of the source (1 .cr2, 1 .heic, 1 .png), such as " in warned
+
+
+def test_pictures_of_phones_need_an_extra(messy):
+    """Without it they are named with the command that installs it; with it they are read."""
+    home, fit, _ = messy
+    (reason,) = (reason for name, reason in fit["fit"]["failures"] if name.endswith(".HEIC"))
+    assert "the extra 'heif'" in reason
+    assert re.search(r"-m pip install '?pillow-heif", reason)
+    code = cbid(home, "encode", "photos/red/IMG_0001.HEIC", "--project", "photos.cbid").stdout
+    assert re.fullmatch(r"photos/red/IMG_0001\.HEIC\t[0-9a-f]{4}\n", code)
 
 
 def test_copies_are_reported(messy):
     _, _, warned = messy
-    assert re.search(r"\d+ copies lie in two classes, such as \S+ and \S+", warned)
-    assert re.search(r"\d+ copies lie in the training and the held-out part", warned)
+    assert re.search(r"\d+ copies are in two classes, such as \S+ and \S+", warned)
+    assert re.search(r"\d+ copies are in the training and the held-out part", warned)
 
 
 def test_names_in_any_script_are_in_the_report(messy):
@@ -212,14 +235,9 @@ def test_commands_that_the_program_prints_work(tmp_path):
 
 @pytest.mark.long
 def test_a_missing_extra_is_named_with_the_command_that_installs_it(tmp_path):
-    """A package that cannot be imported stands for one that is not installed."""
-    stub = tmp_path / "stub" / "fastapi"
-    stub.mkdir(parents=True)
-    (stub / "__init__.py").write_text("raise ModuleNotFoundError('No module named fastapi', name='fastapi')\n")
     write_images(tmp_path / "photos", n=4)
     cbid(tmp_path, "fit", "photos", "-d", "pixels", "-b", 8, "-q")
-    paths = os.pathsep.join([str(stub.parent), os.environ.get("PYTHONPATH", "")])
-    done = cbid(tmp_path, "serve", "photos.cbid", status=1, env={**os.environ, "PYTHONPATH": paths})
+    done = cbid(tmp_path, "serve", "photos.cbid", status=1, env=without(tmp_path, "fastapi"))
     assert "cbid[" not in done.stderr
     command = shlex.split(done.stderr[done.stderr.index("'serve': ") + len("'serve': ") :])
     assert any(word.startswith("uvicorn") for word in command[4:])

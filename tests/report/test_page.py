@@ -1,6 +1,7 @@
 """The report of a project is valid HTML, self-contained, and shows what was measured."""
 
 import re
+import shutil
 from html.parser import HTMLParser
 
 import numpy as np
@@ -84,7 +85,7 @@ def test_the_headline():
     confusion = {"classes": ["cat", "dog", "owl"], "matrix": [[40, 10, 0], [0, 50, 0], [0, 0, 0]]}
     assert headline(measured, confusion) == (
         "16 bytes an image: 90% ± 7 on held-out images, 70% with 5,120-byte vectors; "
-        "best class dog (100%), worst cat (80%)."
+        "best class dog (50 of 50 images), worst cat (40 of 50 images)."
     )
     even = {"classes": ["cat", "dog"], "matrix": [[45, 5], [5, 45]]}
     assert headline(measured, even).endswith("5,120-byte vectors; each class 90%.")
@@ -157,3 +158,35 @@ def test_report_without_held_out_images(tmp_path):
     text = (tmp_path / "r.html").read_text()
     assert "Nothing was measured" in text
     assert "<svg" not in text.split("Searches")[0]
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed: the report is not tested in a browser")
+def test_in_the_browser(made, page):
+    """On a screen, on a phone and in the dark: accessible, nothing cut off, no error and nothing fetched."""
+    from axe_playwright_python.sync_playwright import Axe
+    from playwright.sync_api import sync_playwright
+
+    from tests.web.test_page import DESKTOP, FLAGS, PHONE
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        errors, asked = [], []
+        for viewport, scheme in ((DESKTOP, "light"), (DESKTOP, "dark"), (PHONE, "light")):
+            tab = browser.new_page(viewport=viewport, color_scheme=scheme)
+            tab.on("console", lambda message: message.type == "error" and errors.append(message.text))
+            tab.on("pageerror", lambda error: errors.append(str(error)))
+            tab.on("request", lambda request: asked.append(request.url))
+            tab.goto((made / "report.html").as_uri())
+            results = Axe().run(tab)
+            assert results.violations_count == 0, results.generate_report()
+            assert tab.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") == 0
+            table = tab.locator("table").first  # the accuracies, in one line each
+            assert table.evaluate("t => Math.max(...[...t.rows].map((r) => r.offsetHeight))") < 50
+            tab.close()
+        browser.close()
+    assert errors == []
+    assert all(url.startswith(("file:", "data:")) for url in asked)

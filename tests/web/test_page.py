@@ -32,6 +32,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+VIEWS = ("#search/1+2-3", "#browse", "#mistakes", "#duplicates", "#bits/0", "#classes", "#add")
 DESKTOP, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
 
 
@@ -82,6 +83,14 @@ class Visit:
         self.page.goto(f"{self.address}/{where}")
         self.page.wait_for_selector("#about:not(:empty)")
         return self.page
+
+    def go(self, where):
+        """Go to a view by its address, and wait until it is shown."""
+        self.page.goto(f"{self.address}/{where}")
+        name = where[1:].split("/")[0]
+        view = {"mistakes": "browse", "duplicates": "browse"}.get(name, name)
+        self.page.wait_for_selector(f"#view-{view}:not([hidden])")
+        self.page.wait_for_load_state("networkidle")
 
     def keep(self, name):
         """Save a screenshot once all visible images are loaded."""
@@ -425,13 +434,13 @@ def test_errors(browser, address, pictures):
         assert "Its format is unknown: expected one of JPEG" in page.inner_text("#search-error")
         assert [error for error in visit.errors if "415" not in error] == []
 
-        # An unknown image: the results of the search before stay, but dim. The browser logs the 404.
+        # An unknown image: the results of the previous search stay, but dim. The browser logs the 404.
         page.goto(f"{address}/#search/0")
         shown(page)
         page.goto(f"{address}/#search/99999")
         page.wait_for_selector("#results.stale .card")
         assert "99999" in page.inner_text("#search-error")
-        assert "search before" in page.inner_text("#search-status")
+        assert "previous search" in page.inner_text("#search-status")
         visit.keep("28-old-results")
         visit.check_access()
         assert [error for error in visit.errors if "415" not in error and "404" not in error] == []
@@ -457,14 +466,11 @@ def test_phone(browser, address, pictures, project):
         visit.keep("26-phone-options")
         visit.check_access()
         page.tap("#controls summary")
-        for where in ("#search/1+2-3", "#browse", "#mistakes", "#duplicates", "#bits/0", "#classes", "#add"):
-            page.goto(f"{address}/{where}")
-            name = where[1:].split("/")[0]
-            view = {"mistakes": "browse", "duplicates": "browse"}.get(name, name)
-            page.wait_for_selector(f"#view-{view}:not([hidden])")
-            page.wait_for_load_state("networkidle")
+        for where in VIEWS:
+            visit.go(where)
             wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
             assert wide == 0, f"{where} is {wide} pixels wider than the screen"
+            visit.check_access()
         page.goto(f"{address}/#bits/0")
         page.wait_for_selector(".group .card")
         visit.keep("14-phone-bit")
@@ -476,6 +482,9 @@ def test_dark_and_loading(browser, address, pictures):
         shown(page)
         visit.keep("15-dark")
         visit.check_access()
+        for where in VIEWS:
+            visit.go(where)
+            visit.check_access()
         page.route("**/api/search", lambda route: None)  # a response that never comes
         page.goto(f"{address}/#search/2")
         page.wait_for_selector(".skeleton")
@@ -514,7 +523,7 @@ def test_a_service_that_has_stopped(browser, fitted, pictures):
     page.wait_for_selector("#search-error:not([hidden])")
     assert page.inner_text("#search-error")
     assert page.locator("#results.stale .card").count() >= 20  # the old results stay, dim
-    assert "search before" in page.inner_text("#search-status")
+    assert "previous search" in page.inner_text("#search-status")
     visit.keep("18-gone")
     visit.context.close()
 

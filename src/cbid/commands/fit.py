@@ -182,7 +182,7 @@ def _why(project: "Project") -> str:
 
     name = descriptor_name(project.descriptor)
     if name != default_descriptor():
-        return f"descriptor: {name}, as in the fits before"
+        return f"descriptor: {name}, as in earlier fits"
     if name == "efficientnet":
         return (
             "descriptor: efficientnet, a network trained on ImageNet, because the extra 'deep' is installed; "

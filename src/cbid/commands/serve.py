@@ -60,6 +60,7 @@ def serve(
     Example: cbid serve photos.cbid --port 8000
     """
     from cbid.project import Project
+    from cbid.search.scan import prepare_meanwhile
     from cbid.web import ServiceSettings, create_app, is_loopback, listen, run
     from cbid.web.server import log_to_stderr, run_workers
 
@@ -93,14 +94,16 @@ def serve(
             log_to_stderr(log)
             address = f"http://{url_host}:{sock.getsockname()[1]}"
             typer.echo(f"Serving {folder} at {address} with {workers} processes (press Ctrl-C to stop)")
-            run_workers(folder, settings, sock, workers, log)
+            with prepare_meanwhile(radius=True):
+                run_workers(folder, settings, sock, workers, log)
             return
         app = create_app(folder, settings)
         address = f"http://{url_host}:{sock.getsockname()[1]}"
         images = len(app.state.served.project)
         typer.echo(f"Serving {folder} ({images:,} images) at {address} (press Ctrl-C to stop)")
         log_to_stderr(log)
-        run(app, sock)
+        with prepare_meanwhile(radius=True):  # the first view of near-duplicates would exceed the time of a request
+            run(app, sock)
     finally:
         sock.close()
 

@@ -107,7 +107,8 @@ def _image_class(format: str) -> "type[ImageFile]":
     try:
         from pillow_heif import HeifImageFile
     except ImportError as error:
-        raise ImageError("it is a HEIC image; reading it needs the extra 'heif' (pillow-heif)") from error
+        how = "python -m pip install pillow-heif"
+        raise ImageError(f"it is a HEIC image; reading it needs the extra 'heif': {how}") from error
     found = HeifImageFile
     return found
 

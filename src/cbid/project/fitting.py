@@ -75,6 +75,7 @@ from cbid.storage.digests import digest_bytes
 OWN_PIXELS = 100_000_000  # of an image in a source that the user names: more than for images of strangers
 _COMMITTED = "the fit was committed before this error; fit again to complete the table of images"
 _MAX_FAILURES = 1000  # listed in the manifest
+PHASES = ("reading", "learning", "encoding", "compiling", "measuring")
 _LONG_COMPILING = 1.0  # seconds; less is loading from the cache
 _MIN_TRAIN = 2  # images per class: one alone has no neighbour
 
@@ -305,8 +306,9 @@ class ProjectFit:
             ]
             if across:
                 names = " and ".join(printable(taken.names[i]) for i in across[0])
+                found = "1 copy is" if len(across) == 1 else f"{len(across)} copies are"
                 warnings.warn(
-                    f"{len(across)} copies lie in {what}, such as {names}: {consequence}",
+                    f"{found} in {what}, such as {names}: {consequence}",
                     ProjectWarning,
                     stacklevel=5,
                 )

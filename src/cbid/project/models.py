@@ -4,6 +4,7 @@ import copy
 import os
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -148,9 +149,13 @@ def choose_coder(
 
 
 def skipped_message(failures: Problems) -> str:
-    """Return how many images were skipped, and why the first of them was."""
+    """Return how many files of each format were skipped, and why the first of them was."""
     name, reason = failures[0]
-    return f"skipped {len(failures)} of the source, such as {printable(name)}: {reason}"
+    formats = Counter(Path(other).suffix.lower() for other, _ in failures)
+    kinds = ", ".join(f"{n} {printable(suffix)}" for suffix, n in sorted(formats.items()) if suffix)
+    of_which = f" ({kinds})" if kinds else ""
+    files = "1 file" if len(failures) == 1 else f"{len(failures)} files"
+    return f"skipped {files} of the source{of_which}, such as {printable(name)}: {reason}"
 
 
 def check_settings(coder: Coder) -> None:

@@ -19,7 +19,7 @@ from cbid.descriptors import Descriptor
 from cbid.project import inspecting, searching
 from cbid.project.evaluating import evaluate
 from cbid.project.files import IMAGES, MANIFEST, VECTORS, ProjectError, ProjectWarning, map_vectors
-from cbid.project.fitting import fit, open_images
+from cbid.project.fitting import PHASES, fit, open_images
 from cbid.project.inspecting import BitClasses, Occlusion, Predictions
 from cbid.project.intake import Intake, KnownImages, Source, as_source, items_of
 from cbid.project.models import descriptor_from_json, has_dial, prefix_lengths
@@ -270,8 +270,10 @@ class Project:
 
     @property
     def last_fit(self) -> dict[str, Any]:
-        """Statistics of the last fit: counts, seconds, failures, version of cbid."""
-        return dict(self._snapshot.manifest.fit)
+        """Statistics of the last fit: counts, seconds of each phase, failures, version of cbid."""
+        fit = self._snapshot.manifest.fit
+        seconds = fit.get("seconds", {})
+        return {**fit, "seconds": {phase: seconds[phase] for phase in PHASES if phase in seconds}}
 
     @property
     def evaluation(self) -> dict[str, Any]:

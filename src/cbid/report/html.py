@@ -15,10 +15,10 @@ svg, img { max-width: 100%; height: auto; }
 .scroll { overflow-x: auto; } .scroll svg { max-width: none; }
 table { border-collapse: collapse; }
 th, td { padding: .25rem .75rem .25rem 0; text-align: right; font-variant-numeric: tabular-nums; }
-th { border-bottom: 1px solid #767676; font-weight: 600; } td { border-bottom: 1px solid #8884; }
+td { border-bottom: 1px solid #8884; } th, thead td { border-bottom: 1px solid #767676; font-weight: 600; }
 th:first-child, td:first-child, .text th, .text td { text-align: left; vertical-align: top; }
-.text td { overflow-wrap: anywhere; }
-@media (max-width: 48rem) { table { font-size: .85rem; } th, td { padding-right: .4rem; } }
+td { white-space: nowrap; } .text td { white-space: normal; overflow-wrap: anywhere; }
+@media (max-width: 48rem) { table { font-size: .8rem; } th, td { padding-right: .3rem; } }
 """
 
 
@@ -49,7 +49,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, text: bool = 
     Parameters
     ----------
     header : sequence of str
-        Column names, plain text. If all are empty, the table has no header.
+        Column names, plain text; one may be empty. If all are, the table has no header.
     rows : sequence of sequences of str
         Cells. The first column is aligned left, the others right.
     text : bool, default=False
@@ -57,7 +57,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, text: bool = 
     escaped : bool, default=False
         Whether the cells are HTML already.
     """
-    names = "".join(f'<th scope="col">{escape(name)}</th>' for name in header)
+    names = "".join(f'<th scope="col">{escape(name)}</th>' if name else "<td></td>" for name in header)
     head = f"<thead><tr>{names}</tr></thead>" if any(header) else ""
     body = "".join(
         "<tr>" + "".join(f"<td>{cell if escaped else escape(cell)}</td>" for cell in row) + "</tr>" for row in rows

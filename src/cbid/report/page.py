@@ -27,7 +27,7 @@ _STYLE = """
   --faint: #22262e; --accent: #8db8f0; --on-accent: #0d1420; --wrong: #ff8f85; } }
 body { color: var(--ink); background: var(--ground); }
 .lead { font-size: 1.3rem; line-height: 1.35; max-width: 50rem; } .muted { color: var(--muted); }
-th { border-color: var(--muted); } td { border-color: var(--line); }
+td { border-color: var(--line); } th, thead td { border-color: var(--muted); }
 .text td:first-child { white-space: nowrap; }
 .scroll svg { max-width: 100%; }
 svg text { fill: var(--ink); font: 12px system-ui, sans-serif; } svg .muted { fill: var(--muted); }
@@ -46,7 +46,7 @@ figure.query { flex: 0 0 5.5rem; } figure.query img { border-color: var(--accent
 figure.wrong img, figure.wrong .name { border-color: var(--wrong); } .mark { color: var(--wrong); }
 @media (max-width: 48rem) {
   .lead { font-size: 1.15rem; } .row { flex-direction: column; } figure.query { flex: none; width: 5.5rem; }
-  .near { grid-template-columns: repeat(5, minmax(0, 1fr)); } td:first-child { white-space: nowrap; }
+  .near { grid-template-columns: repeat(5, minmax(0, 1fr)); }
   .text td { white-space: normal; display: block; } .text td + td { padding-bottom: .75rem; }
 }
 """
@@ -111,11 +111,14 @@ def headline(measured: dict[str, Any], confusion: dict[str, Any]) -> str:
     if len(present) > 1:
         shares = counts.diagonal()[present] / totals[present]
         best, worst = int(shares.argmax()), int(shares.argmin())
-        names = [printable(confusion["classes"][present[i]]) for i in (best, worst)]
         if shares[best] == shares[worst]:
             text += f"; each class {shares[best]:.0%}"
         else:
-            text += f"; best class {names[0]} ({shares[best]:.0%}), worst {names[1]} ({shares[worst]:.0%})"
+            one, other = (
+                f"{printable(confusion['classes'][i])} ({counts[i, i]:.0f} of {totals[i]:.0f} images)"
+                for i in present[[best, worst]].tolist()
+            )
+            text += f"; best class {one}, worst {other}"
     return f"{text}."
 
 

@@ -116,23 +116,30 @@ def topk(
     return positions, distances
 
 
-def prepare_search() -> None:
-    """Compile the kernels of a search, or load them from the cache, which the first search would do otherwise."""
-    one = np.zeros((1, 1), np.uint8)
-    topk(read_only(np.zeros((1, 1, BLOCK), np.uint8)), 1, Queries.from_codes(one, 8), 1)
+def prepare_search(*, radius: bool = False) -> None:
+    """Compile the kernels of a search, or load them from the cache, which the first search would do otherwise.
+
+    ``radius`` includes those of searches within a radius: pairs, and so near-duplicates.
+    """
+    queries = Queries.from_codes(np.zeros((1, 1), np.uint8), 8)
+    blocks = read_only(np.zeros((1, 1, BLOCK), np.uint8))
+    topk(blocks, 1, queries, 1)
+    if radius:
+        within(blocks, 1, queries, 0)
 
 
 @contextmanager
-def prepare_meanwhile() -> Iterator[Callable[[], None]]:
+def prepare_meanwhile(*, radius: bool = False) -> Iterator[Callable[[], None]]:
     """Compile the kernels of a search in another process during the block, unless numba has them in its cache.
 
     Yields a function that waits for that process and then does what `prepare_search` does.
     """
     process = None
-    if sys.executable and not _in_cache():
+    if sys.executable and not (_in_cache("scan_topk") and (not radius or _in_cache("scan_within"))):
         note("compiling the search kernels in the background, once for this installation")
         # -P: no module of the current folder is imported.
-        command = [sys.executable, "-P", "-c", "from cbid.search import prepare_search; prepare_search()"]
+        code = f"from cbid.search import prepare_search; prepare_search(radius={radius})"
+        command = [sys.executable, "-P", "-c", code]
         nowhere = subprocess.DEVNULL
         process = subprocess.Popen(command, stdin=nowhere, stdout=nowhere, stderr=nowhere)
 
@@ -140,7 +147,7 @@ def prepare_meanwhile() -> Iterator[Callable[[], None]]:
         if process is not None and process.poll() is None:
             note("waiting for the search kernels")
             process.wait()
-        prepare_search()  # from the cache; if the process failed, the kernels are compiled here
+        prepare_search(radius=radius)  # from the cache; if the process failed, the kernels are compiled here
 
     try:
         yield prepare
@@ -150,15 +157,15 @@ def prepare_meanwhile() -> Iterator[Callable[[], None]]:
             process.wait()
 
 
-def _in_cache() -> bool:
-    """Return whether numba's cache has kernels that are newer than their sources, or cannot be used."""
+def _in_cache(kernel: str) -> bool:
+    """Return whether numba's cache has a kernel that is newer than the sources, or cannot be used."""
     from cbid.search.kernels import scan
 
-    folder = scan.scan_topk.stats.cache_path
+    folder = getattr(scan, kernel).stats.cache_path
     if folder is None:
         return True  # compiled in every process: another one does not help
     changed = max(path.stat().st_mtime for path in Path(scan.__file__).parent.glob("*.py"))
-    return any(path.stat().st_mtime > changed for path in Path(folder).glob("scan.scan_topk-*.nbi"))
+    return any(path.stat().st_mtime > changed for path in Path(folder).glob(f"scan.{kernel}-*.nbi"))
 
 
 def topk_in_spans(

@@ -6,11 +6,15 @@ import subprocess
 import sys
 import textwrap
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from pkgutil import iter_modules
 
 import numba
 import pytest
 from llvmlite import binding
+from numba.extending import is_jitted
 
+from cbid.search import kernels
 from cbid.search.kernels import compile as _compile
 
 
@@ -116,3 +120,12 @@ def test_other_errors_of_the_compiler_are_not_hidden(monkeypatch):
 
 def _twice(x):
     return 2 * x
+
+
+def test_compiled_functions_have_names_of_their_own():
+    """numba links kernels from the cache by the names of the functions in them: equal names would be mixed up."""
+    modules = [import_module(f"{kernels.__name__}.{found.name}") for found in iter_modules(kernels.__path__)]
+    functions = {id(value): value.py_func for m in modules for value in vars(m).values() if is_jitted(value)}
+    names = [f"{function.__module__}.{function.__qualname__}" for function in functions.values()]
+    assert len(names) > 40
+    assert [name for name in names if names.count(name) > 1] == []

@@ -104,11 +104,10 @@ def _fetch_ahead(fetched: int, end: int, lead: int) -> int:
     return fetched
 
 
-def _filter(size: int, load_limits: Any, in_parts: bool) -> Any:
+def _filter(name: str, size: int, load_limits: Any, in_parts: bool) -> Any:
     alone = size == 1
     group_bytes = 2 * size * LANES
 
-    @helper
     def scan(given: FilterPass, ends: Columns, tables: int, limits_at: int, found: Found, counts: Columns) -> None:
         """Form 8-bit sums by the tables (size, steps, FIELDS, ENTRIES) at the address ``tables``, and append the
         codes below the limits, (size,) int64 up to 255 at ``limits_at``, to ``found`` and ``counts``. If
@@ -170,11 +169,14 @@ def _filter(size: int, load_limits: Any, in_parts: bool) -> Any:
                 store_lanes(passing, np.int64(lanes.ctypes.data))
                 _write(lanes, 32 * b, found, counts)
 
-    return scan
+    # numba names a compiled function by its qualified name and a count. Kernels that were compiled in two processes
+    # may count alike: with one name for all filters, a kernel from the cache would call the filter of another.
+    scan.__qualname__ = name
+    return helper(scan)
 
 
-whole_one, whole_all = _filter(1, limits_one, False), _filter(GROUP, limits_all, False)
-parts_one, parts_all = _filter(1, limits_one, True), _filter(GROUP, limits_all, True)
+whole_one, whole_all = _filter("whole_one", 1, limits_one, False), _filter("whole_all", GROUP, limits_all, False)
+parts_one, parts_all = _filter("parts_one", 1, limits_one, True), _filter("parts_all", GROUP, limits_all, True)
 
 
 @helper

@@ -55,7 +55,7 @@ export async function open(kind, path = "") {
   $("browse-lead").replaceChildren();
   if (kind === "duplicates") {
     $("browse-title").textContent = "Near-duplicates";
-    $("browse-lead").textContent = "Images with nearly the same code and nearly the same vector. Removing one takes it out of the project; its file stays.";
+    $("browse-lead").textContent = "Images with nearly the same code and nearly the same vector. Removing an image from the project does not delete its file.";
     $("browse-list").replaceChildren();
     $("browse-more").hidden = true;
     showSlider();
@@ -101,7 +101,7 @@ async function findTwins() {
         h(
           "section",
           { class: "panel twins", "aria-label": `Group ${i + 1}` },
-          h("h2", {}, `${plural(group.images.length, "image")}, alike by ${(100 * group.similarity).toFixed(1)}%`),
+          h("h2", {}, `${plural(group.images.length, "image")}, ${(100 * group.similarity).toFixed(1)}% alike`),
           h("ul", { class: "cards small" }, ...group.images.map((image) => selectable(image, image.name))),
         ),
       ),

@@ -38,7 +38,7 @@ export function start() {
 export async function explain(query, found, options, from, addExample) {
   [asked, match, settings, opener, add, looked] = [query, found, options, from, addExample, -1];
   showError($("why-error"));
-  $("why-title").textContent = `Why ${found.label ?? "it"} is similar`;
+  $("why-title").textContent = "Why this image is similar";
   const own = document.querySelector("#query-picture img, #query-picture .text").cloneNode(true);
   own.setAttribute("alt", "");
   if (query.source instanceof Blob) {

@@ -84,7 +84,7 @@ export function start() {
   showSamples();
 }
 
-/** Show sample images, evenly taken from those that were not learned from. */
+/** Show sample images, evenly taken from the held-out ones. */
 async function showSamples() {
   if (!state.project.total) {
     $("drop-hint").textContent = "after you have added images to the project";
@@ -100,7 +100,7 @@ async function showSamples() {
       part = undefined;
       total = state.project.total;
     }
-    $("samples-title").textContent = part ? "Or start with one of these, which were not learned from" : "Or start with one of these";
+    $("samples-title").textContent = part ? "Or start with one of these held-out images" : "Or start with one of these";
     const some = await api.images({ count: SAMPLES, every: Math.max(1, Math.floor(total / SAMPLES)), part });
     $("sample-list").replaceChildren(...some.images.map((image) => card(image, () => (location.hash = `#search/${image.id}`))));
   } catch (error) {
@@ -307,12 +307,12 @@ async function again() {
   }
 }
 
-/** After an error: dim the results of the search before, if there are any. */
+/** After an error: dim the results of the previous search, if there are any. */
 function outdate() {
   const old = $("results").querySelector(".card");
   if (!old) $("results").replaceChildren();
   $("results").classList.add("stale");
-  $("search-status").textContent = old ? "The images below belong to the search before." : "";
+  $("search-status").textContent = old ? "These are the results of the previous search." : "";
   $("more").hidden = true;
 }
 
