@@ -1,6 +1,6 @@
 """Near-duplicates: the time for a million codes, and precision and recall on photographs beside perceptual hashes.
 
-    python -m benchmarks.duplicates
+    python -m benchmarks.duplicates [million] [photographs]
 
 Time: 128-bit codes around a thousand centres, one in ten a copy of another with up to six bits flipped; all pairs
 within radius 6, two threads. Photographs: Caltech-101 images below CBID_DATA, each with three copies made here: half
@@ -12,6 +12,7 @@ pairs at each distance.
 
 import io
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -19,10 +20,10 @@ import imagehash
 import numpy as np
 from PIL import Image
 
-from benchmarks.results import store
+from benchmarks.results import load, store
 from benchmarks.search_speed import near, random_codes
 from cbid.coders import LSH
-from cbid.descriptors import RawPixels
+from cbid.descriptors import HOG
 from cbid.search import CodeIndex
 
 KINDS = ("original", "half size", "JPEG 40", "cropped 5 %")
@@ -78,7 +79,7 @@ def photographs(n):
 
 def photo_hashes(n):
     """The codes (n, 4, bytes) of each method for the photographs and their copies."""
-    describe = RawPixels(size=(16, 16), norm="contrast")
+    describe = HOG(size=(32, 32))
     vectors, hashes = [], {name: [] for name in HASHES}
     for image in photographs(n):
         made = copies_of(image)
@@ -86,8 +87,10 @@ def photo_hashes(n):
         for name, make in HASHES.items():
             hashes[name].append([np.packbits(make(copy).hash.reshape(-1)) for copy in made])
     flat = np.concatenate(vectors)
-    coder = LSH(n_bits=256, center=False, random_state=0).fit(flat)
-    return {"cbid 256": coder.encode(flat).reshape(len(vectors), 4, -1)} | {k: np.array(v) for k, v in hashes.items()}
+    coder = LSH(n_bits=1024, center=False, random_state=0).fit(flat)
+    return {"cbid 1024": coder.encode(flat).reshape(len(vectors), 4, -1)} | {
+        k: np.array(v) for k, v in hashes.items()
+    }
 
 
 def pair_counts(codes, largest):
@@ -124,14 +127,17 @@ def compare_photographs(n=400):
         radius = max(range(largest + 1), key=lambda r: scores(chosen, half, r)["f1"])
         row = {"method": name, "photographs": n - half, "best": scores(tested, n - half, radius), "counts": tested}
         if name.startswith("cbid"):
-            row["default"] = scores(tested, n - half, 16)
+            row["default"] = scores(tested, n - half, 64)
         rows.append(row)
         print({key: value for key, value in row.items() if key != "counts"}, flush=True)
     return rows
 
 
 if __name__ == "__main__":
-    results = {"million": million()}
-    if any(True for _ in photographs(1)):
+    parts = sys.argv[1:] or ["million", "photographs"]
+    results = load("duplicates", {})
+    if "million" in parts:
+        results["million"] = million()
+    if "photographs" in parts and any(True for _ in photographs(1)):
         results["photographs"] = compare_photographs()
     store("duplicates", results)

@@ -1,60 +1,147 @@
 """Recall, memory and speed of `VectorIndex` beside what people use today for vectors as bits with a second look.
 
-    python -m benchmarks.vector_search [--thousands 200]
+    python -m benchmarks.vector_search [--only speed,queries,guarantee] [--sets clustered-128,...] [--thousands 1000]
+                                       [--no-graphs] [--cache FOLDER] [--build]
 
-Data: vectors around 1,000 centres in 128 dimensions, and the Caltech-101 embeddings below CBID_DATA; unit length, so
-cosine. Each method first finds candidates in its compressed index, then ranks them again by the original vectors
-(float32; float16 in `VectorIndex`). The number of candidates is the smallest of a list whose mean recall at 10
-reaches the target on validation queries; recall and speed are those of other queries. One thread, processor time, 100
-queries at once, the methods one after the other in random order. Bytes are those of the compressed index in memory,
-without the original vectors, which all methods need for the second look. `results/vector_search.json` keeps them all.
+- speed: sets of unit vectors, so cosine: clustered in 128 and 768 dimensions (1,000 centres), SIFT descriptors of the
+  Caltech-101 photographs, and their EfficientNet embeddings (both below CBID_DATA). Each method finds candidates in
+  its compressed index, then ranks them again by the original vectors: by faiss's own compiled loops over float32
+  vectors, and by float16 vectors in `VectorIndex`. The number of candidates is the smallest of a list whose mean
+  recall at 10 reaches the target on validation queries; recall and speed are those of other queries. One thread,
+  processor time, 100 queries at once, the methods one after the other in random order. Bytes are those of the
+  compressed index in memory, without the original vectors, which all methods need for the second look.
+- queries: recall of exact cosine search, with the queries as bits and as real values.
+- guarantee: 200 calibrations on fresh queries; how often the mean recall of 2,000 others is below the promise.
+
+``--cache`` keeps the sets and the graphs, which take minutes to build; ``--build`` only builds them.
+`results/vector_search.json`, `vector_queries.json` and `vector_guarantee.json` keep all.
 """
 
 import argparse
 import os
 from functools import partial
 from pathlib import Path
+from tempfile import gettempdir
 
 import faiss
 import numpy as np
+from PIL import Image
+from sklearn.datasets import load_digits
 from usearch.index import Index as UsearchIndex
 from usearch.index import MetricKind, ScalarKind
 
-from benchmarks.results import store
+from benchmarks.results import load, store
 from benchmarks.search_speed import interleaved
-from cbid import VectorIndex
-from cbid.coders import ITQ
+from cbid import CBID, VectorIndex
+from cbid.coders import ITQ, LSH
+from cbid.search.scan import thread_count
 
 TARGETS = (0.95, 0.99)
-COUNTS = (10, 20, 30, 50, 80, 120, 200, 300, 500, 800, 1200, 2000, 4000)
+COUNTS = (10, 20, 30, 50, 80, 120, 200, 300, 500, 800, 1200, 2000, 4000, 8000)
 K = 10
+SETS = ("clustered-128", "clustered-768", "sift", "caltech101")
+N_QUERIES = 100  # for validation, and as many for the test
+
+
+# ---- sets ----
 
 
 def unit(X):
-    return np.ascontiguousarray(X / np.linalg.norm(X, axis=1, keepdims=True), np.float32)
+    X = np.asarray(X, np.float32)
+    return X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-12)
 
 
-def clustered(n, d=128, n_queries=400):
+def clustered(n, d=128, n_queries=2 * N_QUERIES):
     rng = np.random.default_rng(0)
-    centres = rng.normal(size=(1000, d))
-    X = centres[rng.integers(0, 1000, n + n_queries)] + rng.normal(size=(n + n_queries, d))
-    return unit(X[:n]), unit(X[n:])
+    centres = rng.standard_normal((1000, d), dtype=np.float32)
+    X = np.empty((n + n_queries, d), np.float32)
+    for first in range(0, len(X), 100_000):
+        part = X[first : first + 100_000]
+        part[:] = unit(centres[rng.integers(0, 1000, len(part))] + rng.standard_normal(part.shape, dtype=np.float32))
+    return X[:n], X[n:]
 
 
-def caltech(n_queries=400):
-    path = Path(os.environ.get("CBID_DATA", "data")) / "caltech101" / "embeddings_efficientnet_lite0.npz"
+def data_folder():
+    return Path(os.environ.get("CBID_DATA", "data"))
+
+
+def embeddings(name):
+    """Unit vectors and classes of the images of a set below CBID_DATA, in random order; None if it is absent."""
+    path = data_folder() / name / "embeddings_efficientnet_lite0.npz"
     if not path.exists():
         return None
     with np.load(path) as file:
-        X = next(file[name] for name in file.files if file[name].ndim == 2)
-    X = unit(X.astype(np.float32))[np.random.default_rng(0).permutation(len(X))]
-    return X[n_queries:], X[:n_queries]
+        X, classes = unit(file["features"]), np.array([str(path).split("/")[0] for path in file["paths"]])
+    order = np.random.default_rng(0).permutation(len(X))
+    return X[order], classes[order]
 
 
-def second_look(X, queries, ids):
-    """The K nearest of candidates (q, c) by the original vectors."""
-    scores = np.einsum("qcd,qd->qc", X[ids], queries)
-    return np.take_along_axis(ids, np.argsort(-scores, axis=1)[:, :K], axis=1)
+def sift(n):
+    """SIFT descriptors of the Caltech-101 photographs; queries are of other photographs."""
+    from cbid.descriptors import DenseSIFT
+
+    paths = sorted((data_folder() / "caltech101" / "images").glob("*/*.jpg"))
+    if not paths:
+        return None
+    rng, describe = np.random.default_rng(0), DenseSIFT(step=6, sides=(24,), low_contrast="drop").describe
+    values = []
+    for i in rng.permutation(len(paths)):
+        with Image.open(paths[i]) as image:
+            values.append(describe(np.asarray(image.convert("L")))[0])
+        if sum(map(len, values)) >= n + 40 * N_QUERIES:
+            break
+    X = np.concatenate(values)
+    queries = X[: 40 * N_QUERIES][rng.permutation(40 * N_QUERIES)[: 2 * N_QUERIES]]
+    return unit(X[40 * N_QUERIES : 40 * N_QUERIES + n]), unit(queries)
+
+
+def vectors_of(name, n):
+    """Stored vectors and queries of a set, or None if it is absent."""
+    if name == "sift":
+        return sift(n)
+    if name == "caltech101":
+        found = embeddings(name)
+        return None if found is None else (found[0][2 * N_QUERIES :], found[0][: 2 * N_QUERIES])
+    return clustered(n, int(name.split("-")[1]))
+
+
+def cached(path, make, read, write):
+    """Read a file, or make its content and write it."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write(make(), path)
+    return read(path)
+
+
+# ---- methods ----
+
+
+class Original:
+    """The original vectors, in memory once, and faiss's second look at candidates."""
+
+    def __init__(self, X):
+        self.flat = faiss.IndexFlatIP(X.shape[1])
+        self.flat.add(X)
+        self.X = faiss.rev_swig_ptr(self.flat.get_xb(), X.size).reshape(X.shape)
+
+    def second_look(self, queries, ids):
+        """The K nearest of candidates (q, c) by the original vectors; -1 is a missing candidate."""
+        ids = np.ascontiguousarray(ids, np.int64)
+        scores = np.empty(ids.shape, np.float32)
+        pointers = (faiss.swig_ptr(a) for a in (queries, scores, ids))
+        x, distances, labels = pointers
+        self.flat.compute_distance_subset(len(queries), x, ids.shape[1], distances, labels)
+        best = np.argpartition(-scores, K - 1, axis=1)[:, :K] if ids.shape[1] > K else slice(None)
+        return ids if isinstance(best, slice) else np.take_along_axis(ids, best, axis=1)
+
+    def refined(self, index):
+        """Search(queries, candidates) of a faiss index with faiss's refinement."""
+        made = faiss.IndexRefine(index, self.flat)
+
+        def search(queries, count):
+            return made.search(queries, K, params=faiss.IndexRefineSearchParameters(k_factor=count / K))[1]
+
+        return search
 
 
 def as_bits(X, mean):
@@ -67,15 +154,45 @@ def size_of(index):
     return len(write(index))
 
 
-def methods(X):
-    """Yield the name, bytes per vector, and search(queries, candidates) -> ids of each method."""
+def build_hnsw(bits):
+    graph = faiss.IndexBinaryHNSW(bits.shape[1] * 8, 16)
+    faiss.omp_set_num_threads(thread_count(None))  # to build it; searches have one
+    graph.add(bits)
+    faiss.omp_set_num_threads(1)
+    return graph
+
+
+def build_usearch(bits):
+    made = UsearchIndex(ndim=bits.shape[1] * 8, metric=MetricKind.Hamming, dtype=ScalarKind.B1)
+    made.add(np.arange(len(bits)), bits, threads=thread_count(None))
+    return made
+
+
+def graphs(bits, folder):
+    """The graphs over sign bits, by faiss and by usearch, from the folder or built."""
+    hnsw = cached(
+        folder / "hnsw", lambda: build_hnsw(bits),
+        lambda path: faiss.read_index_binary(str(path)), lambda made, path: faiss.write_index_binary(made, str(path)),
+    )  # fmt: skip
+    small = cached(
+        folder / "usearch", lambda: build_usearch(bits),
+        lambda path: UsearchIndex.restore(str(path)), lambda made, path: made.save(str(path)),
+    )  # fmt: skip
+    return hnsw, small
+
+
+def methods(original, folder):
+    """Yield the name, bytes per vector, and search(queries, candidates) -> ids of each method.
+
+    Without a folder, the graphs are left out.
+    """
+    X = original.X
     n, d = X.shape
     mean = X.mean(axis=0)
     bits = as_bits(X, mean)
     n_bits = d if d <= 256 else 256
     index = VectorIndex(ITQ(n_bits=n_bits, random_state=0).fit(X[:20_000]), keep="float16", n_threads=1)
     index.add(X)
-    index.search(X[:1], K)
     yield (
         f"VectorIndex, ITQ {n_bits} bits",
         index.codes.nbytes / n,
@@ -86,7 +203,7 @@ def methods(X):
     yield (
         "sign bits, faiss binary flat",
         size_of(flat) / n,
-        lambda queries, count: second_look(X, queries, flat.search(as_bits(queries, mean), count)[1]),
+        lambda queries, count: original.second_look(queries, flat.search(as_bits(queries, mean), count)[1]),
     )
     for name, made in (
         ("faiss RaBitQ", faiss.IndexRaBitQ(d, faiss.METRIC_INNER_PRODUCT)),
@@ -95,28 +212,26 @@ def methods(X):
     ):
         made.train(X[:50_000])
         made.add(X)
-        yield (
-            name,
-            size_of(made) / n,
-            lambda queries, count, made=made: second_look(X, queries, np.maximum(made.search(queries, count)[1], 0)),
-        )
-    graph = faiss.IndexBinaryHNSW(bits.shape[1] * 8, 16)
-    graph.add(bits)
+        yield name, size_of(made) / n, original.refined(made)
+    if folder is None:
+        return
+    graph, small = graphs(bits, folder)
 
     def by_graph(queries, count):
         graph.hnsw.efSearch = count
-        return second_look(X, queries, np.maximum(graph.search(as_bits(queries, mean), count)[1], 0))
+        return original.second_look(queries, graph.search(as_bits(queries, mean), count)[1])
 
     yield "sign bits, faiss binary HNSW", size_of(graph) / n, by_graph
-    small = UsearchIndex(ndim=bits.shape[1] * 8, metric=MetricKind.Hamming, dtype=ScalarKind.B1)
-    small.add(np.arange(n), bits, threads=1)
 
     def by_usearch(queries, count):
         small.expansion_search = count
         found = small.search(as_bits(queries, mean), count, threads=1).keys
-        return second_look(X, queries, np.asarray(found, np.int64).reshape(len(queries), -1))
+        return original.second_look(queries, np.asarray(found, np.int64).reshape(len(queries), -1))
 
     yield "sign bits, usearch b1", small.memory_usage / n, by_usearch
+
+
+# ---- speed at a recall ----
 
 
 def recall(found, true):
@@ -138,42 +253,119 @@ def smallest_count(search, queries, true, target, most):
     return counts[low], True
 
 
-def compare(data, X, queries, repeats):
+def compare(name, X, queries, folder, repeats=5):
     faiss.omp_set_num_threads(1)
-    exact = faiss.IndexFlatIP(X.shape[1])
-    exact.add(X)
-    true = exact.search(queries, K)[1]
-    validation, test = queries[: len(queries) // 2], queries[len(queries) // 2 :]
+    original = Original(X)
+    del X
+    true = original.flat.search(queries, K)[1]
+    validation, test = queries[:N_QUERIES], queries[N_QUERIES:]
     rows, sides = [], {}
-    for name, size, search in methods(X):
+    n, d = original.X.shape
+    for method, size, search in methods(original, folder):
         for target in TARGETS:
-            count, reached = smallest_count(search, validation, true[: len(validation)], target, len(X) // 2)
-            tested = recall(search(test, count), true[len(validation) :])
-            row = {"data": data, "n": len(X), "d": X.shape[1], "method": name, "target": target, "candidates": count}
+            count, reached = smallest_count(search, validation, true[:N_QUERIES], target, n // 2)
+            tested = recall(search(test, count), true[N_QUERIES:])
+            row = {"data": name, "n": n, "d": d, "method": method, "target": target, "candidates": count}
             rows.append({**row, "reached": reached, "recall": tested, "bytes": size})
-            sides[name, target] = partial(search, test[:100], count)
+            sides[f"{method}, {target}"] = partial(search, test, count)
             print(rows[-1], flush=True)
-    names = {str(key): key for key in sides}
-    times = interleaved({name: sides[key] for name, key in names.items()}, repeats)
+    times = interleaved(sides, repeats)
     for row in rows:
-        row["seconds"] = times[str((row["method"], row["target"]))]
-        row["queries per second"] = 100 / float(np.median(row["seconds"]))
+        row["seconds"] = times[f"{row['method']}, {row['target']}"]
+        row["queries per second"] = N_QUERIES / float(np.median(row["seconds"]))
     return rows
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--thousands", type=int, default=200, help="vectors of the clustered set")
-    n = 1000 * parser.parse_args().thousands
-    rows = compare(f"clustered, {n:,} x 128", *clustered(n), repeats=5)
-    store("vector_search", rows)
-    real = caltech()
-    if real is not None:
-        rows += compare("Caltech-101 embeddings", *real, repeats=5)
+def speed(names, n, folder):
+    rows = [row for row in load("vector_search", []) if row["data"] in set(SETS) - set(names)]
+    for name in names:
+        given = vectors_of(name, n)
+        if given is None:
+            print(f"{name} is absent")
+            continue
+        rows += compare(name, *given, folder and folder / f"{name}-{n}")
         store("vector_search", rows)
     for row in rows:
         print(
-            f"{row['data']:26} {row['method']:30} recall {row['target']}: {row['recall']:.4f} with "
+            f"{row['data']:14} {row['method']:30} recall {row['target']}: {row['recall']:.4f} with "
             f"{row['candidates']:5} candidates, {row['bytes']:6.1f} bytes, {row['queries per second']:8.0f} queries/s"
             + ("" if row["reached"] else "  (target not reached)")
         )
+
+
+def build(names, n, folder):
+    for name in names:
+        given = vectors_of(name, n)
+        if given is not None:
+            graphs(as_bits(given[0], given[0].mean(axis=0)), folder / f"{name}-{n}")
+
+
+# ---- real-valued queries, and the guarantee ----
+
+
+def compare_queries(n_queries=300):
+    """Recall at K of bits and of real values against stored bits, alone and within 50 candidates, and classes."""
+    X, y = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(X))
+    sets = {"digits": (unit(X[order]), y[order].astype(str)), "scene15": embeddings("scene15")}
+    rows = []
+    for name, given in sets.items():
+        if given is None:
+            continue
+        X, y = given
+        flat = faiss.IndexFlatIP(X.shape[1])
+        flat.add(X[n_queries:])
+        true = flat.search(X[:n_queries], K)[1]
+        for coder in (CBID(n_bits=64, kernel="linear"), ITQ(n_bits=32, random_state=0), LSH(n_bits=256)):
+            coder.fit(X[n_queries:], y[n_queries:])
+            for asymmetric in (False, True):
+                index = VectorIndex(coder, asymmetric=asymmetric, n_threads=1)
+                index.add(X[n_queries:])
+                found = index.search(X[:n_queries], 50).ids
+                row = {"data": name, "coder": type(coder).__name__, "bits": coder.n_bits_, "real": asymmetric}
+                row["recall"] = recall(found[:, :K], true)
+                row["within 50"] = recall(found, true)
+                row["same class"] = float(np.mean(y[n_queries:][found[:, :K]] == y[:n_queries, None]))
+                rows.append(row)
+                print(row, flush=True)
+    store("vector_queries", rows)
+
+
+def guarantee(n_calibrations=200, n=2000, n_tests=2000, delta=0.05):
+    """Calibrate on fresh queries again and again; the recall of other queries is what was promised or not."""
+    X, queries = clustered(n, 32, n_tests + n_calibrations * 100)
+    index = VectorIndex(LSH(n_bits=64, random_state=0).fit(X), keep="float16", n_threads=1)
+    index.add(X)
+    test, rest = queries[:n_tests], queries[n_tests:].reshape(n_calibrations, 100, -1)
+    true = index.search(test, K, candidates=n).ids
+    at, rows = {}, []
+    for target in (0.8, 0.9):
+        chosen = [index.calibrate(target, K, given, delta=delta).candidates for given in rest]
+        for count in set(chosen) - set(at):
+            at[count] = recall(index.search(test, K, candidates=count).ids, true)
+        broken = sum(at[count] < target for count in chosen)
+        rows.append({"recall": target, "delta": delta, "queries": 100, "n": n, "tests": n_tests, "broken": broken})
+        rows[-1] |= {"candidates": chosen, "recalls": [at[count] for count in chosen]}
+        print(f"recall {target}, delta {delta}: {broken} of {n_calibrations} promises broken", flush=True)
+    store("vector_guarantee", rows)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="speed,queries,guarantee")
+    parser.add_argument("--sets", default=",".join(SETS))
+    parser.add_argument("--thousands", type=int, default=1000, help="vectors of the large sets")
+    parser.add_argument("--cache", type=Path, default=Path(gettempdir()) / "cbid-vector-search")
+    parser.add_argument("--no-graphs", action="store_true", help="leave out the methods that build a graph")
+    parser.add_argument("--build", action="store_true", help="only build the graphs")
+    arguments = parser.parse_args()
+    names, size = arguments.sets.split(","), 1000 * arguments.thousands
+    if arguments.build:
+        build(names, size, arguments.cache)
+    else:
+        parts = {
+            "speed": partial(speed, names, size, None if arguments.no_graphs else arguments.cache),
+            "queries": compare_queries,
+        }
+        for part in arguments.only.split(","):
+            {**parts, "guarantee": guarantee}[part]()

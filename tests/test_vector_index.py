@@ -128,6 +128,12 @@ def test_add_remove_and_add_again(keep):
     ("call", "message"),
     [
         (lambda i: i.add(np.zeros((2, D + 1))), "X has shape"),
+        (lambda i: i.search(np.zeros((2, D - 1))), "X has shape"),
+        (lambda i: i.search(np.zeros((2, 1, D))), "X has shape"),
+        (lambda i: i.calibrate(0.5, queries=np.zeros((100, D + 1))), "X has shape"),
+        (lambda i: i.recode(np.zeros((2, D + 1)), [0, 1]), "X has shape"),
+        (lambda i: i.lengthen(LSH(n_bits=64).fit(np.eye(D + 1))), f"expected a fitted coder of {D} features"),
+        (lambda i: i.lengthen(LSH(n_bits=16).fit(np.eye(D))), "expected more than the 32"),
         (lambda i: i.add(np.full((2, D), np.nan)), "NaN"),
         (lambda i: i.search(np.zeros((2, D)), candidates=3, k=5), "candidates=3"),
         (lambda i: i.search(np.zeros((2, D)), recall=1.0), "recall=1.0"),
@@ -162,7 +168,30 @@ def test_bad_construction():
         VectorIndex(CODER, "float16", "l2").add(np.full((1, D), 1e6))
 
 
+def test_a_coder_of_another_index(tmp_path):
+    """The model file of another coder is copied into an index: more bits, or as many over other features."""
+    for n_bits, d in ((64, D), (32, D + 1)):
+        path = tmp_path / f"{n_bits}-{d}"
+        index = VectorIndex(CODER, "float16")
+        index.add(sample(20))
+        index.save(path)
+        (file,) = path.glob("*.safetensors")
+        file.unlink()
+        LSH(n_bits=n_bits, random_state=0).fit(np.random.default_rng(0).normal(size=(50, d))).save(file)
+        with pytest.raises(IndexCorruptError, match=file.name):
+            VectorIndex.open(path)
+
+
 # Recall
+
+
+def test_a_recall_beyond_the_most_candidates(monkeypatch):
+    monkeypatch.setattr("cbid.vector_index._MOST_CANDIDATES", 12)
+    index = VectorIndex(LSH(n_bits=8, random_state=0).fit(sample(50)), "float16")
+    index.add(sample(500))
+    with pytest.raises(ValueError, match=r"recall=0\.95: 12 candidates are too few; expected a lower recall"):
+        index.search(sample(3), recall=0.95)
+    assert index.promises == []
 
 
 def test_promise_is_kept_and_void_after_changes():

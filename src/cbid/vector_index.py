@@ -280,6 +280,8 @@ class VectorIndex:
         self, queries: NDArray[np.floating], k: int, n_candidates: int, rerank: bool, filters: dict[str, Any]
     ) -> tuple[Matches, bool]:
         """Search codes and look up their vectors; False if another thread may have removed one in between."""
+        from cbid.search.kernels.scan import nearest_columns  # at the first search: importing the kernels takes time
+
         assert self._kept is not None
         if rerank:
             found = self._by_code(queries, min(n_candidates, max(len(self), k)), filters)
@@ -287,12 +289,12 @@ class VectorIndex:
             found = self._with_ties(queries, k, filters)
         with self._mutex:  # an addition in another thread has finished: each code found has its vector
             kept = self._kept
-        near = kept.distances_to_ids(kept.as_queries(queries), found.ids)
+        near = kept.distances_to_ids(kept.as_queries(queries), found.ids, self.codes.n_threads)
         complete = not (np.isinf(near) & (found.ids >= 0)).any()
-        keys, distances = (
-            ((found.ids, near), near) if rerank else ((found.ids, near, found.distances), found.distances)
-        )
-        return _reordered(found, np.lexsort(keys, axis=1)[:, :k], distances), complete
+        if rerank:
+            return _reordered(found, nearest_columns(near, found.ids, k), near), complete
+        order = np.lexsort((found.ids, near, found.distances), axis=1)[:, :k]
+        return _reordered(found, order, found.distances), complete
 
     def _by_code(self, queries: NDArray[np.floating], k: int, filters: dict[str, Any]) -> Matches:
         if len(queries) == 0:

@@ -19,20 +19,33 @@ def test_costs_of_codes_are_weights_of_differing_bits():
     np.testing.assert_array_equal(if_zero, [[0, 0, 13]])
 
 
-def test_projections_far_from_the_threshold_are_weighted_hamming():
+def test_projections_of_equal_size_are_weighted_hamming():
     rng = np.random.default_rng(0)
     signs = np.sign(rng.normal(size=(4, 20)))
     weights = rng.random(20)
-    soft = Queries.from_projections(100 * signs, weights, scale=1.0).costs(0, 4)
+    real = Queries.from_projections(100 * signs, weights).costs(0, 4)
     hard = Queries.from_codes(packed.pack(signs), 20, weights).costs(0, 4)
-    np.testing.assert_array_equal(soft, hard)
+    np.testing.assert_array_equal(real, hard)
 
 
-def test_a_projection_on_the_threshold_costs_half_a_weight_either_way():
-    """z = 0 is the soft bit 0; z of twice the mean of |z| is tanh(4)."""
-    if_zero, if_one = Queries.from_projections([[0.0, 2.0]], [6, 1]).costs(0, 1)
-    np.testing.assert_allclose(if_zero, [[3, (1 + np.tanh(4)) / 2]], rtol=1e-6)
-    np.testing.assert_allclose(if_one, [[3, (1 - np.tanh(4)) / 2]], rtol=1e-4)
+def test_a_bit_costs_as_much_as_the_query_is_far_from_its_threshold():
+    """The mean of |z| is 1: z = 0 costs nothing, z = -3 costs 3 weights if the stored bit is 1."""
+    if_zero, if_one = Queries.from_projections([[0.0, -3.0, 0.5, 0.5]], [6, 1, 2, 4]).costs(0, 1)
+    np.testing.assert_array_equal(if_zero, [[0, 0, 1, 2]])
+    np.testing.assert_array_equal(if_one, [[0, 3, 0, 0]])
+
+
+def test_without_weights_the_distance_is_an_inner_product():
+    rng = np.random.default_rng(0)
+    z, stored = rng.normal(size=(3, 10)), rng.integers(0, 2, (5, 10))
+    if_zero, if_one = Queries.from_projections(z, scale=1.0).costs(0, 3)
+    distances = if_zero @ (1 - stored).T + if_one @ stored.T
+    np.testing.assert_allclose(distances, (np.abs(z).sum(axis=1)[:, None] - z @ (2 * stored - 1).T) / 2, rtol=1e-5)
+
+
+def test_a_projection_far_above_the_scale_is_finite():
+    if_zero, _ = Queries.from_projections([[1e300, 1.0]], scale=1e-300).costs(0, 1)
+    np.testing.assert_array_equal(if_zero, [[2, 2]])
 
 
 def test_the_units_of_projections_do_not_matter():

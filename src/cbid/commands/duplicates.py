@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-_N_BITS = 256
-_SIDE = 16  # pixels of the small image that the bits are made of
+_N_BITS = 1024
+_SIDE = 32  # pixels of the small image whose gradients the bits are made of
 _THUMBNAIL_SIDE = 192
 
 
@@ -22,7 +22,7 @@ def duplicates(
     source: Annotated[Path, typer.Argument(metavar="SRC", help="A folder of images, or a list file.")],
     radius: Annotated[
         int, typer.Option(min=0, max=_N_BITS, help=f"Bits of {_N_BITS} in which the codes of two copies may differ.")
-    ] = 16,
+    ] = 64,
     html: Annotated[Path | None, typer.Option(help="Write a page with the groups side by side to this file.")] = None,
     move: Annotated[
         Path | None, typer.Option(help="Move the copies, all but one image of each group, to this folder.")
@@ -33,7 +33,7 @@ def duplicates(
     n_jobs: JobsOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Find groups of near-identical images: resized, recompressed or slightly changed copies.
+    """Find groups of near-identical images: resized, recompressed or slightly cropped copies.
 
     The first image of a group is the one with the most pixels; the others are its copies. Nothing is deleted.
 
@@ -44,7 +44,7 @@ def duplicates(
     from cbid.coders import LSH
     from cbid.data.isolated import DecodeLimits
     from cbid.data.names import printable
-    from cbid.descriptors import RawPixels, describe
+    from cbid.descriptors import HOG, describe
     from cbid.search import CodeIndex
 
     for name, folder in (("--move", move), ("--link", link)):
@@ -52,10 +52,10 @@ def duplicates(
     images = open_photographs(source)
     if (move or link) and any(images.path(i) is None for i in range(len(images))):
         raise ValueError(f"{printable(source)} holds arrays: --move and --link need files")
-    small = RawPixels(size=(_SIDE, _SIDE), norm="contrast")
+    small = HOG(size=(_SIDE, _SIDE))
     found = describe(images, small, on_error="skip", n_jobs=n_jobs, extra=_size_and_thumbnail, limits=DecodeLimits())
     values = np.asarray(found.values)
-    textured = values.any(axis=1)  # an image of one colour has no structure to compare
+    textured = values.any(axis=1)  # an image of one colour has no gradients to compare
     failures = [*images.problems, *found.failures]
     failures += [(str(images.names[row]), "one colour only") for row in found.rows[~textured]]
     index = CodeIndex(_N_BITS)

@@ -97,7 +97,7 @@ class Cells:
         n_probes: int,
         weights: NDArray[np.floating] | None,
     ) -> NDArray[np.int64]:
-        """Return the ``n_probes`` nearest cells of each query (q, t) of bits or soft bits in [-1, 1], nearest first.
+        """Return the ``n_probes`` nearest cells of each query (q, t), bits in -1/+1 or real values, nearest first.
 
         ``weights`` is None, (t,) or (q, t).
         """

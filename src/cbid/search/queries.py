@@ -24,13 +24,13 @@ Floats = NDArray[np.float64]
 class Queries:
     """Queries against codes of ``n_bits``, made by `from_codes` or `from_projections`.
 
-    It stores the codes (or soft bits) and the weights. The costs take 16 bytes per bit and query, so `costs`
+    It stores the codes (or real values) and the weights. The costs take 16 bytes per bit and query, so `costs`
     computes them for the few queries that a kernel scans at a time.
     """
 
     n_bits: int
     codes: NDArray[np.uint8] | None  # (q, ceil(t/8)), or None if `values` holds the queries
-    values: NDArray[np.float32] | None  # (q, t) in [-1, 1]
+    values: NDArray[np.float32] | None  # (q, t); their signs are the bits
     weights: Floats | None  # None, (t,) or (q, t)
 
     @classmethod
@@ -49,10 +49,11 @@ class Queries:
     ) -> "Queries":
         """Make queries from real-valued projections z (q, t), whose signs are the bits: the asymmetric distance.
 
-        The soft bit is v_s = tanh(2 z_s / scale) in [-1, 1]; a stored bit h_s in {-1, +1} costs w_s |v_s - h_s| / 2.
-        Far from the threshold (v = -1 or +1) this is weighted Hamming distance; near it, both values of the stored
-        bit cost about half the weight. ``scale`` is a number or (t,). The default is the mean of |z| over the bits
-        of each query, which makes the distance independent of the units of z.
+        A stored bit that differs from the sign of z_s costs w_s |z_s| / scale: the nearer the query is to the
+        threshold of a bit, the less this bit counts. Without weights, the distance is a constant minus half the
+        inner product of z and the stored signs. ``scale`` is a number or (t,). The default is the mean of |z| over
+        the bits of each query, which makes the distance independent of the units of z; values of |z| / scale above
+        t count as t.
         """
         z = np.asarray(projections)
         if z.dtype.kind not in "fiu":
@@ -66,7 +67,7 @@ class Queries:
         z = z.astype(np.float64, copy=False)
         if scale is None:
             mean = np.abs(z).mean(axis=1, keepdims=True)
-            divisor = np.where(mean > 0, mean, 1.0)  # all projections zero: every soft bit is zero
+            divisor = np.where(mean > 0, mean, 1.0)  # all projections zero: no bit costs anything
         else:
             divisor = np.asarray(scale, np.float64)
             if divisor.shape not in ((), (n_bits,)) or not np.all(np.isfinite(divisor) & (divisor > 0)):
@@ -74,9 +75,8 @@ class Queries:
                     f"scale has shape {divisor.shape} and minimum {divisor.min(initial=np.inf):g}; "
                     f"expected a positive number or ({n_bits},) positive numbers"
                 )
-        # A projection far above a tiny scale may overflow to inf; tanh maps it to 1.
-        with np.errstate(over="ignore"):
-            values = np.tanh(2 * (z / divisor)).astype(np.float32)
+        with np.errstate(over="ignore"):  # a projection far above a tiny scale
+            values = np.clip(z / divisor, -n_bits, n_bits).astype(np.float32)
         return cls(n_bits, None, values, _checked(weights, n_bits, len(values)))
 
     def __len__(self) -> int:
@@ -91,8 +91,8 @@ class Queries:
             if_zero, if_one = bits.astype(np.float64), (1 - bits).astype(np.float64)
         else:
             assert self.values is not None
-            soft = self.values[start:stop].astype(np.float64)
-            if_zero, if_one = (1 + soft) / 2, (1 - soft) / 2
+            values = self.values[start:stop].astype(np.float64)
+            if_zero, if_one = np.maximum(values, 0), np.maximum(-values, 0)
         if self.weights is not None:
             w = self.weights if self.weights.ndim == 1 else self.weights[start:stop]
             if_zero *= w
@@ -150,7 +150,7 @@ class QueryBatch:
         return self._of_class[label]
 
     def values(self) -> NDArray[np.floating] | NDArray[np.int8]:
-        """Return bits in -1/+1, or soft bits between: (q, t)."""
+        """Return bits in -1/+1, or real values whose signs are the bits: (q, t)."""
         if self._queries.values is not None:
             return self._queries.values
         assert self._queries.codes is not None

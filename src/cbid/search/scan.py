@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -331,7 +331,7 @@ def even_edges(begin: int, end: int, parts: int, multiple: int) -> list[int]:
     return [begin, *(max(edge // multiple * multiple, begin) for edge in inner), end]
 
 
-def run_in_threads(scan: Callable[[int, int, int, int], Any], jobs: list[tuple[int, int, int, int]]) -> list[Any]:
+def run_in_threads(scan: Callable[..., Any], jobs: Sequence[tuple[int, ...]]) -> list[Any]:
     """Return the results of ``scan(*job)``: the first job runs in this thread, each other one in a new thread.
 
     The kernels release the interpreter lock. No thread outlives the call, so a fork is safe.

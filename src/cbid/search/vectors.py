@@ -1,6 +1,7 @@
 """Vectors kept beside the codes, in 16 or 8 bits a number, for a second look at the best candidates."""
 
 import functools
+import itertools
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cbid.search.blocks import read_only
 from cbid.search.checks import IndexCorruptError
 from cbid.search.collection import AttachedFile
+from cbid.search.scan import even_edges, run_in_threads, thread_count
 from cbid.storage.tensors import DAMAGED_NPY, map_npy
 
 __all__ = ["KEEP", "METRICS", "KeptVectors"]
@@ -19,6 +22,7 @@ KEEP = ("float16", "int8")
 METRICS = ("cosine", "ip", "l2")
 
 _BLOCK_BYTES = 1 << 26  # of float32 vectors in memory at a time
+_FEW = 256  # candidates; for fewer, a second thread costs more than it saves
 _SPARE = 16  # places beyond k in the fast pass of `nearest`, for distances that differ only by rounding
 
 Floats = NDArray[np.float32]
@@ -157,24 +161,24 @@ class KeptVectors:
 
     # Distances
 
-    def distances(self, queries: Floats, vectors: Floats) -> Floats:
-        """Return the distances of query i (q, d) to each of its own vectors (q, c, d): (q, c)."""
-        if self.metric == "l2":
-            difference = vectors - queries[:, None]
-            return np.sqrt(np.einsum("qcd,qcd->qc", difference, difference))
-        products: Floats = np.einsum("qcd,qd->qc", vectors, queries)
-        return 1 - products if self.metric == "cosine" else -products
-
-    def distances_to_ids(self, queries: Floats, ids: NDArray[np.int64]) -> Floats:
+    def distances_to_ids(self, queries: Floats, ids: NDArray[np.int64], n_threads: int | None = 1) -> Floats:
         """Return the distances of query i to its own ids (q, c); inf for ids that are not stored, such as -1."""
-        distances = np.full(ids.shape, np.inf, np.float32)
-        step = max(_BLOCK_BYTES // (4 * self.n_features * max(ids.shape[1], 1)), 1)
-        for first in range(0, len(ids), step):
-            some = slice(first, first + step)
-            distinct, inverse = np.unique(ids[some], return_inverse=True)
-            vectors, known = self.get(distinct)
-            inverse = inverse.reshape(ids[some].shape)
-            distances[some] = np.where(known[inverse], self.distances(queries[some], vectors[inverse]), np.inf)
+        from cbid.search.kernels.scan import second_look  # at the first search: importing the kernels takes time
+
+        with self._mutex:
+            chunks = self._chunks
+        queries, ids = np.ascontiguousarray(queries), np.ascontiguousarray(ids)
+        distances, metric = np.full(ids.shape, np.inf, np.float32), METRICS.index(self.metric)
+
+        def look(begin: int, end: int) -> None:
+            for chunk in chunks:
+                rows = chunk.rows if chunk.scales is not None else chunk.rows.view(np.uint16)
+                scales = np.empty(0, np.float32) if chunk.scales is None else chunk.scales
+                stored = (read_only(array) for array in (chunk.ids, chunk.live, rows, scales))
+                second_look(queries[begin:end], ids[begin:end], *stored, metric, distances[begin:end])
+
+        n_parts = max(min(thread_count(n_threads), ids.size // _FEW), 1)
+        run_in_threads(look, list(itertools.pairwise(even_edges(0, len(ids), n_parts, 1))))
         return distances
 
     def nearest(

@@ -34,6 +34,9 @@ of the codes gives a first guess of it. `scan_within` collects all codes below a
 IVF: each query scans its own spans of positions. `partition` finds the nearest code of each part of a partition, by
 scans with tables that all queries share or, up to 32 bits, by buckets. The masks of codes to skip are in `filters`.
 
+**Second look** (`scan`). `second_look` computes the distances of candidates by the vectors that `VectorIndex` keeps;
+`nearest_columns` ranks them.
+
 **Buckets** (`buckets`). Without a scan: tables find the codes that agree with a query in some bits, or nearly, until
 no other code can be near enough. `cbid.search.buckets` builds the tables and chooses between them and a scan.
 """

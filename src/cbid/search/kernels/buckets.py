@@ -23,8 +23,8 @@ from llvmlite import ir
 from numba import types
 from numpy.typing import NDArray
 
+from cbid.search.kernels.candidates import push, sort_heap
 from cbid.search.kernels.compile import compiled, helper
-from cbid.search.kernels.scan import _push, _sort_heap
 from cbid.search.kernels.vectors import add_costs, no_costs, operation, prefetch_line, total_cost
 
 Bytes = NDArray[np.uint8]
@@ -162,13 +162,13 @@ def topk_in_buckets(
                     if size == k and not _comes_before(near[c], hits[c], distances[q, 0], positions[q, 0]):
                         continue
                     if not _known(positions[q], size, hits[c]):  # by another table
-                        size = _push(distances[q], positions[q], size, near[c], hits[c])
+                        size = push(distances[q], positions[q], size, near[c], hits[c])
                 if size == k and distances[q, 0] < limit:
                     limit = distances[q, 0]
                     most = _most_bits(lightest, limit)
             first = last
         given_up[q] = bounds[first] <= limit
-        _sort_heap(distances[q], positions[q], size)
+        sort_heap(distances[q], positions[q], size)
     return given_up
 
 

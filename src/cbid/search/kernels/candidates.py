@@ -250,3 +250,64 @@ def _filter_portable(
             work.counts[slot] = filter_portable(
                 blocks, chunk.first, chunk.last, tables.excess[i], tables.preferred[i], budget, work.candidates[slot]
             )
+
+
+# ---- the k best: a heap of candidates ----
+
+
+@helper
+def _sift_down(distances: Singles, positions: NDArray[np.int64], size: int, distance: float, position: int) -> None:
+    """Replace the top of the heap by an entry and restore the order."""
+    hole = 0
+    while True:
+        child = 2 * hole + 1
+        if child >= size:
+            break
+        other = child + 1
+        if other < size and (
+            distances[other] > distances[child]
+            or (distances[other] == distances[child] and positions[other] > positions[child])
+        ):
+            child = other
+        if distances[child] < distance or (distances[child] == distance and positions[child] < position):
+            break
+        distances[hole] = distances[child]
+        positions[hole] = positions[child]
+        hole = child
+    distances[hole] = distance
+    positions[hole] = position
+
+
+@helper
+def push(distances: Singles, positions: NDArray[np.int64], size: int, distance: float, position: int) -> int:
+    """Add an entry to a heap with the worst (distance, position) on top, in place of the top if it is full.
+
+    Returns the new size.
+    """
+    if size == len(distances):
+        _sift_down(distances, positions, size, distance, position)
+        return size
+    hole = size
+    while hole > 0:
+        parent = (hole - 1) // 2
+        if distances[parent] > distance or (distances[parent] == distance and positions[parent] > position):
+            break
+        distances[hole] = distances[parent]
+        positions[hole] = positions[parent]
+        hole = parent
+    distances[hole] = distance
+    positions[hole] = position
+    return size + 1
+
+
+@helper
+def sort_heap(distances: Singles, positions: NDArray[np.int64], size: int) -> None:
+    """Sort the entries by (distance, position) and mark the empty places."""
+    for end in range(size - 1, 0, -1):
+        distance, position = distances[end], positions[end]
+        top_distance, top_position = distances[0], positions[0]
+        _sift_down(distances, positions, end, distance, position)
+        distances[end] = top_distance
+        positions[end] = top_position
+    distances[size:] = np.inf
+    positions[size:] = -1

@@ -89,12 +89,12 @@ class _Announcement(event.Listener):
 event.register("numba:compile", _Announcement())
 
 
-def helper(function: Callable[..., Any]) -> Any:
-    """Apply `numba.njit` to a function that only compiled functions call.
+def helper(function: Callable[..., Any], **more: Any) -> Any:
+    """Apply `numba.njit` to a function that only compiled functions call; ``more`` are options of numba.
 
     It is compiled into its callers, so it needs no cache entry and no wrappers for Python and C.
     """
-    options: dict[str, Any] = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    options: dict[str, Any] = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, **more}
     return numba.njit(**options)(function)
 
 

@@ -7,6 +7,9 @@ found. Chunks grow from a few codes, in case there is no guess, or many codes ar
 queries have one weight vector, `scan_topk` switches to shared lookups (`shared`) once the thresholds are low enough.
 """
 
+from functools import partial
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,6 +26,8 @@ from cbid.search.kernels.candidates import (
     make_workspace,
     open_chunk,
     position_of,
+    push,
+    sort_heap,
 )
 from cbid.search.kernels.compile import compiled, helper
 from cbid.search.kernels.shared import (
@@ -39,7 +44,7 @@ from cbid.search.kernels.shared import (
     shared_candidates,
 )
 from cbid.search.kernels.tables import Tables, budget_below, exact_distance, make_tables
-from cbid.search.kernels.vectors import BLOCKS, GROUP
+from cbid.search.kernels.vectors import BLOCKS, GROUP, prefetch_line
 
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float64]
@@ -51,6 +56,10 @@ Singles = NDArray[np.float32]
 SAMPLED = 64
 PLACES = 16
 ENOUGH_PLACES = 3
+
+LARGEST = np.finfo(np.float32).max
+AHEAD = 8  # vectors fetched ahead by the second look
+summing = partial(helper, fastmath={"reassoc", "contract"})  # sums in vector registers
 
 
 # ---- the k nearest ----
@@ -100,7 +109,7 @@ def scan_topk(
         first = last
     for i in range(n_queries):
         too_low[i] = too_low[i] and sizes[i] < k
-        _sort_heap(distances[i], positions[i], sizes[i])
+        sort_heap(distances[i], positions[i], sizes[i])
     return too_low
 
 
@@ -132,7 +141,7 @@ def _scan_chunk(
                 n_false += distance >= before
                 # Positions rise, so a code as far as the worst of k comes after it.
                 if distance < thresholds[i]:
-                    sizes[i] = _push(distances[i], positions[i], sizes[i], distance, position)
+                    sizes[i] = push(distances[i], positions[i], sizes[i], distance, position)
                     if sizes[i] == k:
                         thresholds[i] = min(thresholds[i], distances[i, 0])
         if n_false > 0:
@@ -161,7 +170,7 @@ def _scan_shared(
                 distance = exact_distance(tables.base[i], tables.costs[i], tables.nearest_code[i], blocks, position)
                 n_false += distance >= before[i]
                 if distance < thresholds[i]:  # positions rise here too
-                    sizes[i] = _push(distances[i], positions[i], sizes[i], distance, position)
+                    sizes[i] = push(distances[i], positions[i], sizes[i], distance, position)
                     if sizes[i] == distances.shape[1]:
                         thresholds[i] = min(thresholds[i], distances[i, 0])
                         set_limit(shared, i, budget_below(thresholds[i], 0.0))
@@ -207,64 +216,6 @@ def _guess_thresholds(
                 seen[(positions[i, c] // 32 - begin) * PLACES // n_blocks] = True
             if seen.sum() >= ENOUGH_PLACES:
                 thresholds[i] = min(thresholds[i], np.nextafter(distances[i, 0], np.float32(np.inf)))
-
-
-@helper
-def _sift_down(distances: Singles, positions: Positions, size: int, distance: float, position: int) -> None:
-    """Replace the top of the heap by an entry and restore the order."""
-    hole = 0
-    while True:
-        child = 2 * hole + 1
-        if child >= size:
-            break
-        other = child + 1
-        if other < size and (
-            distances[other] > distances[child]
-            or (distances[other] == distances[child] and positions[other] > positions[child])
-        ):
-            child = other
-        if distances[child] < distance or (distances[child] == distance and positions[child] < position):
-            break
-        distances[hole] = distances[child]
-        positions[hole] = positions[child]
-        hole = child
-    distances[hole] = distance
-    positions[hole] = position
-
-
-@helper
-def _push(distances: Singles, positions: Positions, size: int, distance: float, position: int) -> int:
-    """Add an entry to a heap with the worst (distance, position) on top, in place of the top if it is full.
-
-    Returns the new size.
-    """
-    if size == len(distances):
-        _sift_down(distances, positions, size, distance, position)
-        return size
-    hole = size
-    while hole > 0:
-        parent = (hole - 1) // 2
-        if distances[parent] > distance or (distances[parent] == distance and positions[parent] > position):
-            break
-        distances[hole] = distances[parent]
-        positions[hole] = positions[parent]
-        hole = parent
-    distances[hole] = distance
-    positions[hole] = position
-    return size + 1
-
-
-@helper
-def _sort_heap(distances: Singles, positions: Positions, size: int) -> None:
-    """Sort the entries by (distance, position) and mark the empty places."""
-    for end in range(size - 1, 0, -1):
-        distance, position = distances[end], positions[end]
-        top_distance, top_position = distances[0], positions[0]
-        _sift_down(distances, positions, end, distance, position)
-        distances[end] = top_distance
-        positions[end] = top_position
-    distances[size:] = np.inf
-    positions[size:] = -1
 
 
 # ---- within a distance ----
@@ -378,3 +329,125 @@ def _insert(
         distances[i], positions[i] = distances[i - 1], positions[i - 1]
     if place < len(distances):
         distances[place], positions[place] = distance, position
+
+
+# ---- the second look: candidates ranked again by their vectors ----
+
+
+@compiled
+def second_look(
+    queries: Singles, ids: Positions, stored: Positions, live: NDArray[np.bool_], rows: NDArray[Any], scales: Singles,
+    metric: int, near: Singles,
+) -> None:  # fmt: skip
+    """Write the distances of query i (q, d) to its candidates ``ids`` (q, c) to ``near``.
+
+    ``metric`` is 0 for 1 - the inner product, 1 for minus the inner product, 2 for Euclidean distance. Row j (n, d)
+    is the vector of the id ``stored[j]``, ascending: float16 numbers as uint16, or int8 with a scale for each row.
+    Ids that are not stored, or not ``live``, are skipped.
+    """
+    n_queries, n_candidates = ids.shape
+    d = rows.shape[1]
+    at = np.empty(n_candidates + AHEAD, np.int64)
+    vector = np.empty(d, np.uint32)
+    first_row, row_bytes = np.int64(rows.ctypes.data), d * rows.itemsize
+    for i in range(n_queries):
+        for c in range(n_candidates):
+            at[c] = _row_of(ids[i, c], stored, live)
+        at[n_candidates:] = -1
+        for c in range(n_candidates):
+            ahead = at[c + AHEAD]
+            if ahead >= 0:
+                for line in range(0, row_bytes, 64):
+                    prefetch_line(first_row + row_bytes * ahead + line)
+            if at[c] >= 0:
+                _read_vector(rows, at[c], scales, vector)
+                values = vector.view(np.float32)
+                if metric == 2:
+                    distance = np.sqrt(_squared_distance(queries[i], values))
+                else:
+                    distance = np.float32(1 - metric) - _product(queries[i], values)
+                if not abs(distance) <= LARGEST:  # the sum overflowed
+                    distance = -LARGEST if distance < 0 else LARGEST
+                near[i, c] = distance
+
+
+@helper
+def _row_of(id: int, stored: Positions, live: NDArray[np.bool_]) -> int:
+    """The row of an id, or -1."""
+    last = len(stored) - 1
+    if last < 0:
+        return -1
+    # Ids are distinct, so there are few rows where it can be: only one if no id is missing.
+    low, high = max(last - (stored[last] - id), 0), min(id - stored[0], last)
+    while low < high:
+        middle = (low + high) // 2
+        if stored[middle] < id:
+            low = middle + 1
+        else:
+            high = middle
+    return low if low == high and stored[low] == id and live[low] else -1
+
+
+@helper
+def _read_vector(rows: NDArray[Any], at: int, scales: Singles, vector: NDArray[np.uint32]) -> None:
+    """Write the float32 numbers of a row to ``vector``, as bits."""
+    row, values = rows[at], vector.view(np.float32)
+    if len(scales) > 0:
+        scale = scales[at]
+        for j in range(len(row)):
+            values[j] = scale * np.float32(row[j])
+    else:
+        for j in range(len(row)):  # move exponent and fraction to their places; the exponents differ by 112
+            half = np.uint32(row[j])
+            vector[j] = (half & np.uint32(0x8000)) << np.uint32(16) | (half & np.uint32(0x7FFF)) << np.uint32(13)
+        for j in range(len(row)):
+            values[j] *= np.float32(2.0**112)
+
+
+@summing
+def _product(a: Singles, b: Singles) -> np.float32:
+    total = np.float32(0)
+    for j in range(len(a)):
+        total += a[j] * b[j]
+    return total
+
+
+@summing
+def _squared_distance(a: Singles, b: Singles) -> np.float32:
+    total = np.float32(0)
+    for j in range(len(a)):
+        total += (a[j] - b[j]) * (a[j] - b[j])
+    return total
+
+
+@compiled
+def nearest_columns(near: Singles, ids: Positions, k: int) -> Positions:
+    """Return the columns (q, k) of the k smallest entries of each row of ``near``, by (distance, id).
+
+    Missing entries are inf and come last.
+    """
+    n_queries, n_candidates = near.shape
+    columns = np.empty((n_queries, k), np.int64)
+    distances, best = np.empty(k, np.float32), np.empty(k, np.int64)
+    for i in range(n_queries):
+        size, missing = 0, 0
+        for c in range(n_candidates):
+            if near[i, c] == np.inf:
+                missing = c
+            elif size < k or near[i, c] < distances[0] or (near[i, c] == distances[0] and ids[i, c] < best[0]):
+                size = push(distances, best, size, near[i, c], ids[i, c])
+        sort_heap(distances, best, size)
+        columns[i] = missing
+        for c in range(n_candidates):
+            if size > 0 and near[i, c] <= distances[size - 1]:
+                low, high = 0, size
+                while low < high:
+                    middle = (low + high) // 2
+                    before = distances[middle] == near[i, c] and best[middle] < ids[i, c]
+                    if distances[middle] < near[i, c] or before:
+                        low = middle + 1
+                    else:
+                        high = middle
+                if low < size and best[low] == ids[i, c]:
+                    columns[i, low] = c
+    return columns
