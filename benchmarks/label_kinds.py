@@ -4,14 +4,15 @@
   weighted mAP and mAP (at least one shared label) of test samples against the training samples, tie-aware, for C-BID
   at 16 to 128 bits, the rivals that take several labels, ITQ and the raw vectors. The seed is the coder's.
 - tune: measures the settings in ``GRIDS`` for each set and method, at 32 bits, on a fifth of the training samples.
-- tree: Caltech-101 embeddings (20 training and at most 40 test images a class) under ``TREE``, two levels written
-  from the class names: hierarchical precision at 10, 5-NN of classes and of groups, with and without the tree.
+- tree: Caltech-101 embeddings (5 or 20 training and at most 40 test images a class) under ``TREE``, two levels
+  written from the class names: hierarchical precision at 10, mAHP at 50, 5-NN of classes and of groups, with and
+  without the tree. Ten neighbours among 20 images of a class leave no place for its relatives, among 5 they do.
 - pairs: Scene-15 embeddings, 64 linear bits: 5-NN of ``fit`` on labels and of ``fit_pairs`` on 100 random pairs a
   sample.
 
     python -m benchmarks.label_kinds tune [--names scene yeast]
     python -m benchmarks.label_kinds sets [--names scene yeast] [--seeds 5]
-    python -m benchmarks.label_kinds tree [--seeds 5] [--validation]
+    python -m benchmarks.label_kinds tree [--seeds 5] [--images 5 20] [--validation]
     python -m benchmarks.label_kinds pairs [--seeds 5] [--validation]
     python -m benchmarks.label_kinds_report
 
@@ -36,6 +37,7 @@ from cbid import CBID
 from cbid.coders import CCAITQ, COSDISH, ITQ, KSH, SDH, FastHash
 from cbid.evaluation import (
     acg_at,
+    average_hierarchical_precision,
     average_precision,
     hierarchical_precision_at,
     ndcg_at,
@@ -48,18 +50,25 @@ from cbid.paper.sets import open_set
 NAME = "label_kinds"
 BITS = (16, 32, 64, 128)
 TREE_BITS = (16, 32, 64)
+TREE_IMAGES = (5, 20)  # training images a class
 FIGURES = ("ndcg10", "acg10", "wmap", "map")
 CODERS = {
     "C-BID": CBID, "CCA-ITQ": CCAITQ, "KSH": KSH, "SDH": SDH, "COSDISH": COSDISH, "FastHash": FastHash, "ITQ": ITQ,
 }  # fmt: skip
 # Settings to choose from. The first is used where nothing was tuned: a default, but kernels for C-BID and COSDISH.
 GRIDS = {
-    "C-BID": [{"likeness": 0.0, "kernel": "rbf"}, {"likeness": 0.0, "kernel": "linear"}],
+    "C-BID": [{"likeness": 0.0, "kernel": kernel} for kernel in ("rbf", "linear", "auto")]
+    + [{"likeness": 0.0, "kernel": "rbf", "n_anchors": 2000}],
     "CCA-ITQ": [{"reg": 1e-4}, {"reg": 1e-2}, {"reg": 1.0}],
     "KSH": [{"n_anchors": 300}, {"n_anchors": 1000}],
     "SDH": [{"ridge": 1e-2}, {"ridge": 1e-1}, {"ridge": 1.0}],
-    "COSDISH": [{"kernel": "rbf"}, {"kernel": None}, {"kernel": "rbf", "ridge": 1e-2}],
-    "FastHash": [{"depth": 4}, {"depth": 6}],
+    "COSDISH": [
+        {"kernel": "rbf"},
+        {"kernel": None},
+        {"kernel": "rbf", "ridge": 1e-2},
+        {"kernel": "rbf", "ridge": 1e-4},
+    ],
+    "FastHash": [{"depth": 4}, {"depth": 6}, {"depth": 8}],
     "ITQ": [{}],
 }
 TUNED_AT = 32
@@ -182,8 +191,11 @@ def keep(line):
     print({k: round(v, 4) if isinstance(v, float) else v for k, v in line.items()}, flush=True)
 
 
-def embeddings(name, seed, n_train, n_test, validation):
-    """Return vectors, class names and rows for training and queries, drawn by the seed."""
+def embeddings(name, seed, n_train, n_test, validation, kept=None):
+    """Return vectors, class names and rows for training and queries, drawn by the seed.
+
+    ``kept``: of how many training images a class to learn. The queries stay the same.
+    """
     images = open_set(name)
     X, y = normalize(images.part("embeddings").astype(np.float32)), np.asarray(images.classes)[images.labels]
     rng = np.random.default_rng(seed)
@@ -192,55 +204,57 @@ def embeddings(name, seed, n_train, n_test, validation):
         rows = rng.permutation(np.flatnonzero(y == c))
         count = min(n_train, len(rows) // 2)
         if validation:
-            train.append(rows[: 3 * count // 4])
+            train.append(rows[: 3 * count // 4][:kept])
             test.append(rows[3 * count // 4 : count])
         else:
-            train.append(rows[:count])
+            train.append(rows[:count][:kept])
             test.append(rows[count : count + n_test])
     return X, y, np.concatenate(train), np.concatenate(test)
 
 
-def run_tree(seeds, validation):
+def run_tree(seeds, validation, images):
     """Measure codes with and without the tree."""
     for seed in seeds:
-        X, y, train, test = embeddings("caltech101", seed, 20, 40, validation)
-        names, numbers = np.unique(y, return_inverse=True)
-        groups = np.unique([TREE[name] for name in names], return_inverse=True)[1][numbers]
-        similarity = tree_similarity(names.tolist(), names.tolist(), TREE)
-        tell_limit(X, numbers, groups, similarity, train, test, seed, validation)
-        for (method, t), coder in tree_coders(X[train], y[train], seed, validation):
-            hits = defaultdict(list)
-            start = 0
-            for D in hamming_rows(coder.transform(X[train]), coder.transform(X[test]), coder.weights_):
-                rows = test[start : start + len(D)]
-                start += len(D)
-                near = similarity[np.ix_(numbers[rows], numbers[train])]
-                hits["hp10"].append(hierarchical_precision_at(D, near, 10))
-                hits["fine"].append(nearest_class(D, numbers[train]) == numbers[rows])
-                hits["coarse"].append(nearest_class(D, groups[train]) == groups[rows])
-            found = {figure: float(np.mean(np.concatenate(v))) for figure, v in hits.items()}
-            cell = {"part": "tree", "seed": seed, "validation": validation, "method": method, "bits": t}
-            keep(cell | {"kernel": coder.kernel_} | found)
+        for kept in images:
+            X, y, train, test = embeddings("caltech101", seed, 20, 40, validation, kept)
+            names, numbers = np.unique(y, return_inverse=True)
+            groups = np.unique([TREE[name] for name in names], return_inverse=True)[1][numbers]
+            similarity = tree_similarity(names.tolist(), names.tolist(), TREE)
+            cell = {"part": "tree", "images": kept, "seed": seed, "validation": validation}
+            if kept >= 10:  # else ten neighbours are of several classes
+                tell_limit(X, numbers, groups, similarity, train, test, cell)
+            for (method, t), coder in tree_coders(X[train], y[train], cell):
+                hits = defaultdict(list)
+                start = 0
+                for D in hamming_rows(coder.transform(X[train]), coder.transform(X[test]), coder.weights_):
+                    rows = test[start : start + len(D)]
+                    start += len(D)
+                    near = similarity[np.ix_(numbers[rows], numbers[train])]
+                    hits["hp10"].append(hierarchical_precision_at(D, near, 10))
+                    hits["mahp50"].append(average_hierarchical_precision(D, near, 50))
+                    hits["fine"].append(nearest_class(D, numbers[train]) == numbers[rows])
+                    hits["coarse"].append(nearest_class(D, groups[train]) == groups[rows])
+                found = {figure: float(np.mean(np.concatenate(v))) for figure, v in hits.items()}
+                keep(cell | {"method": method, "bits": t, "kernel": coder.kernel_} | found)
 
 
-def tree_coders(X, y, seed, validation):
+def tree_coders(X, y, cell):
     """Yield coders with and without the tree, at each length, and the prefix of the longest one with the tree."""
-    cell = {"part": "tree", "seed": seed, "validation": validation}
+    seed = cell["seed"]
     wanted = [t for t in TREE_BITS if not known(cell | {"method": "flat", "bits": t})]
     if wanted:  # prefixes of one code are the codes of these lengths
         flat = CBID(n_bits=wanted[-1], likeness=0.0, random_state=seed).fit(X, y)
         yield from ((("flat", t), flat.truncate(t)) for t in wanted)
-    for t in TREE_BITS:
+    for t in TREE_BITS[1:]:
         if not known(cell | {"method": "tree", "bits": t}):
             coder = CBID(n_bits=t, likeness=0.0, random_state=seed).fit(X, y, tree=TREE)
             yield ("tree", t), coder
-            if t == TREE_BITS[-1]:
-                yield ("prefix", TREE_BITS[0]), coder.truncate(TREE_BITS[0])
+            yield (f"prefix of {t}", TREE_BITS[0]), coder.truncate(TREE_BITS[0])
 
 
-def tell_limit(X, numbers, groups, similarity, train, test, seed, validation):
+def tell_limit(X, numbers, groups, similarity, train, test, cell):
     """What to expect of a code: SVMs on the vectors, as if all ten neighbours were of the class that an SVM names."""
-    cell = {"part": "tree", "seed": seed, "validation": validation, "method": "svm", "bits": 0}
+    cell = cell | {"method": "svm", "bits": 0}
     if not known(cell):
         fine, coarse = (SVC(C=10).fit(X[train], of[train]).predict(X[test]) for of in (numbers, groups))
         found = {
@@ -292,6 +306,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--sides", nargs="+", type=int, default=[graded_rows._SIDE])
+    parser.add_argument("--images", nargs="+", type=int, default=TREE_IMAGES)
     parser.add_argument("--validation", action="store_true")
     options = parser.parse_args()
     seeds = range(options.first_seed, options.first_seed + options.seeds)
@@ -300,7 +315,7 @@ def main():
     elif options.step == "sets":
         run_sets(options.names, seeds, options.methods, options.bits)
     elif options.step == "tree":
-        run_tree(seeds, options.validation)
+        run_tree(seeds, options.validation, options.images)
     else:
         run_pairs(seeds, options.validation, options.sides)
 

@@ -28,6 +28,15 @@ def test_cells_behind_are_told_by_means_over_seeds(monkeypatch):
     assert "| scene, 32" not in text
 
 
+def test_cells_are_counted_with_and_without_fasthash(monkeypatch):
+    """FastHash leads at 32 bits, SDH at 16: four cells each."""
+    lines = [line("raw", 0, 0.1), line("C-BID", 16, 0.5), line("SDH", 16, 0.6)]
+    with_lines(monkeypatch, [*lines, line("C-BID", 32, 0.5), line("FastHash", 32, 0.6), line("SDH", 32, 0.4)])
+    text = " ".join(label_kinds_report.behind(label_kinds_report.sets_cells()))
+    assert "leads all others in 0 of 8 cells" in text
+    assert "decision trees, in 4." in text
+
+
 def test_settings_come_from_validation_lines_alone(monkeypatch):
     tuned = [
         line("SDH", 32, value, part="tune", validation=True, settings={"ridge": ridge})

@@ -74,6 +74,20 @@ def test_a_given_width_is_the_one_tried():
     assert (coder.kernel_, coder.gamma_) == ("rbf", 2.0)
 
 
+def test_a_narrow_kernel_on_every_sample_needs_a_clear_gain(monkeypatch):
+    """Width 2 leads by 0.02, then by 0.1; with fewer anchors than samples 0.02 is enough."""
+    X, y = rings(300, np.random.default_rng(0))
+
+    def width_of(lead, n_anchors):
+        shares = iter([0.5, 0.8, 0.8 + lead] + [0.7] * 5)  # widths 0.5, 1 and 2, then the other splits
+        monkeypatch.setattr("cbid.learning.form._accuracy", lambda *args: next(shares))
+        return choose(X, y, n_anchors=n_anchors).width
+
+    assert width_of(0.02, 1000) == 1
+    assert width_of(0.1, 1000) == 2
+    assert width_of(0.02, 100) == 2
+
+
 def test_the_ridge_leaves_half_as_many_axes_as_samples():
     """50 axes of unit variance and 50 samples: each axis may count one half, 1 / (1 + ridge) = 1/2, beyond the limit
     of 0.1. With 100 axes of variance 0.05, 0.05 / (0.05 + ridge) = 1/2 at ridge = 0.05. Few axes need the least."""

@@ -27,6 +27,9 @@ _SPLITS = 3
 # Widths, in units of the inverse of the total variance, and ridges, in units of the typical variance.
 _WIDTHS = (0.5, 1.0, 2.0)
 _GAIN = 0.005  # by which another width than 1 must be better
+# The same for a narrower kernel if every sample is an anchor: a training sample is then like itself and little else,
+# which no new sample is, and bits learned from that may be constant on new samples.
+_NARROW_GAIN = 0.05
 _RIDGES = {"linear": (1e-3, 1e-2, 1e-1), "rbf": (1e-4, 1e-3, 1e-2)}
 
 
@@ -77,7 +80,8 @@ def choose_form(X: Array, y: NDArray[np.integer], *, n_anchors: int, gamma: floa
         return _accuracy(features, numbers[fit], others, numbers[held_out], ridges)
 
     first = {width: score(splits[0], width) for width in widths}
-    width = max(first, key=lambda w: first[w] + (_GAIN if w == 1 else 0))
+    narrow = _NARROW_GAIN if len(X) <= n_anchors else 0.0
+    width = max(first, key=lambda w: first[w] + (_GAIN if w == 1 else -narrow if w > 1 else 0))
     rbf = [first[width], *(score(split, width) for split in splits[1:])]
     linear = [score(split, None) for split in splits]
     scores = {"linear": float(np.mean(linear)), "rbf": float(np.mean(rbf))}
