@@ -382,6 +382,26 @@ def test_correct_a_label_and_learn_again(browser, copied, pictures):
         expect(page.locator("#browse-list .card")).to_have_count(1)
 
 
+def test_learning_that_starts_during_a_look_at_its_progress_is_shown(browser, copied, pictures):
+    held = []
+
+    def hold_the_first_look(route):
+        if held or route.request.method != "GET":
+            route.fallback()
+        else:
+            held.append((route, route.fetch()))
+
+    with running(copied, rate=0) as address, Visit(browser, address, pictures) as visit:
+        visit.page.route("**/api/refit", hold_the_first_look)
+        page = visit.open("#classes")
+        with page.expect_response(lambda answer: answer.request.method == "POST"):
+            page.click("#refit-start")
+        route, idle = held[0]
+        route.fulfill(response=idle)
+        expect(page.locator("#refit-status")).to_contain_text(re.compile("Starting|bit|Encoding|Measuring|Learned"))
+        page.wait_for_selector("#refit-status:has-text('Learned')")
+
+
 def test_add_an_image_and_find_it(browser, copied, pictures):
     with running(copied, rate=0) as address, Visit(browser, address, pictures) as visit:
         page = visit.open("#add")

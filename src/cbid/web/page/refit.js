@@ -7,6 +7,8 @@ import { state } from "./state.js";
 const PAUSE = 700; // milliseconds between two looks
 const WORDS = { starting: "Starting…", learning: "Learning", encoding: "Encoding all images…", measuring: "Measuring…" };
 let watching = false;
+let again = false; // something has started since the last look
+let ran = false;
 
 export function start() {
   $("refit-start").addEventListener("click", begin);
@@ -33,6 +35,7 @@ async function begin() {
   showError($("refit-error"));
   try {
     await api.startRefit();
+    ran = true;
   } catch (error) {
     showError($("refit-error"), "Learning cannot start.", error.message);
   }
@@ -40,27 +43,29 @@ async function begin() {
 }
 
 async function watch() {
+  again = true;
   if (watching) return;
   watching = true;
-  let ran = false;
   try {
-    for (;;) {
+    while (again) {
+      again = false;
       const now = await api.refit();
       const runs = now.phase in WORDS;
       $("refit-start").disabled = runs;
       $("refit-cancel").hidden = $("refit-bar").hidden = !runs;
       if (runs) {
-        ran = true;
+        ran = again = true;
         const known = now.phase === "learning" && now.total > 0;
         if (known) $("refit-bar").value = now.done / now.total;
         $("refit-status").textContent = known ? `Learning: bit ${now.done} of ${now.total}, ${Math.round(now.seconds)} s` : WORDS[now.phase];
         await new Promise((wake) => setTimeout(wake, PAUSE));
         continue;
       }
+      if (again) continue;
       if (ran && now.phase === "done") location.reload(); // codes, weights and figures are all new
       if (ran && now.phase === "failed") showError($("refit-error"), "Learning failed.", now.error ?? "");
       $("refit-status").textContent = now.phase === "cancelled" ? "Stopped. The codes are as before." : now.phase === "done" ? `Learned in ${Math.round(now.seconds)} s.` : "";
-      return;
+      ran = false;
     }
   } catch (error) {
     showError($("refit-error"), "The progress cannot be shown.", error.message);
