@@ -304,7 +304,9 @@ def test_the_program_checks(vectors, tmp_path, capsys):
         {"n_features": True}, {"n_features": 10**30}, {"n_features": None}, {"source": 3}, {"descriptor": {}},
         {"descriptor": {"kind": 1}}, {"settings": []}, {"fit": None}, {"coder": "../coder-0123456789ab.safetensors"},
         {"index": ""}, {"evaluation": "coder"}, {"version": True}, {"checksums": []}, {"checksums": {}},
-        {"checksums": {"coder": ""}},
+        {"checksums": {"coder": ""}}, {"fit": {}},
+        {"fit": {"images": {}, "seconds": -1, "failures": [], "n_failures": 0}},
+        {"fit": {"images": {"train": ""}, "seconds": {}, "failures": [], "n_failures": 0}},
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("sealed", [False, True])

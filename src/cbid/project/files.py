@@ -100,8 +100,10 @@ class ProjectManifest:
             wrong.append("n_features")
         if not wrong and version == VERSION and set(saved["checksums"]) != {saved["coder"], saved["evaluation"]}:
             wrong.append("checksums")
-        if wrong or not _is_descriptor(saved.get("descriptor")):
-            raise ProjectError(f"{printable(path)} is damaged: {', '.join(wrong) or 'descriptor'} is not valid")
+        wrong += [] if _is_descriptor(saved.get("descriptor")) else ["descriptor"]
+        wrong += [] if "fit" in wrong or _is_fit(saved["fit"]) else ["fit"]
+        if wrong:
+            raise ProjectError(f"{printable(path)} is damaged: {', '.join(wrong)} is not valid")
         return cls(**{entry.name: saved.get(entry.name, "") for entry in fields(cls)})
 
     def write(self, directory: Path) -> None:
@@ -128,6 +130,17 @@ def _is_descriptor(saved: Any) -> bool:
     kinds = {"kind": str, "params": dict, "fingerprint": str}
     return saved is None or (
         isinstance(saved, dict) and all(isinstance(saved.get(name), kind) for name, kind in kinds.items())
+    )
+
+
+def _is_fit(saved: dict[str, Any]) -> bool:
+    """Return whether the statistics of a fit have the types that readers expect."""
+    kinds = {"images": dict, "seconds": dict, "failures": list, "n_failures": int}
+    return (
+        all(isinstance(saved.get(name), kind) for name, kind in kinds.items())
+        and all(type(count) is int for count in saved["images"].values())
+        and all(type(seconds) in (int, float) for seconds in saved["seconds"].values())
+        and all(isinstance(entry, list) and len(entry) == 2 for entry in saved["failures"])
     )
 
 
