@@ -241,7 +241,7 @@ def test_parts_without_a_plan_are_not_used(npy, vectors, coder, tmp_path, monkey
 
 
 @pytest.mark.parametrize(
-    "text", ["7", "[[1]]", '{"spans": 3}', '{"spans": [[1]]}', '{"spans": [[0, 0.5]]}', "[" * 100_000]
+    "text", ["7", '""', "[[1]]", '{"spans": 3}', '{"spans": [[1]]}', '{"spans": [[0, 0.5]]}', "[" * 100_000]
 )
 @pytest.mark.parametrize("name", ["codes.npy.json", "codes.npy.parts/plan.json"])
 def test_a_damaged_plan_is_named(npy, coder, tmp_path, name, text):

@@ -275,7 +275,9 @@ def _read_json(path: Path) -> dict[str, Any] | None:
         return None
     try:
         found: dict[str, Any] = json.loads(path.read_text())
-        for start, stop in dict(found).get("spans", []):
+        if not isinstance(found, dict):
+            raise TypeError("it is not an object")
+        for start, stop in found.get("spans", []):
             operator.index(start), operator.index(stop)
     except (ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} is damaged ({error}); remove it to start again") from error
