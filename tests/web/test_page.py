@@ -4,6 +4,8 @@ The screenshots go to the folder CBID_SCREENSHOTS, or to a temporary folder of p
 """
 
 import base64
+import contextlib
+import json
 import os
 import re
 import shutil
@@ -12,7 +14,6 @@ from pathlib import Path
 import httpx2 as httpx
 import numpy as np
 import pytest
-from playwright.sync_api import expect, sync_playwright
 
 from cbid.project import Project
 from tests.web.conftest import PER_CLASS, running
@@ -44,8 +45,17 @@ def pictures(tmp_path_factory):
     return folder
 
 
+def expect(what):
+    """Return the assertions of playwright, which wait. Its import takes seconds, so only these tests import it."""
+    from playwright.sync_api import expect
+
+    return expect(what)
+
+
 @pytest.fixture(scope="module")
 def browser():
+    from playwright.sync_api import expect, sync_playwright
+
     expect.set_options(timeout=60_000)
     with sync_playwright() as playwright:
         launched = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
@@ -465,6 +475,36 @@ def test_errors(browser, address, pictures):
         visit.check_access()
         assert [error for error in visit.errors if "415" not in error and "404" not in error] == []
         visit.errors.clear()
+
+
+def test_late_answers_do_not_replace_newer_ones(browser, address, pictures):
+    """The next results of one search arrive after the next search has failed: they must not look like its answer."""
+    from playwright.sync_api import Error
+
+    held = []
+
+    def hold_more(route):
+        if json.loads(route.request.post_data)["first"]:
+            held.append(route)
+        else:
+            route.continue_()
+
+    with Visit(browser, address, pictures) as visit:
+        page = visit.open()
+        page.route("**/api/search", hold_more)
+        page.goto(f"{address}/#search/0")
+        shown(page)
+        page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
+        while not held:
+            page.wait_for_timeout(20)
+        page.goto(f"{address}/#search/99999")
+        page.wait_for_selector("#results.stale .card")
+        for route in held:
+            with contextlib.suppress(Error):  # the page has cancelled the request
+                route.continue_()
+        page.wait_for_timeout(500)
+        assert page.locator("#results.stale .card").count() > 0
+        visit.errors.clear()  # the browser logs the 404
 
 
 def test_phone(browser, address, pictures, project):

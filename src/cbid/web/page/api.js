@@ -44,7 +44,7 @@ export const project = () => call("api/project");
 export const images = (options) => call(`api/images?${params(options)}`);
 export const classes = () => call("api/classes");
 export const original = (id) => `api/images/${id}/file`;
-export const image = (id) => call(`api/images/${id}`);
+export const image = (id, signal) => call(`api/images/${id}`, { signal });
 export const picture = (id) => `api/images/${id}/thumbnail`;
 export const search = (query, options, signal) => post("api/search", { query, ...options }, signal);
 export const searchImage = (file, options, signal) =>

@@ -163,14 +163,16 @@ const hasAddress = () => [query, ...also, ...unlike].every((example) => example.
 export async function byIds(text) {
   if (query && query.ask && hasAddress() && address() === `#search/${text}`) return;
   const parts = [...text.matchAll(/([+-]?)(\d{1,15})/g)].map(([, sign, id]) => [sign, Number(id)]);
+  const signal = supersede();
   try {
-    const images = await Promise.all(parts.map(([, id]) => api.image(id)));
+    const images = await Promise.all(parts.map(([, id]) => api.image(id, signal)));
     const examples = images.map(stored);
     also = examples.filter((_, i) => i && parts[i][0] === "+");
     unlike = examples.filter((_, i) => parts[i][0] === "-");
     begin(examples[0]);
     await again();
   } catch (error) {
+    if (error.name === "AbortError") return;
     outdate();
     showError($("search-error"), `The search with image ${text} failed.`, error.message);
   }
@@ -189,9 +191,7 @@ export async function byFiles(files) {
     failed(bad.name || "pasted image", unfit(bad));
     return;
   }
-  running?.abort();
-  running = new AbortController();
-  const { signal } = running;
+  const signal = supersede();
   const examples = files.map((file) => ({ ask: null, name: file.name || "pasted image", label: null, source: file }));
   [also, unlike] = [[], []];
   begin(examples[0]);
@@ -285,12 +285,17 @@ function queryPicture() {
 const ask = (first, k, signal) =>
   api.search(query.ask, { ...options(), first, k, labels, also: also.map((e) => e.ask), unlike: unlike.map((e) => e.ask) }, signal);
 
+/** Stop the requests of the search that runs, so that a late answer cannot replace the next one; return a new signal. */
+function supersede() {
+  running?.abort();
+  running = new AbortController();
+  return running.signal;
+}
+
 /** Search again with the same query. Until the answer comes, and after an error, the old results are dim. */
 async function again() {
   if (!query?.ask) return;
-  running?.abort();
-  running = new AbortController();
-  const { signal } = running;
+  const signal = supersede();
   asking = false;
   $("results").classList.add("stale");
   try {
