@@ -183,8 +183,7 @@ def test_more_columns_than_samples():
     assert CBID(n_bits=8).fit(wide, y).transform(wide).shape == (20, 8)
 
 
-@pytest.mark.parametrize("scale", [1e12, 1e-12])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("scale", "dtype"), [(1e12, np.float32), (1e-12, np.float64)])
 @pytest.mark.parametrize(
     "settings", [{"kernel": "linear"}, {"kernel": "rbf"}, {"kernel": "linear", "hits": "nearest"}]
 )

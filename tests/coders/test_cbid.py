@@ -12,6 +12,7 @@ from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 
 import cbid.coders.large_margin
@@ -544,3 +545,65 @@ def test_extension_that_cannot_be(digits):
     assert coder.n_bits == 8
     with pytest.raises(NotFittedError):
         CBID().extend(X, y, n_bits=16)
+
+
+@pytest.fixture(scope="module")
+def many_classes():
+    """40 classes in 20 dimensions: X, y, new samples and their classes."""
+    rng = np.random.default_rng(0)
+    centres, y = 2.2 * rng.normal(size=(40, 20)), np.arange(800) % 40
+    X = (centres[y] + 2 * rng.normal(size=(800, 20))).astype(np.float32)
+    return X[:400], y[:400], X[400:], y[400:]
+
+
+def test_first_bits_of_many_classes_are_over_the_shares_of_the_classes(many_classes):
+    """Bits 0 to 15 see the shares alone, later ones do not see them; they name more of the classes."""
+    X, y, Xt, yt = many_classes
+    coder = CBID(n_bits=20, likeness=0.0, n_jobs=1).fit(X, y)
+    over_shares = coder.coef_[:, -40:].any(axis=1)
+    np.testing.assert_array_equal(over_shares, np.arange(20) < 16)
+    assert not coder.coef_[:16, :-40].any()
+    plain = CBID(n_bits=16, likeness=0.0, kernel=coder.kernel_, n_jobs=1).fit(X, y)
+    assert not hasattr(plain, "class_coef_")
+    accuracy = [
+        KNeighborsClassifier(5, metric="hamming").fit(c.transform(X)[:, :16], y).score(c.transform(Xt)[:, :16], yt)
+        for c in (coder, plain)
+    ]
+    assert accuracy[0] > accuracy[1] + 0.02
+
+
+def test_few_classes_have_no_shares(many_classes):
+    X, y, *_ = many_classes
+    few = y < 30
+    assert not hasattr(CBID(n_bits=4, n_jobs=1).fit(X[few], y[few]), "class_coef_")
+
+
+@pytest.mark.parametrize("likeness", [0.0, 0.5])
+def test_codes_over_shares_are_cut_stored_and_continued(many_classes, tmp_path, likeness):
+    X, y, Xt, _ = many_classes
+    whole = CBID(n_bits=40, likeness=likeness, n_jobs=1).fit(X, y)
+    short = CBID(n_bits=8, likeness=likeness, n_jobs=1, warm_start=True).fit(X, y)
+    np.testing.assert_array_equal(short.transform(Xt), whole.transform(Xt)[:, :8])
+    np.testing.assert_array_equal(short.transform(Xt), whole.truncate(8).transform(Xt))
+    short.n_bits = 40
+    np.testing.assert_array_equal(short.fit(X, y).transform(Xt), whole.transform(Xt))
+    whole.save(tmp_path / "coder")
+    loaded = load(tmp_path / "coder")
+    np.testing.assert_array_equal(loaded.project(Xt), whole.project(Xt))
+    np.testing.assert_array_equal(loaded.encode(Xt), whole.encode(Xt))
+    before = whole.encode(Xt)
+    longer = whole.extend(np.concatenate([X, Xt]), np.concatenate([y, np.full(len(Xt), 99)]), n_bits=48)
+    np.testing.assert_array_equal(longer.encode(Xt)[:, :5], before)
+
+
+def test_a_file_whose_shares_do_not_fit_its_classes_is_refused(many_classes, tmp_path):
+    X, y, *_ = many_classes
+    coder = CBID(n_bits=4, likeness=0.0, n_jobs=1).fit(X, y)
+    coder.classes_ = coder.classes_[:-1]
+    coder.save(tmp_path / "classes")
+    with pytest.raises(ValueError, match="class_coef_ has 40 rows for 39 classes"):
+        load(tmp_path / "classes")
+    coder.class_coef_ = coder.class_coef_[:-1]
+    coder.save(tmp_path / "rows")
+    with pytest.raises(ValueError, match=r"class_intercept_|mean_"):
+        load(tmp_path / "rows")

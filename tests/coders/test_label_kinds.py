@@ -126,6 +126,29 @@ def test_several_labels_with_likeness_and_kernel():
     assert len(found.weights_at(0.7)) == 40
 
 
+@pytest.mark.parametrize(
+    ("kernel", "n_anchors", "Y", "smoothing"),
+    [("rbf", 120, several(), 0.1), ("rbf", 119, several(), 0), ("linear", 120, several(), 0), ("rbf", 120, y, 0)],
+)
+def test_bits_for_several_labels_are_smoothed_if_every_sample_is_an_anchor(kernel, n_anchors, Y, smoothing):
+    settings = {"kernel": kernel, "n_anchors": n_anchors}
+    assert_same_code(coder(**settings).fit(X, Y), coder(smoothing=smoothing, **settings).fit(X, Y))
+
+
+def test_the_kernel_is_chosen_for_label_sets():
+    """Four clusters at the corners of a square; the labels of opposite corners are the same."""
+    rng = np.random.default_rng(0)
+    corner = np.arange(200) % 4
+    Q = np.array([[0, 0], [0, 1], [1, 1], [1, 0]])[corner] + 0.1 * rng.normal(size=(200, 2))
+    Y = np.stack([corner % 2, 1 - corner % 2, np.ones(200)], axis=1).astype(int)
+    Y[::5, 2] = 0
+    found = coder(n_bits=4, kernel="auto").fit(Q, Y)
+    assert found.kernel_ == "rbf"
+    same = corner[:, None] % 2 == corner % 2
+    B = found.transform(Q).astype(float)
+    assert (B @ B.T)[same].mean() > (B @ B.T)[~same].mean() + 2
+
+
 def test_warm_start_goes_on_with_several_labels():
     Y = several()
     short = coder(n_bits=6, warm_start=True).fit(X, Y)

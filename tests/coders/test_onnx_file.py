@@ -90,6 +90,17 @@ def test_every_hyperplane_coder(cls, tmp_path):
     check_codes(coder, session(tmp_path / "coder.onnx").run(None, {"X": X})[0], X)
 
 
+@pytest.mark.parametrize("likeness", [0.0, 0.5])
+def test_bits_over_shares_of_the_classes(likeness, tmp_path):
+    rng = np.random.default_rng(0)
+    y = np.arange(400) % 40
+    X = (1000 + 2 * rng.normal(size=(40, 20))[y] + rng.normal(size=(400, 20))).astype(np.float32)
+    coder = CBID(n_bits=40, likeness=likeness).fit(X, y)
+    assert hasattr(coder, "class_coef_")
+    coder.to_onnx(tmp_path / "coder.onnx")
+    check_codes(coder, session(tmp_path / "coder.onnx").run(None, {"X": X})[0], X)
+
+
 def test_a_prefix_and_patches(tmp_path):
     X, y = digits()
     coder = CBID(n_bits=16).fit(X, y).truncate(5)

@@ -14,9 +14,7 @@ from cbid.coders import ModelFileError
 from cbid.learning.losses import LOSSES
 from cbid.learning.patches import (
     cut_into_bags,
-    distances_to_other_images,
     find_patch_neighbourhoods,
-    fit_class_factors,
 )
 
 ROWS = ["patch", "image", 5]
@@ -257,28 +255,6 @@ def test_fitted_hyperplanes_are_possible(images):
     assert fitted.objective_[-1] < rotated.objective_[-1]  # they follow the rows
     with pytest.raises(ValueError, match=r"starts='rotated'.*'rotation', 'pencil'"):
         PatchCBID(starts="rotated").fit(bags, y)
-
-
-def test_class_factors(images, tmp_path):
-    bags, y = images
-    coder = PatchCBID(n_bits=12).fit(bags, y)
-    assert coder.class_factors_.shape == (3,)
-    assert coder.class_factors_.mean() == pytest.approx(1)
-    D, numbers = distances_to_other_images(coder.transform(bags), coder.weights_, y[bags.owners], bags.owners, 3)
-    np.testing.assert_allclose(coder.class_factors_, fit_class_factors(D, numbers), rtol=1e-4)
-    assert len(coder.factor_path_) == 5  # 1, 2, 4, 8 and 12 bits
-    short = coder.truncate(9)
-    np.testing.assert_array_equal(short.class_factors_, coder.factor_path_[3])
-    coder.save(tmp_path / "m")
-    np.testing.assert_array_equal(load(tmp_path / "m").truncate(9).factor_path_, short.factor_path_)
-    bad = copy.copy(coder)
-    bad.factor_path_ = -coder.factor_path_
-    bad.save(tmp_path / "m")
-    with pytest.raises(ModelFileError, match="complete PatchCBID"):
-        load(tmp_path / "m")
-    coder.set_params(class_factors=False).fit(bags, y)
-    assert not hasattr(coder, "class_factors_")
-    assert not hasattr(coder.truncate(4), "class_factors_")
 
 
 # The paper's settings

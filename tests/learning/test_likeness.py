@@ -124,3 +124,22 @@ def test_search_takes_each_direction_once_and_resumes():
         again.skip(bit.h)
     for bit, expected in zip(bits(again, 2), once[6:]):
         np.testing.assert_array_equal(bit.h, expected.h)
+
+
+def test_beside_class_bits_later_rotations_say_what_earlier_ones_do_not():
+    """The second rotation has all axes again; the 32 of the first count half, so directions lean to the new ones."""
+    X = np.random.default_rng(0).standard_normal((400, 64)) * np.geomspace(2, 1, 64)
+    axes = fit_likeness_axes(X, fit_whitening(X, n_components=64, ridge=0.0, random_state=0), None)
+    rows, _ = likeness_rows(X, np.random.default_rng(0))
+    weights = [np.ones(len(rows.misses)), -np.ones(len(rows.hits))]
+
+    def share_of_new_axes(beside_class):
+        search = LikenessSearch(axes(X), axes.basis, rows, seed=0, beside_class=beside_class)
+        taken = TakenBits(len(X), 96, 0.0)
+        betas = [search.best(weights, taken, lambda h: h).beta for _ in range(96)][32:]
+        squares = np.square([np.linalg.lstsq(axes.basis, beta, rcond=None)[0] for beta in betas])
+        return squares[:, 32:].sum() / squares.sum()
+
+    # Each of the 64 axes has one unit of squared length over the rotation, the leading 32 of them (1/2)^2.
+    assert share_of_new_axes(False) == pytest.approx(0.5, abs=1e-6)
+    assert share_of_new_axes(True) == pytest.approx(1 / (1 + 0.25), abs=1e-6)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.optimize import LinearConstraint, approx_fprime, linprog, minimize
+from scipy.optimize import LinearConstraint, linprog, minimize
 
 from cbid.learning.bits import SIGMOIDS, TakenBits, relaxed_objective
 from cbid.learning.graph import PairGraph, worth
@@ -11,10 +11,7 @@ from cbid.learning.margins import MARGINS
 from cbid.learning.patches import (
     RotatedBits,
     cut_into_bags,
-    distances_to_other_images,
-    factor_loss,
     find_patch_neighbourhoods,
-    fit_class_factors,
     rows_from_bags,
 )
 from cbid.learning.penalties import make_penalty
@@ -420,53 +417,3 @@ def test_no_direction_is_left_where_one_axis_was_used():
     search, taken = RotatedBits(Z, n_axes=32, seed=0), TakenBits(50, 2, 0.0)
     taken.add(search.best(iter([graph]), taken, rng).h)
     assert search.best(iter([graph]), taken, rng) is None
-
-
-# Factors of classes
-
-
-def test_distances_to_other_images_equal_a_loop():
-    """Image 3 is the second of class 0, so the second images of the other classes are left out too, and so on."""
-    X, y, image = patches(seed=11)
-    H, w = bits_of(X, 6).T.astype(np.int8), np.random.default_rng(0).random(6)
-    D, numbers = distances_to_other_images(H, w, y, image, 3)
-    members = [[0, 3, 6], [1, 4, 7], [2, 5]]
-    expected = []
-    for images in members:
-        for place, i in enumerate(images):
-            out = [part[place % len(part)] for part in members]
-            row = []
-            for part in members:
-                there = np.isin(image, [j for j in part if j not in out])
-                row.append(np.mean([min((H[p] != H[q]) @ w for q in np.flatnonzero(there))
-                                    for p in np.flatnonzero(image == i)]))  # fmt: skip
-            expected.append(row)
-    np.testing.assert_allclose(D, expected, rtol=1e-5)
-    assert numbers.tolist() == [0, 0, 0, 1, 1, 1, 2, 2]
-
-
-def test_gradient_of_the_factors_by_finite_differences():
-    rng = np.random.default_rng(0)
-    L, y, x = rng.uniform(0.8, 1.2, (20, 4)), rng.integers(4, size=20), rng.normal(size=5)
-    slope = approx_fprime(x, lambda x: factor_loss(x, L, y, 0.1)[0], 1e-6)
-    np.testing.assert_allclose(factor_loss(x, L, y, 0.1)[1], slope, rtol=1e-4, atol=1e-6)
-
-
-def test_a_class_that_attracts_all_images_gets_a_larger_factor():
-    """Distances are equal but for the own class, 0.1 nearer, and class 0, 0.2 nearer to everything."""
-    y = np.arange(30) % 3
-    D = 1 + 0.01 * np.random.default_rng(0).normal(size=(30, 3)) - 0.1 * (np.arange(3) == y[:, None]) - [0.2, 0, 0]
-    factors = fit_class_factors(D, y)
-    assert (D.argmin(axis=1) == y).mean() < 0.5
-    assert ((D * factors).argmin(axis=1) == y).all()
-    assert factors[0] > factors[1:].max()
-    assert factors.mean() == pytest.approx(1)
-    np.testing.assert_allclose(fit_class_factors(100 * D, y), factors, rtol=1e-5)
-
-
-def test_factors_of_classes_without_patches_are_one():
-    y = np.arange(10) % 2
-    D = np.column_stack([1 - 0.2 * (y == 0), 1 - 0.1 * (y == 1), np.full(10, np.inf)])
-    factors = fit_class_factors(D, y)
-    assert factors[2] == 1
-    np.testing.assert_array_equal(fit_class_factors(np.ones((10, 2)), y), [1, 1])

@@ -43,7 +43,9 @@ class CBID(LargeMarginCoder):
     kernel : {"auto", "linear", "rbf"} or None, default="auto"
         Class bits are hyperplanes in X ("linear", or None), or over similarities to ``n_anchors`` training samples
         with width ``gamma`` ("rbf"). "auto" chooses the form and the width on a trial inside the training samples;
-        with fewer than 100 samples, or without labels, it is linear. Bits of likeness are hyperplanes in X.
+        with fewer than 100 samples, or without labels, it is linear. With more than 32 classes, "auto" also learns
+        the first 16 class bits over the shares of the classes in a sample (linear discriminant analysis), unless
+        that names the classes much worse. Bits of likeness are hyperplanes in X.
     verbose : int, default=0
         1 shows a progress bar.
     random_state : int, RandomState or None, default=0
@@ -90,10 +92,11 @@ class CBID(LargeMarginCoder):
     ridge : float >= 0 or None, default=None
         Penalty on the squared length of beta, over those axes, during the search for a bit. None: (0.8 axes /
         samples)^2, but at least 1e-3 and at most 0.03; 1e-3 in the kernel form.
-    smoothing : float >= 0, default=0
+    smoothing : float >= 0 or None, default=None
         Ridge of the regression of a bit's values on the similarities (linear form: on X, scaled to samples of unit
-        mean squared length) whose hyperplane replaces the one found. 0: that one stays. With the kernel and all
-        samples as anchors, 1e-3 may serve a nearest-neighbour search better.
+        mean squared length) whose hyperplane replaces the one found. 0: that one stays. None: 0.1 with several
+        labels per sample, the kernel and all samples as anchors, else 0. With classes, the kernel and all samples as
+        anchors, 1e-3 may serve a nearest-neighbour search better.
     sigmoid : {"arctan", "logistic", "tanh"}, default="arctan"
         Stand-in for the sign during the search.
     starts : {"pencil", "spectral", "random", "paper"}, default="pencil"
@@ -119,9 +122,13 @@ class CBID(LargeMarginCoder):
     n_bits_ : int
     coef_, intercept_ : (n_bits_, d), (n_bits_,)
         Hyperplanes in the units of X, scaled so that the training samples' projections have unit deviation. Kernel
-        form: over the similarities to ``anchors_``, followed by the columns of X if there are bits of likeness.
+        form: over the similarities to ``anchors_``, followed by the columns of X if there are bits of likeness. With
+        ``class_coef_``, the last columns are the shares of the classes.
     kernel_ : {"linear", "rbf"}
         The form of the class bits. "rbf": ``anchors_`` (m, d) and ``gamma_`` hold the anchors and the width.
+    class_coef_, class_intercept_, class_mean_ : (k, d), (k,), (d,)
+        More than 32 classes only: the shares of the k classes that were learned first are the softmax of
+        (x - class_mean_) . class_coef_ + class_intercept_.
     weights_ : (n_bits_,) or (n_bits_, n_classes)
     likeness_ : float
         The share of likeness that ``weights_`` were fitted for.
@@ -178,7 +185,7 @@ class CBID(LargeMarginCoder):
         n_components: int | None = None,
         whitening: float | None = None,
         ridge: float | None = None,
-        smoothing: float = 0.0,
+        smoothing: float | None = None,
         sigmoid: str = "arctan",
         starts: str = "pencil",
         n_starts: int = 12,
@@ -371,6 +378,7 @@ class CBID(LargeMarginCoder):
             "given": np.concatenate(given),
             "seed": seed,
             "labels": labels.numbers,
+            "sets": sets,
             "tree": labels if labels.tree is not None else None,
         }
 

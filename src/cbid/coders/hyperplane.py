@@ -99,11 +99,14 @@ class HyperplaneCoder(Coder):
 
     def _onnx_values(self, graph: OnnxGraph, X: str) -> str:
         """Add `_project` to a graph and return the name of its values."""
-        features = X
+        kinds, n_shares = [X], len(getattr(self, "class_coef_", ()))
         if hasattr(self, "anchors_"):
-            features = graph.similarities(X, self.anchors_, self.gamma_)
-            if self.coef_.shape[1] > len(self.anchors_):  # bits of likeness see X beside the similarities
-                features = graph.add("Concat", features, X, axis=1)
+            # Bits of likeness see X beside the similarities.
+            beside = kinds if self.coef_.shape[1] - n_shares > len(self.anchors_) else []
+            kinds = [graph.similarities(X, self.anchors_, self.gamma_), *beside]
+        if n_shares:
+            kinds.append(graph.shares(X, self.class_mean_, self.class_coef_, self.class_intercept_))
+        features = kinds[0] if len(kinds) == 1 else graph.add("Concat", *kinds, axis=1)
         offset = self.intercept_ + self.coef_ @ self.mean_
         centred = graph.add("Sub", features, self.mean_.astype(np.float32))
         product = graph.add("MatMul", centred, self.coef_.T.astype(np.float32))

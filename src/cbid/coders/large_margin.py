@@ -1,13 +1,14 @@
 """What the image-level and the patch-level coder share: from rows to bits, weights and a fitted coder."""
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
@@ -26,6 +27,7 @@ from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder
 from cbid.coders.learned import (
     DIAL,
     Learned,
+    Shares,
     at_length,
     cut_dial,
     dial_lengths,
@@ -35,17 +37,25 @@ from cbid.coders.learned import (
 )
 from cbid.coders.mixins import check_arrays, check_indices
 from cbid.coders.targets import Labels, level_ends
-from cbid.learning.bits import SIGMOIDS, STARTS, BitSearch
-from cbid.learning.column_generation import ClassRows, LikenessRows, Setting, generate_bits
-from cbid.learning.features import Anchors, Whitening, fit_anchors, fit_whitening
+from cbid.learning.bits import SIGMOIDS, STARTS, Bit, BitSearch, TakenBits
+from cbid.learning.column_generation import ClassRows, LikenessRows, Search, Setting, generate_bits
+from cbid.learning.features import Anchors, ClassShares, Whitening, fit_anchors, fit_class_shares, fit_whitening
 from cbid.learning.form import Form, choose_form
-from cbid.learning.likeness import LikenessSearch, fit_likeness_axes, is_likeness_bit, likeness_rows
+from cbid.learning.graph import Graph
+from cbid.learning.likeness import (
+    LikenessSearch,
+    fit_likeness_axes,
+    is_likeness_bit,
+    likeness_rows,
+    n_first_class_bits,
+)
 from cbid.learning.losses import make_loss
 from cbid.learning.patches import RotatedBits
 from cbid.learning.penalties import make_penalty
 from cbid.learning.ridge import RidgeMap
 from cbid.learning.rows import Rows
 from cbid.learning.scaling import centre
+from cbid.learning.sides import WholeClassSides
 from cbid.learning.weights import Problem, fit_weights
 from cbid.progress import bit_progress, say
 from cbid.storage.digests import new_digest
@@ -59,6 +69,13 @@ _LINEAR_COMPONENTS = 256
 _LINEAR_WHITENING = 0.1  # the kernel's follows the number of samples
 # Many directions for few samples need a larger ridge: (0.8 d / n)^2 within these limits; the kernel form the least.
 _LEAST_RIDGE, _MOST_RIDGE = 1e-3, 0.03
+# Bits of the kernel form for several labels per sample, if every sample is an anchor: any bit fits the training
+# samples then, and its regression is the smoothest way to fit it.
+_SETS_SMOOTHING = 0.1
+# With more classes than this, the first bits are over the shares of the classes, if linear scores name at least this
+# part of the classes that scores over similarities name.
+_MANY_CLASSES, _LEAST_LINEAR = 32, 0.8
+_SHARE_COMPONENTS = 512
 # Below this many values a product is over before a second BLAS thread has started.
 _VALUES_PER_THREAD = 2_000_000
 
@@ -85,7 +102,10 @@ class LearningInterrupted(UserWarning):
 class LargeMarginCoder(HyperplaneCoder):
     """Bits by column generation over rows that a subclass makes; parameters as documented in ``CBID``."""
 
-    _ARRAYS = HyperplaneCoder._ARRAYS | {"weights_", "path_", "objective_", "gap_", "dial_", "kinds_", "levels_"}
+    _ARRAYS = HyperplaneCoder._ARRAYS | {
+        *("weights_", "path_", "objective_", "gap_", "dial_", "kinds_", "levels_"),
+        *("class_mean_", "class_coef_", "class_intercept_"),
+    }
     _VALUES = HyperplaneCoder._VALUES | {"nu_", "seed_", "problem_", "likeness_", "kernel_"}
 
     # The parameters that bits and weights depend on, apart from their number and how they are searched for.
@@ -106,10 +126,9 @@ class LargeMarginCoder(HyperplaneCoder):
         check_integer("n_misses", self.n_misses, 1)
         if self.n_components is not None:
             check_integer("n_components", self.n_components, 1)
-        for name in ("ridge", "whitening"):
+        for name in ("ridge", "whitening", "smoothing"):
             if getattr(self, name) is not None:
                 check_real(name, getattr(self, name), 0)
-        check_real("smoothing", self.smoothing, 0)
         check_choice("sigmoid", self.sigmoid, SIGMOIDS)
         check_choice("starts", self.starts, self._STARTS)
         check_integer("n_starts", self.n_starts, 1)
@@ -141,6 +160,7 @@ class LargeMarginCoder(HyperplaneCoder):
         seed: int,
         *,
         labels: NDArray[np.integer] | None = None,
+        sets: csr_matrix | None = None,
         tree: Labels | None = None,
         extend: bool = False,
         **about: Any,
@@ -149,9 +169,9 @@ class LargeMarginCoder(HyperplaneCoder):
 
         ``make_rows`` makes the class rows, about the samples with a label; None: there are none. ``given`` is what
         came with the samples (class numbers, or triplets): with X and the settings it makes the problem that a warm
-        start must find unchanged. ``labels`` has a class number for each sample, or -1. ``tree`` are the labels if
-        they have one. ``extend`` keeps the bits that the coder has, whatever they were learned from. ``about`` are
-        further attributes of the fitted coder.
+        start must find unchanged. ``labels`` has a class number for each sample, or -1. ``sets`` (n, k) are the
+        labels if there are several per sample. ``tree`` are the labels if they have one. ``extend`` keeps the bits
+        that the coder has, whatever they were learned from. ``about`` are further attributes of the fitted coder.
         """
         problem_id = self._problem(X, given)
         resumed = extend or (self.warm_start and hasattr(self, "coef_"))
@@ -177,7 +197,7 @@ class LargeMarginCoder(HyperplaneCoder):
                 about |= {"tree_": self.tree_, "levels_": np.append(self.levels_[:-1], self.n_bits)}
             if tree is not None:
                 about |= {"tree_": tree.tree, "levels_": _level_prefixes(tree, ends, kinds)}
-            form = self._form(X, labels, seed, resumed, share)
+            form = self._form(X, labels, sets, seed, resumed, share)
             width = self.n_anchors if form.kernel == "rbf" else X.shape[1]
             with threadpool_limits(_blas_threads(n_threads, len(X) * width), user_api="blas"):
                 anchors, whitening, F = self._fit_features(X, seed, form, resumed)
@@ -186,16 +206,25 @@ class LargeMarginCoder(HyperplaneCoder):
             about |= {"classes_": classes, "nu_": nu, "seed_": seed, "problem_": problem_id}
             about |= {"likeness_": share, "kernel_": form.kernel}
             likeness_mean = alike[1] if alike and any(kinds) else None
-            learned = Learned(X, F, whitening, anchors, likeness_mean, about, self.mean_ if extend else None)
+            shares = None
+            if self._has_shares(form, class_rows, tree, resumed):
+                assert labels is not None
+                shares = self._fit_shares(X, labels, seed, extend)
+            mean = self.mean_ if extend else None
+            learned = Learned(X, F, whitening, anchors, likeness_mean, about, mean, shares)
             if resumed:
                 learned.recall(self, kinds[: self.n_bits_])
             by_class = None
             if class_rows is not None:
                 with threadpool_limits(_blas_threads(n_threads, F.size), user_api="blas"):
                     Z = whitening(F if labelled is None else F[labelled])
-                search = self._bit_search(Z, F if labelled is None else F[labelled], whitening, form.kernel, seed)
+                smoothing = self._smoothing(F if labelled is None else F[labelled], form.kernel, sets is not None)
+                search = self._bit_search(Z, whitening, form.kernel, seed, smoothing)
                 patient = isinstance(search, RotatedBits)
                 by_class = ClassRows(class_rows, search, _shares(share)[0], labelled, coarser, ends, patient)
+                if shares is not None and not extend:
+                    first = self._share_search(shares, labelled, seed)
+                    by_class = replace(by_class, first=first, n_first=n_first_class_bits(share))
             setting = Setting(
                 margin=self.margin,
                 loss=make_loss(self.loss),
@@ -288,7 +317,7 @@ class LargeMarginCoder(HyperplaneCoder):
             whitening = fit_whitening(X, n_components=_LINEAR_COMPONENTS, ridge=0.0, random_state=seed)
         axes = fit_likeness_axes(X, whitening, labels)
         n_classes = int(labels.max()) + 1 if labels is not None else 0
-        search = LikenessSearch(axes(X), axes.basis, rows, seed, n_classes)
+        search = LikenessSearch(axes(X), axes.basis, rows, seed, n_classes, beside_class=share < 1)
         required = _LIKENESS_SCALE * _LIKENESS_UNIT * far
         return LikenessRows(rows, search, _shares(share)[1], _LIKENESS_SCALE, required), axes.mean
 
@@ -385,7 +414,15 @@ class LargeMarginCoder(HyperplaneCoder):
         new = max(n_classes - len(self.classes_), 0)
         return old + [is_likeness_bit(s, likeness, new) for s in range(self.n_bits - len(old))]
 
-    def _form(self, X: Array, labels: NDArray[np.integer] | None, seed: int, resumed: bool, share: float) -> Form:
+    def _form(
+        self,
+        X: Array,
+        labels: NDArray[np.integer] | None,
+        sets: csr_matrix | None,
+        seed: int,
+        resumed: bool,
+        share: float,
+    ) -> Form:
         """Return the form of class bits: the given one, that of the bits so far, or the better one on a trial."""
         if resumed:
             return Form(self.kernel_)
@@ -393,7 +430,7 @@ class LargeMarginCoder(HyperplaneCoder):
             return Form("rbf" if self.kernel == "rbf" else "linear")
         form = Form("linear")
         if labels is not None and share < 1:
-            form = choose_form(X, labels, n_anchors=self.n_anchors, gamma=self.gamma, seed=seed)
+            form = choose_form(X, labels, n_anchors=self.n_anchors, gamma=self.gamma, seed=seed, sets=sets)
         say(str(form), shown=bool(self.verbose))
         return form
 
@@ -414,10 +451,40 @@ class LargeMarginCoder(HyperplaneCoder):
         whitening = fit_whitening(F, n_components=n_components, ridge=ridge, random_state=seed)
         return anchors, whitening, F
 
+    def _has_shares(self, form: Form, rows: Rows | None, tree: Labels | None, resumed: bool) -> bool:
+        """Return whether the first bits are hyperplanes over the shares of the classes."""
+        if resumed:
+            return hasattr(self, "class_coef_")
+        if not form.scores or tree is not None or rows is None or not isinstance(rows.misses, WholeClassSides):
+            return False
+        linear = form.scores["linear"] >= _LEAST_LINEAR * form.scores["rbf"]
+        return linear and rows.n_classes > _MANY_CLASSES
+
+    def _fit_shares(self, X: Array, labels: NDArray[np.integer], seed: int, extend: bool) -> Shares:
+        """Return the shares of the classes, those of labelled samples as if they were new."""
+        labelled = np.flatnonzero(labels >= 0)
+        if extend:
+            of = ClassShares(self.class_mean_, self.class_coef_, self.class_intercept_)
+            values = of(X)
+        else:
+            n_components = self.n_components or _SHARE_COMPONENTS
+            of, left_out = fit_class_shares(X[labelled], labels[labelled], n_components=n_components, seed=seed)
+            values = of(X) if len(labelled) < len(X) else left_out
+            values[labelled] = left_out
+        ridge = _LINEAR_WHITENING if self.whitening is None else self.whitening
+        whitening = fit_whitening(values[labelled], n_components=_LINEAR_COMPONENTS, ridge=ridge, random_state=seed)
+        return Shares(of, values, whitening)
+
+    def _share_search(self, shares: Shares, labelled: NDArray[np.integer] | None, seed: int) -> Search:
+        """Return the search for bits over the shares of the classes."""
+        values = shares.values if labelled is None else shares.values[labelled]
+        smoothing = self._smoothing(values, "linear", several=False)
+        return _OverShares(self._bit_search(shares.whitening(values), shares.whitening, "linear", seed, smoothing))
+
     def _bit_search(
-        self, Z: NDArray[np.float32], F: Array, whitening: Whitening, kernel: str, seed: int
+        self, Z: NDArray[np.float32], whitening: Whitening, kernel: str, seed: int, smoothing: RidgeMap | None
     ) -> BitSearch | RotatedBits:
-        """Return the search for class bits over the features F, whitened Z."""
+        """Return the search for class bits over whitened features Z."""
         return BitSearch(
             Z,
             scale=whitening.scale,
@@ -426,15 +493,18 @@ class LargeMarginCoder(HyperplaneCoder):
             starts=self.starts,
             n_starts=self.n_starts,
             n_climbs=self.n_climbs,
-            smoothing=self._smoothing(F, kernel),
+            smoothing=smoothing,
             n_threads=effective_n_jobs(self.n_jobs),
         )
 
-    def _smoothing(self, F: Array, kernel: str) -> RidgeMap | None:
+    def _smoothing(self, F: Array, kernel: str, several: bool) -> RidgeMap | None:
         """The regression that smooths bits: on similarities, or on X with samples of unit mean squared length."""
-        if not self.smoothing:
+        ridge = self.smoothing
+        if ridge is None:
+            ridge = _SETS_SMOOTHING if several and kernel == "rbf" and F.shape[1] >= len(F) else 0.0
+        if not ridge:
             return None
-        return RidgeMap(F, float(self.smoothing), unit=1.0 if kernel == "rbf" else centre(F).unit)
+        return RidgeMap(F, float(ridge), unit=1.0 if kernel == "rbf" else centre(F).unit)
 
     def _warn_of_early_end(self, n_bits: int, nu: float) -> None:
         if n_bits == self.n_bits:
@@ -467,24 +537,28 @@ class LargeMarginCoder(HyperplaneCoder):
         return int(self.n_features_in_)
 
     def _project(self, X: Array) -> Array:
-        if not self._is_mixed():
+        if not hasattr(self, "class_coef_") and not (hasattr(self, "anchors_") and hasattr(self, "kinds_")):
             return super()._project(X)
-        # Class bits see the similarities to the anchors, bits of likeness see X.
-        m = len(self.anchors_)
+        # Hyperplanes over several kinds of features, each row over one of them.
+        kinds: list[tuple[int, Callable[[Array], Array]]] = [(X.shape[1], lambda X: X)]
+        if hasattr(self, "anchors_"):
+            beside = kinds if hasattr(self, "kinds_") else []
+            kinds = [(len(self.anchors_), Anchors(self.anchors_, self.gamma_)), *beside]
+        if hasattr(self, "class_coef_"):
+            of_class = ClassShares(self.class_mean_, self.class_coef_, self.class_intercept_)
+            kinds.append((len(self.class_coef_), of_class))
         out = np.empty((len(X), self.n_bits_), dtype=X.dtype)
-        similarities = Anchors(self.anchors_, self.gamma_)(X)
-        similarities -= self.mean_[:m].astype(np.float32)
-        centred = X - self.mean_[m:].astype(X.dtype)
-        for kind, features, columns in ((0, similarities, slice(0, m)), (1, centred, slice(m, None))):
-            rows = np.flatnonzero(self.kinds_ == kind)
-            coef = self.coef_[rows][:, columns]
-            offset = self.intercept_[rows] + coef @ self.mean_[columns]
-            out[:, rows] = features @ coef.T.astype(features.dtype) + offset.astype(features.dtype)
+        out[:] = self.intercept_
+        start = 0
+        for width, features in kinds:
+            columns = slice(start, start := start + width)
+            rows = np.flatnonzero(self.coef_[:, columns].any(axis=1))
+            if len(rows):
+                coef, mean = self.coef_[rows][:, columns], self.mean_[columns]
+                values = features(X)
+                products = (values - mean.astype(values.dtype)) @ coef.T.astype(values.dtype)
+                out[:, rows] = products + (self.intercept_[rows] + coef @ mean).astype(values.dtype)
         return out
-
-    def _is_mixed(self) -> bool:
-        """Return whether hyperplanes are over similarities and X side by side."""
-        return hasattr(self, "anchors_") and hasattr(self, "kinds_")
 
     def _check_state(self) -> None:
         """All shapes tied to each other, as a file from elsewhere must show them."""
@@ -515,6 +589,14 @@ class LargeMarginCoder(HyperplaneCoder):
                 raise ValueError(f"levels_ is {self.levels_.tolist()}: expected ascending lengths, and a tree")
         if hasattr(self, "dial_"):
             expected["dial_"] = (int(dial_lengths(t).sum()), len(DIAL))
+        n_shares = 0
+        if hasattr(self, "class_coef_"):
+            n_shares = len(self.class_coef_)
+            if n_shares > len(self.classes_):  # classes that came later have none
+                raise ValueError(f"class_coef_ has {n_shares} rows for {len(self.classes_)} classes")
+            d = int(self.n_features_in_)
+            expected |= {"class_mean_": (d,), "class_coef_": (n_shares, d), "class_intercept_": (n_shares,)}
+        m -= n_shares
         if hasattr(self, "anchors_"):
             anchors = m - int(self.n_features_in_) if hasattr(self, "kinds_") else m
             expected["anchors_"] = (anchors, self.n_features_in_)
@@ -558,3 +640,14 @@ def _shares(likeness: float) -> tuple[float, float]:
     """Return what class rows and rows of likeness count for, which add up to one."""
     by_class = (1 - likeness) * _CLASS_ROW
     return by_class / (by_class + likeness), likeness / (by_class + likeness)
+
+
+class _OverShares:
+    """A search whose bits are over the shares of the classes."""
+
+    def __init__(self, search: Search) -> None:
+        self.search = search
+
+    def best(self, graphs: Iterable[Graph], taken: TakenBits, rng: np.random.Generator) -> Bit | None:
+        bit = self.search.best(graphs, taken, rng)
+        return None if bit is None else replace(bit, shares=True)

@@ -1,17 +1,29 @@
 """What learning has found so far, and the weights kept for every length of the code."""
 
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cbid.learning.bits import Bit
-from cbid.learning.features import Anchors, Whitening
+from cbid.learning.features import Anchors, ClassShares, Whitening
 from cbid.learning.weights import WeightFit
 
-__all__ = ["DIAL", "Learned", "at_length", "cut_dial", "dial_lengths", "has_dial", "kept_lengths", "public_weights"]
+__all__ = [
+    "DIAL",
+    "Learned",
+    "Shares",
+    "at_length",
+    "cut_dial",
+    "dial_lengths",
+    "has_dial",
+    "kept_lengths",
+    "public_weights",
+]
 
 Array = NDArray[np.floating]
+Vector = NDArray[np.float64]
 
 # Weights of all lengths up to here are kept; beyond, every 64th and the last. 65,536 bits would else take 16 GB.
 _ALL_UP_TO = 1024
@@ -80,10 +92,42 @@ class _Fitted(Protocol):
     gap_: NDArray[np.float64]
 
 
+@dataclass(frozen=True)
+class Shares:
+    """Shares of the classes in the training samples: how they are made, values (n, k), and their whitening."""
+
+    of: ClassShares
+    values: NDArray[np.float32]
+    whitening: Whitening
+
+
+@dataclass(frozen=True)
+class _Features:
+    """What the hyperplanes of one kind of bits see: values around their mean, and the columns they have in all.
+
+    shift : mean of the samples that a bit was found around, less the mean here
+    """
+
+    centred: Array
+    mean: Vector
+    shift: Vector
+    columns: slice
+
+    @classmethod
+    def around(cls, values: Array, found_at: Vector, mean: Vector, first: int) -> "_Features":
+        columns = slice(first, first + len(mean))
+        return cls(values - mean.astype(values.dtype), mean, found_at - mean, columns)
+
+
+# Kinds of bits by what they see: X or similarities to anchors, X beside such similarities, shares of the classes.
+_BY_CLASS, _BY_LIKENESS, _BY_SHARES = 0, 1, 2
+
+
 class Learned:
     """Bits in the units of X, or of the similarities to the anchors with X beside them, as they come in.
 
-    Hyperplanes are rows over [F, X] in the kernel form with bits of likeness, else over F (X in the linear form).
+    Hyperplanes are rows over [F, X, shares]: X only in the kernel form with bits of likeness (F is X in the linear
+    form), shares of the classes only if there are any.
     """
 
     def __init__(
@@ -95,23 +139,31 @@ class Learned:
         likeness_mean: NDArray[np.float64] | None,
         about: dict[str, Any],
         mean: NDArray[np.float64] | None = None,
+        shares: Shares | None = None,
     ) -> None:
         """``mean`` is what hyperplanes lie around, if not the mean of the samples: that of a coder to be extended."""
-        self.whitening, self.anchors, self.about = whitening, anchors, about
-        m = F.shape[1]
-        self.mean = whitening.mean if mean is None else mean[:m]
-        self.centred = F - self.mean.astype(F.dtype)
-        self.centred_X, mean_X = self.centred, self.mean
-        if anchors is not None and likeness_mean is not None:
-            mean_X = likeness_mean if mean is None or len(mean) == m else mean[m:]
-            self.centred_X = X - mean_X.astype(X.dtype)
-            self.mean = np.concatenate([self.mean, mean_X])
-        # Bits are found around the mean of the samples.
-        self._shift = whitening.mean - self.mean[:m]
-        self._shift_X = np.zeros(0) if likeness_mean is None else likeness_mean - mean_X
+        self.whitening, self.anchors, self.about, self.shares = whitening, anchors, about, shares
+        m, d = F.shape[1], X.shape[1]
+        k = 0 if shares is None else shares.values.shape[1]
+        by_class = _Features.around(F, whitening.mean, whitening.mean if mean is None else mean[:m], 0)
+        self.features = {_BY_CLASS: by_class, _BY_LIKENESS: by_class}
+        width = m
+        if likeness_mean is not None:
+            if anchors is not None:
+                known = mean is not None and len(mean) == m + d + k
+                mean_X = mean[m : m + d] if mean is not None and known else likeness_mean
+                self.features[_BY_LIKENESS] = _Features.around(X, likeness_mean, mean_X, m)
+                width += d
+            else:
+                self.features[_BY_LIKENESS] = replace(by_class, shift=likeness_mean - by_class.mean)
+        if shares is not None:
+            middle = shares.whitening.mean if mean is None else mean[len(mean) - k :]
+            self.features[_BY_SHARES] = _Features.around(shares.values, shares.whitening.mean, middle, width)
+        of_columns = {part.columns.start: part.mean for part in self.features.values()}
+        self.mean = np.concatenate([of_columns[start] for start in sorted(of_columns)])
         self.coef: list[NDArray[np.float64]] = []
         self.offset: list[float] = []
-        self.likeness: list[bool] = []
+        self.kinds: list[int] = []
         self.path: list[NDArray[np.float64]] = []
         self.dial: list[NDArray[np.float64]] = []
         self.objective: list[float] = []
@@ -122,15 +174,17 @@ class Learned:
 
     def in_units_of_X(self, bit: Bit) -> Bit:
         """Return the bit over centred features, scaled to projections of unit deviation, with its values there."""
-        coef = self.whitening.fold(bit.beta) if bit.whitened else bit.beta
-        features = self.centred_X if bit.likeness else self.centred
-        spread = float(np.std(features @ coef.astype(features.dtype), dtype=np.float64)) or 1.0
-        offset = (bit.intercept - float(coef @ (self._shift_X if bit.likeness else self._shift))) / spread
+        kind = _kind(bit)
+        whitening = self.shares.whitening if self.shares is not None and bit.shares else self.whitening
+        coef = whitening.fold(bit.beta) if bit.whitened else bit.beta
+        part = self.features[kind]
+        spread = float(np.std(part.centred @ coef.astype(part.centred.dtype), dtype=np.float64)) or 1.0
+        offset = (bit.intercept - float(coef @ part.shift)) / spread
         coef = coef / spread
-        return Bit(coef, offset, self._values(coef, offset, bit.likeness), bit.value, False, bit.likeness)
+        return replace(bit, beta=coef, intercept=offset, h=self._values(coef, offset, kind), whitened=False)
 
-    def _values(self, coef: NDArray[np.float64], offset: float, likeness: bool) -> NDArray[np.float32]:
-        features = self.centred_X if likeness else self.centred
+    def _values(self, coef: NDArray[np.float64], offset: float, kind: int) -> NDArray[np.float32]:
+        features = self.features[kind].centred
         projection = features @ coef.astype(features.dtype) + features.dtype.type(offset)
         return np.where(projection >= 0, np.float32(1), np.float32(-1))
 
@@ -140,14 +194,14 @@ class Learned:
             self.path.pop()  # it was the last, kept for that alone
         self.coef.append(bit.beta)
         self.offset.append(bit.intercept)
-        self.likeness.append(bit.likeness)
+        self.kinds.append(_kind(bit))
         self.path.append(fit.W)
         self.objective.append(fit.objective)
         self.gap.append(fit.gap)
 
     def values(self) -> list[NDArray[np.float32]]:
         """Return the values of all bits on the training samples."""
-        return [self._values(*bit) for bit in zip(self.coef, self.offset, self.likeness)]
+        return [self._values(*bit) for bit in zip(self.coef, self.offset, self.kinds)]
 
     def weights(self) -> NDArray[np.float64] | None:
         """Return the weights of the present length."""
@@ -155,13 +209,21 @@ class Learned:
 
     def recall(self, coder: _Fitted, kinds: list[bool]) -> None:
         """Take over the bits of a fitted coder."""
-        m = self.centred.shape[1]
-        width = coder.coef_.shape[1]  # less than now if bits of likeness have come since
-        offset = coder.intercept_ + coder.coef_ @ self.mean[:width]
-        for row, b, of_likeness in zip(coder.coef_, offset, kinds):
-            self.coef.append(row[width - self.centred_X.shape[1] :] if of_likeness else row[:m])
-            self.offset.append(float(b))
-            self.likeness.append(of_likeness)
+        m, width = self.features[_BY_CLASS].columns.stop, coder.coef_.shape[1]
+        k = 0 if self.shares is None else self.shares.values.shape[1]
+        d = self.features[_BY_LIKENESS].centred.shape[1]
+        places = {
+            _BY_CLASS: slice(0, m),
+            _BY_LIKENESS: slice(width - k - d, width - k),
+            _BY_SHARES: slice(width - k, width),
+        }
+        for row, b, of_likeness in zip(coder.coef_, coder.intercept_, kinds):
+            of_shares = k > 0 and bool(row[width - k :].any())
+            kind = _BY_LIKENESS if of_likeness else _BY_SHARES if of_shares else _BY_CLASS
+            coef = row[places[kind]]
+            self.coef.append(coef)
+            self.offset.append(float(b + coef @ self.features[kind].mean))
+            self.kinds.append(kind)
         self.path = [at_length(coder.path_, coder.n_bits_, s) for s in kept_lengths(coder.n_bits_)]
         self.objective, self.gap = list(coder.objective_), list(coder.gap_)
         dial = getattr(coder, "dial_", None)
@@ -175,14 +237,15 @@ class Learned:
         """Set the attributes of a fitted coder."""
         for name, value in self.about.items():
             setattr(coder, name, value)
-        t, m = len(self), self.centred.shape[1]
+        t = len(self)
         coder.n_bits_ = t
         coder.mean_ = self.mean
         coder.coef_ = np.zeros((t, len(self.mean)))
-        for row, coef, of_likeness in zip(coder.coef_, self.coef, self.likeness):
-            row[len(row) - len(coef) if of_likeness else 0 : len(row) if of_likeness else m] = coef
+        for row, coef, kind in zip(coder.coef_, self.coef, self.kinds):
+            row[self.features[kind].columns] = coef
         coder.intercept_ = np.array(self.offset) - coder.coef_ @ self.mean
-        for name in ("anchors_", "gamma_", "dial_", "kinds_"):  # of an earlier fit
+        of_shares = ("class_mean_", "class_coef_", "class_intercept_")
+        for name in ("anchors_", "gamma_", "dial_", "kinds_", *of_shares):  # of an earlier fit
             if hasattr(coder, name):
                 delattr(coder, name)
         for name in ("levels_", "tree_"):
@@ -192,10 +255,18 @@ class Learned:
             coder.levels_ = np.minimum(self.about["levels_"], t)
         if self.anchors is not None:
             coder.anchors_, coder.gamma_ = self.anchors.points, self.anchors.gamma
-        if any(self.likeness):
-            coder.kinds_ = np.array(self.likeness, dtype=np.int8)
+        if self.shares is not None:
+            of = self.shares.of
+            coder.class_mean_, coder.class_coef_, coder.class_intercept_ = of.mean, of.coef, of.intercept
+        if _BY_LIKENESS in self.kinds:
+            coder.kinds_ = (np.array(self.kinds) == _BY_LIKENESS).astype(np.int8)
         if sum(map(len, self.dial)) == dial_lengths(t).sum() and self.dial:
             coder.dial_ = np.concatenate(self.dial)
         coder.path_ = np.concatenate(self.path)
         coder.weights_ = public_weights(self.path[-1])
         coder.objective_, coder.gap_ = np.array(self.objective), np.array(self.gap)
+
+
+def _kind(bit: Bit) -> int:
+    """Return the kind of a bit by what it sees."""
+    return _BY_LIKENESS if bit.likeness else _BY_SHARES if bit.shares else _BY_CLASS

@@ -57,6 +57,14 @@ class OnnxGraph:
         D = self.add("Add", D, np.einsum("ij,ij->i", points, points))
         return self.add("Exp", self.add("Neg", self.add("Relu", D)))
 
+    def shares(
+        self, X: str, mean: NDArray[np.floating], coef: NDArray[np.floating], intercept: NDArray[np.floating]
+    ) -> str:
+        """Add the shares of the classes, computed as `cbid.learning.features.ClassShares` does."""
+        centred = self.add("Sub", X, mean.astype(np.float32))
+        product = self.add("MatMul", centred, coef.T.astype(np.float32))
+        return self.add("Softmax", self.add("Add", product, intercept.astype(np.float32)), axis=1)
+
     def pack(self, values: str, n_bits: int, output: str) -> str:
         """Add the bits of real values (n, n_bits), packed as by ``numpy.packbits``: big, with zero padding."""
         width = n_bytes(n_bits)

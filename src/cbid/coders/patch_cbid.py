@@ -9,10 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import Tags
 
 from cbid.bags import Bags, are_bags, check_bags, position_scale, with_positions
-from cbid.checks import check_bool, check_choice, check_integer, check_real
+from cbid.checks import check_choice, check_integer, check_real
 from cbid.coders.large_margin import LargeMarginCoder
-from cbid.coders.learned import at_length
-from cbid.coders.mixins import check_arrays
 from cbid.coders.onnx_file import OnnxGraph
 from cbid.labels import check_labels
 from cbid.learning.bits import STARTS, BitSearch
@@ -22,11 +20,10 @@ from cbid.learning.neighbourhoods import of_unit_size
 from cbid.learning.patches import (
     RotatedBits,
     cut_into_bags,
-    distances_to_other_images,
     find_patch_neighbourhoods,
-    fit_class_factors,
     rows_from_bags,
 )
+from cbid.learning.ridge import RidgeMap
 from cbid.learning.rows import Rows, rows_from_neighbourhoods
 
 __all__ = ["PatchCBID"]
@@ -54,9 +51,6 @@ class PatchCBID(LargeMarginCoder):
     location : float >= 0 or None
         Weight of a patch's place in the image. x over the width and y over the height, times this, times the root
         mean square length of the training descriptors, join the descriptor. Bags must then have frames and shapes.
-    class_factors : bool
-        Whether a factor for each class is learned, by which an NBNN classifier multiplies the distances to the class:
-        classes whose patches lie close together would attract the images of all others.
     n_hits, n_misses : int
         Nearest patches of the own class, in other images, and of each other class, over which distances are averaged.
     max_patches : int
@@ -84,7 +78,6 @@ class PatchCBID(LargeMarginCoder):
     location_ : float
         What x and y, from 0 to 1, are multiplied by; 0 without location.
     weights_ : (n_bits_,)
-    class_factors_ : (n_classes,), with mean one; only with ``class_factors``
     objective_, gap_ : (n_bits_,)
         Primal value and duality gap after each bit.
     classes_ : (n_classes,)
@@ -115,10 +108,7 @@ class PatchCBID(LargeMarginCoder):
     # in all directions, descriptors mostly in the leading ones.
     whitening = 0.5
 
-    factor_path_: NDArray[np.float64]
-
     _STARTS = ("rotation", *STARTS)
-    _ARRAYS = LargeMarginCoder._ARRAYS | {"factor_path_"}
     _VALUES = LargeMarginCoder._VALUES | {"location_"}
     _OF_THE_PROBLEM = LargeMarginCoder._OF_THE_PROBLEM | {"rows", "location", "max_patches"}
 
@@ -128,7 +118,6 @@ class PatchCBID(LargeMarginCoder):
         n_bits: int = 128,
         rows: str | int = "patch",
         location: float | None = None,
-        class_factors: bool = True,
         loss: str | Loss = "logistic",
         penalty: str | float = "linf",
         nu: float | None = None,
@@ -153,7 +142,6 @@ class PatchCBID(LargeMarginCoder):
         self.n_bits = n_bits
         self.rows = rows
         self.location = location
-        self.class_factors = class_factors
         self.loss = loss
         self.penalty = penalty
         self.nu = nu
@@ -185,7 +173,6 @@ class PatchCBID(LargeMarginCoder):
         """
         settings: dict[str, Any] = {
             "rows": "paper",
-            "class_factors": False,
             "loss": "logistic",
             "penalty": "l1",
             "nu": 1e-5,
@@ -206,7 +193,6 @@ class PatchCBID(LargeMarginCoder):
             check_integer("rows", self.rows, 1)
         if self.location is not None:
             check_real("location", self.location, 0)
-        check_bool("class_factors", self.class_factors)
         check_integer("max_patches", self.max_patches, 2)
 
     def fit(self, bags: Bags | Sequence[ArrayLike], y: ArrayLike) -> Self:
@@ -250,52 +236,13 @@ class PatchCBID(LargeMarginCoder):
             n_features_in_=bags.values.shape[1],
             location_=location,
         )
-        if hasattr(self, "factor_path_"):
-            del self.factor_path_
-        if self.class_factors:
-            self.factor_path_ = self._fit_factors(X, of_patch, image)
         return self
 
-    def _fit_factors(
-        self, X: NDArray[np.floating], y: NDArray[np.integer], image: NDArray[np.integer]
-    ) -> NDArray[np.float64]:
-        """Return the factors of the classes at each of the lengths that keep them, (lengths, n_classes)."""
-        H = np.where(self._project(X) >= 0, np.int8(1), np.int8(-1))
-        path = []
-        for length in factor_lengths(self.n_bits_):
-            weights = at_length(self.path_, self.n_bits_, length)[:, 0]
-            D, numbers = distances_to_other_images(H[:, :length], weights, y, image, len(self.classes_))
-            path.append(fit_class_factors(D, numbers))
-        return np.array(path)
-
-    @property
-    def class_factors_(self) -> NDArray[np.float64]:
-        """The factors (n_classes,) of the distances to the classes, of mean one."""
-        if not hasattr(self, "factor_path_"):
-            raise AttributeError("class_factors_ needs class_factors=True")
-        return self.factor_path_[-1]
-
-    def truncate(self, n_bits: int) -> Self:
-        """Return a coder of the first ``n_bits`` bits with the weights fitted at that length.
-
-        Factors of the classes are those of the longest length up to ``n_bits`` that keeps them, a power of two.
-        """
-        short = super().truncate(n_bits)
-        if hasattr(self, "factor_path_"):
-            kept = factor_lengths(self.n_bits_)
-            short.factor_path_ = np.stack(
-                [
-                    self.factor_path_[np.searchsorted(kept, length, side="right") - 1]
-                    for length in factor_lengths(n_bits)
-                ]
-            )
-        return short
-
     def _bit_search(
-        self, Z: NDArray[np.float32], F: NDArray[np.floating], whitening: Whitening, kernel: str, seed: int
+        self, Z: NDArray[np.float32], whitening: Whitening, kernel: str, seed: int, smoothing: RidgeMap | None
     ) -> BitSearch | RotatedBits:
         if self.starts != "rotation":
-            return super()._bit_search(Z, F, whitening, kernel, seed)
+            return super()._bit_search(Z, whitening, kernel, seed, smoothing)
         return RotatedBits(Z, n_axes=self.n_components or _AXES, seed=seed)
 
     def _samples(self, X: Any) -> NDArray[np.floating]:
@@ -320,21 +267,12 @@ class PatchCBID(LargeMarginCoder):
     def _check_state(self) -> None:
         check_real("location_", self.location_, 0)
         super()._check_state()
-        if hasattr(self, "factor_path_"):
-            check_arrays(self, {"factor_path_": (len(factor_lengths(self.n_bits_)), len(self.classes_))})
-            if (self.factor_path_ <= 0).any():
-                raise ValueError("class_factors_ are positive")
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False
         tags.target_tags.required = True
         return tags
-
-
-def factor_lengths(n_bits: int) -> list[int]:
-    """Return the lengths whose factors of classes are kept, ascending: powers of two, and the last."""
-    return [*(2**j for j in range(n_bits.bit_length()) if 2**j < n_bits), n_bits]
 
 
 def _check_images(bags: Bags, classes: NDArray[Any], numbers: NDArray[np.integer]) -> None:

@@ -57,6 +57,7 @@ class Bit:
 
     ``whitened``: beta is a direction over whitened features; otherwise over those from which they were made, centred.
     ``likeness``: a bit of likeness, whose beta is over X, centred.
+    ``shares``: a class bit whose beta is over the shares of the classes.
     """
 
     beta: NDArray[np.float64]
@@ -65,6 +66,7 @@ class Bit:
     value: float
     whitened: bool = True
     likeness: bool = False
+    shares: bool = False
 
 
 def relaxed_objective(params: Array, X: Array, graph: Graph, sigmoid: Sigmoid, ridge: float) -> tuple[float, Array]:
@@ -254,9 +256,12 @@ class BitSearch:
 
     def _each(self, function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
         """Return the results of a function for all items, in threads where that pays."""
-        if self.n_threads == 1 or len(items) < 2 or self.X.size < _VALUES_FOR_THREADS:
-            return [function(item) for item in items]
-        return each(function, items, self.n_threads)
+        return each(function, items, self._threads)
+
+    @property
+    def _threads(self) -> int:
+        """Return the number of threads that pay."""
+        return self.n_threads if self.X.size >= _VALUES_FOR_THREADS else 1
 
     def _start(self, graph: Graph, rng: np.random.Generator) -> list[Bit]:
         d = self.X.shape[1]
@@ -350,7 +355,7 @@ class BitSearch:
         self, graph: Graph, directions: NDArray[np.float64], P: Array, *, whitened: bool = True
     ) -> list[Bit]:
         """The same from the samples' projections P (n, m)."""
-        columns = np.array_split(P, min(self.n_threads, P.shape[1]) or 1, axis=1)
+        columns = np.array_split(P, min(self._threads, P.shape[1]) or 1, axis=1)
         thresholds, values = (np.concatenate(part) for part in zip(*self._each(graph.best_thresholds, columns)))
         return [
             Bit(

@@ -48,6 +48,7 @@ class ClassRows:
     coarser : rows of the coarser levels of a tree, coarse to fine
     ends : for each of them the number of class bits after which its bits end; those of ``rows`` follow
     patient : bits come from a rotation, and may wait for later ones with a weight of zero
+    first, n_first : another search for the first class bits, and how many of them it finds
     """
 
     rows: Rows
@@ -57,6 +58,12 @@ class ClassRows:
     coarser: Sequence[Rows] = ()
     ends: Sequence[int] = ()
     patient: bool = False
+    first: Search | None = None
+    n_first: int = 0
+
+    def search_of_bit(self, number: int) -> Search:
+        """Return the search for class bit ``number``."""
+        return self.first if self.first is not None and number < self.n_first else self.search
 
     def parts(self, margin: str, capacity: int, share: float) -> list[Part]:
         """Return the parts of a problem, for ``rows`` and then for each coarser level, which count the same."""
@@ -133,7 +140,7 @@ def generate_bits(
             level = by_class.part_of_bit(number)
             of_class = (u if class_bits is None else class_bits.u)[level]
             graphs = (pairs[level].weighted(*w) for w in problem.parts[level].columns.side_weights(of_class))
-            bit = by_class.search.best(graphs, taken, np.random.default_rng([setting.seed, number]))
+            bit = by_class.search_of_bit(number).best(graphs, taken, np.random.default_rng([setting.seed, number]))
         patient = kinds[s] or (by_class is not None and by_class.patient)
         if s == 0 and (bit is None or (bit.value <= 0 and not patient)):
             # No setting would help: without weights, the worth of a bit does not depend on nu.

@@ -2,17 +2,21 @@
 
 A trial needs no bits. A part of the samples is held out, and the classes are regressed on the other part by ridge
 regression, once in each form. The form that names the classes of the held-out samples better is chosen, and with it
-the width of the kernel. The number of regressions is fixed, so the same samples and seed give the same form.
+the width of the kernel. Several labels per sample are regressed side by side, and the form that explains more of
+their variance is chosen. The number of regressions is fixed, so the same samples and seed give the same form.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
+from scipy.sparse import csr_matrix
 
 from cbid.learning.features import Anchors
+from cbid.learning.graded import label_weights
 from cbid.learning.scaling import centre, indicator
 
 __all__ = ["Form", "choose_form"]
@@ -23,6 +27,7 @@ Array = NDArray[np.floating]
 _FEWEST = 100
 _LEAST_MOST, _MOST = 1200, 4500
 _MOST_CLASSES = 150
+_MOST_LABELS = 1000
 _SPLITS = 3
 # Widths, in units of the inverse of the total variance, and ridges, in units of the typical variance.
 _WIDTHS = (0.5, 1.0, 2.0)
@@ -31,6 +36,8 @@ _GAIN = 0.005  # by which another width than 1 must be better
 # which no new sample is, and bits learned from that may be constant on new samples.
 _NARROW_GAIN = 0.05
 _RIDGES = {"linear": (1e-3, 1e-2, 1e-1), "rbf": (1e-4, 1e-3, 1e-2)}
+# Explained variance, unlike accuracy, suffers from noise in the scores.
+_MORE_RIDGES = {"linear": (1.0, 10.0), "rbf": (0.1, 1.0)}
 
 
 @dataclass(frozen=True)
@@ -39,7 +46,8 @@ class Form:
 
     kernel : "linear" or "rbf"
     width : gamma in units of the inverse of the total variance; None: not chosen here
-    scores : share of held-out samples whose class was right, by form; empty without a trial
+    scores : by form, the share of held-out samples whose class was right, or, of several labels per sample, the share
+        of their variance that was explained; empty without a trial
     """
 
     kernel: str
@@ -51,22 +59,38 @@ class Form:
         return f"form of class bits: {self.kernel}" + (f" (trial accuracy: {tried})" if tried else " (no trial)")
 
 
-def choose_form(X: Array, y: NDArray[np.integer], *, n_anchors: int, gamma: float | None, seed: int) -> Form:
-    """Return the form for samples X (n, d) with class numbers y (n,), -1 without a label.
+def choose_form(
+    X: Array,
+    y: NDArray[np.integer],
+    *,
+    n_anchors: int,
+    gamma: float | None,
+    seed: int,
+    sets: csr_matrix | None = None,
+) -> Form:
+    """Return the form for samples X (n, d) with class numbers y (n,), -1 without a label, or with label sets.
 
     At most 3 + 2 regressions for the kernel and 3 for the linear form, on at most 4,500 samples of 150 classes, each
-    with three ridges. The kernel is chosen if it is at least as good: its bits separate classes better than
-    hyperplanes of the same accuracy do. ``gamma`` is the kernel's width, if it is given.
+    with three ridges (label sets: five). The kernel is chosen if it is at least as good: its bits separate classes
+    better than hyperplanes of the same accuracy do. ``gamma`` is the kernel's width, if it is given. ``sets`` (n, k)
+    of 0 and 1 are several labels per sample; the 1,000 most frequent ones are tried.
     """
     rng = np.random.default_rng(seed)
-    rows = _trial_samples(y, rng)
+    rows = _trial_samples(y, rng) if sets is None else _trial_samples_of_sets(sets, rng)
     if len(rows) < _FEWEST:
         return Form("linear")
     centred = centre(X[rows])
     if not centred.Z.any():
         return Form("linear")
-    Z, numbers = centred.Z.astype(np.float32), np.unique(y[rows], return_inverse=True)[1]
-    splits = [_split(numbers, rng) for _ in range(_SPLITS)]
+    Z = centred.Z.astype(np.float32)
+    targets: NDArray[Any]
+    measure: Callable[..., float]
+    if sets is None:
+        targets, measure = np.unique(y[rows], return_inverse=True)[1], _accuracy
+        splits = [_split(targets, rng) for _ in range(_SPLITS)]
+    else:
+        targets, measure = _trial_labels(sets[rows]), _explained
+        splits = [_split(np.zeros(len(rows), dtype=np.int64), rng) for _ in range(_SPLITS)]
     widths = _WIDTHS if gamma is None else (gamma * centred.unit**2,)
 
     def score(split: tuple[NDArray[np.int64], NDArray[np.int64]], width: float | None) -> float:
@@ -76,11 +100,12 @@ def choose_form(X: Array, y: NDArray[np.integer], *, n_anchors: int, gamma: floa
             points = rng.permutation(len(features))[:n_anchors]
             anchors = Anchors(features[points], width)
             features, others = anchors(features), anchors(others)
-        ridges = _RIDGES["linear" if width is None else "rbf"]
-        return _accuracy(features, numbers[fit], others, numbers[held_out], ridges)
+        kind = "linear" if width is None else "rbf"
+        ridges = _RIDGES[kind] + (() if sets is None else _MORE_RIDGES[kind])
+        return measure(features, targets[fit], others, targets[held_out], ridges)
 
     first = {width: score(splits[0], width) for width in widths}
-    narrow = _NARROW_GAIN if len(X) <= n_anchors else 0.0
+    narrow = _NARROW_GAIN if sets is None and len(X) <= n_anchors else 0.0
     width = max(first, key=lambda w: first[w] + (_GAIN if w == 1 else -narrow if w > 1 else 0))
     rbf = [first[width], *(score(split, width) for split in splits[1:])]
     linear = [score(split, None) for split in splits]
@@ -110,6 +135,18 @@ def _trial_samples(y: NDArray[np.integer], rng: np.random.Generator) -> NDArray[
     return rows[place < np.maximum(3, np.ceil(share * np.bincount(y[rows])[y[rows]]))]
 
 
+def _trial_samples_of_sets(sets: csr_matrix, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Return samples of a trial, drawn from those with a label."""
+    rows = rng.permutation(np.flatnonzero(np.diff(sets.indptr)))
+    return rows[: int(np.clip(len(rows) // 5, _LEAST_MOST, _MOST))]
+
+
+def _trial_labels(sets: csr_matrix) -> NDArray[np.float64]:
+    """Return the most frequent labels as columns, times the root of what each weighs in the similarity of samples."""
+    frequent = np.argsort(-np.bincount(sets.indices, minlength=sets.shape[1]), kind="stable")[:_MOST_LABELS]
+    return (sets[:, frequent] > 0).toarray() * np.sqrt(label_weights(sets)[frequent])
+
+
 def _split(y: NDArray[np.integer], rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return samples to fit and samples held out, a third of each class."""
     held_out = np.zeros(len(y), dtype=bool)
@@ -119,25 +156,31 @@ def _split(y: NDArray[np.integer], rng: np.random.Generator) -> tuple[NDArray[np
     return np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
 
-def _accuracy(
-    F: Array, y: NDArray[np.integer], others: Array, yo: NDArray[np.integer], ridges: Sequence[float]
-) -> float:
+def _accuracy(F: Array, y: NDArray[Any], others: Array, yo: NDArray[Any], ridges: Sequence[float]) -> float:
     """Return the share of ``others`` whose class a ridge regression of F on the classes names, at its best ridge."""
+    Y = indicator(y, int(max(y.max(), yo.max())) + 1)
+    return max(float(np.mean(scores.argmax(axis=1) == yo)) for scores in _regressions(F, Y, others, ridges))
+
+
+def _explained(F: Array, Y: Array, others: Array, Yo: Array, ridges: Sequence[float]) -> float:
+    """Return the share of the variance of the targets Yo that a ridge regression explains, at its best ridge."""
+    total = float(np.square(Yo - Y.mean(axis=0)).sum()) or 1.0
+    return max(1 - float(np.square(Yo - P).sum()) / total for P in _regressions(F, Y, others, ridges))
+
+
+def _regressions(F: Array, Y: Array, others: Array, ridges: Sequence[float]) -> Iterator[Array]:
+    """Yield what ridge regressions of the targets Y (n, k) on F say of ``others``, one for each ridge."""
     mean = F.mean(axis=0)
     A, V = F - mean, others - mean
     n, m = A.shape
-    Y = indicator(y, int(max(y.max(), yo.max())) + 1)
     prior = Y.mean(axis=0)
     Y = (Y - prior) / n
     wide = m > n
     gram = ((A @ A.T if wide else A.T @ A) / n).astype(np.float64)
     target = Y if wide else A.T.astype(np.float64) @ Y
     typical = float(np.sum(gram * gram) / (np.trace(gram) or 1.0)) or 1.0
-    best = 0.0
     for ridge in ridges:
         regularised = gram.copy()
         regularised[np.diag_indices(len(gram))] += ridge * typical
         P = cho_solve(cho_factor(regularised, overwrite_a=True), target)
-        scores = V @ ((A.T @ P) if wide else P) + prior
-        best = max(best, float(np.mean(scores.argmax(axis=1) == yo)))
-    return best
+        yield V @ ((A.T @ P) if wide else P) + prior

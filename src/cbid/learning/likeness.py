@@ -9,6 +9,7 @@ samples of one class differ are shrunk, so these bits carry over to classes with
 of the present rotation whose dual constraint is violated most.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -30,13 +31,18 @@ __all__ = [
     "fit_rotation",
     "is_likeness_bit",
     "likeness_rows",
+    "n_first_class_bits",
 ]
 
 Array = NDArray[np.floating]
 
 # The first rotation has one axis for each class within these limits, the next ones twice as many as the one before.
-_LEAST_AXES, _MOST_FIRST_AXES, _MOST_AXES = 32, 64, 256
+_LEAST_AXES, _MOST_FIRST_AXES, _MOST_AXES = 32, 48, 256
 _TURNS = 50
+
+# What an axis counts for in a rotation, for each earlier one that had it. Class bits know the leading axes, so beside
+# them new bits say what others do not; alone, all rotations keep the original proportions.
+_CODED_BESIDE_CLASS, _CODED_ALONE = 0.5, 1.0
 
 # Rows: anchors, the samples that they are compared with, and steps of the ladder from the nearest to the farthest.
 _ANCHORS, _REFERENCES, _STEPS = 2000, 20_000, 8
@@ -45,12 +51,17 @@ _ANCHORS, _REFERENCES, _STEPS = 2000, 20_000, 8
 NU_PER_BIT = 0.08
 
 # Share of the typical variance that is added to the variance within classes before it is divided out.
-_SHRINKAGE = 0.5
+_SHRINKAGE = 1.0
 
 
 def is_likeness_bit(bit: int, likeness: float, n_classes: int) -> bool:
     """Return whether bit 0, 1, ... of a code is a bit of likeness; it depends on nothing that is learned later."""
     return _n_class_bits(bit + 1, likeness, n_classes) == _n_class_bits(bit, likeness, n_classes)
+
+
+def n_first_class_bits(likeness: float) -> int:
+    """Return how many bits at the start of a code are class bits, whatever its length; below 1 at least one is."""
+    return math.ceil(_FIRST_CLASS_BITS * min(1.0, 2 * (1 - likeness)))
 
 
 def _n_class_bits(length: int, likeness: float, n_classes: int) -> int:
@@ -61,19 +72,21 @@ def _n_class_bits(length: int, likeness: float, n_classes: int) -> int:
     """
     if likeness in (0, 1):
         return length if likeness == 0 else 0
-    first = _FIRST_CLASS_BITS * min(1.0, 2 * (1 - likeness))
+    first = n_first_class_bits(likeness)
     ratio = (1 - likeness) / likeness
     ratio = min(ratio**0.25, ratio**_POWER)
     # Rounded first: a product may lie below a whole number by its last digit.
     later = round(_CLASS_BITS * np.log2(max(n_classes, 2)) * ratio * length**_POWER, 9)
-    most = first + (length - first) * (1 - likeness / 4)  # many classes leave some bits for likeness, too
+    most = first + (length - first) * (1 - _LEAST_SHARE * likeness)  # many classes leave some bits for likeness, too
     return min(length, int(max(first, min(later, round(most, 9)))))
 
 
 # Chosen on validation splits with _CLASS_ROW: fewer class bits cost more than .01 of seen mAP, more cost unseen mAP.
+# _LEAST_SHARE times likeness is the least share of likeness among the bits after the first.
 _FIRST_CLASS_BITS = 16
 _CLASS_BITS = 0.7
 _POWER = 0.66
+_LEAST_SHARE = 0.25
 
 
 @dataclass(frozen=True)
@@ -191,13 +204,24 @@ class LikenessSearch:
         Each rotation draws from its own generator, so a bit depends on its number alone.
     n_classes : int
         Many classes need more axes; 0 if there are no labels.
+    beside_class : bool
+        Whether the code has class bits too.
     """
 
     def __init__(
-        self, P: NDArray[np.float32], basis: NDArray[np.float64], rows: Rows, seed: int, n_classes: int = 0
+        self,
+        P: NDArray[np.float32],
+        basis: NDArray[np.float64],
+        rows: Rows,
+        seed: int,
+        n_classes: int = 0,
+        *,
+        beside_class: bool = False,
     ) -> None:
         self.P, self.basis, self.rows, self.seed = P, basis, rows, seed
+        self._coded = _CODED_BESIDE_CLASS if beside_class else _CODED_ALONE
         self._n_axes = int(np.clip(n_classes, _LEAST_AXES, _MOST_FIRST_AXES))
+        self._scale = np.ones(P.shape[1])
         self._rotation = -1
         self._free: list[int] = []
         self._next_rotation()
@@ -207,10 +231,13 @@ class LikenessSearch:
         c = min(self._n_axes * 2**self._rotation, _MOST_AXES, self.P.shape[1])
         rng = np.random.default_rng([self.seed, 2**20 + self._rotation])
         # A sample of the rows turns the axes as well as all of them.
-        V = self.P[rng.choice(len(self.P), min(len(self.P), 50 * c), replace=False), :c].astype(np.float64)
+        sample = rng.choice(len(self.P), min(len(self.P), 50 * c), replace=False)
+        V = self.P[sample, :c] * self._scale[:c]
         V /= np.maximum(np.linalg.norm(V, axis=1, keepdims=True), 1e-300)  # only directions matter to signs
-        self._R = fit_rotation(V, c, n_iter=_TURNS, rng=rng)  # (c, c)
+        # Columns of R are directions over the axes, (c, c).
+        self._R = self._scale[:c, None] * fit_rotation(V, c, n_iter=_TURNS, rng=rng)
         self._H = np.where(self.P[:, :c] @ self._R.astype(np.float32) >= 0, np.float32(1), np.float32(-1))
+        self._scale[:c] *= self._coded
         self._free = list(range(c))
         # Whether the two samples of each side agree under each direction, +1 or -1: misses, then hits.
         sides = [side.pairs() for side in (self.rows.misses, self.rows.hits) if isinstance(side, PairSides)]

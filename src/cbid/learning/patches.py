@@ -4,8 +4,6 @@ from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
-from scipy.special import logsumexp
 
 from cbid.learning.bits import Bit, TakenBits
 from cbid.learning.graph import Graph
@@ -18,10 +16,7 @@ from cbid.threads import faiss_threads
 __all__ = [
     "RotatedBits",
     "cut_into_bags",
-    "distances_to_other_images",
-    "factor_loss",
     "find_patch_neighbourhoods",
-    "fit_class_factors",
     "rows_from_bags",
 ]
 
@@ -185,70 +180,3 @@ class RotatedBits:
         self._R = fit_rotation(sample, self.n_axes, n_iter=n_iter, rng=rng)
         self._H = np.where(self.Z @ self._R.astype(np.float32) >= 0, np.float32(1), np.float32(-1))
         self._rotation = number, n_iter
-
-
-# Ridge that holds the factors of classes near one; chosen on validation images.
-_FACTOR_RIDGE = 0.03
-
-
-def distances_to_other_images(
-    H: NDArray[np.int8], weights: NDArray[np.floating], y: NDArray[np.integer], image: NDArray[np.integer], k: int
-) -> tuple[NDArray[np.float64], NDArray[np.integer]]:
-    """Return mean distances (images, k) of images to the classes by bits H (n, t), and the images' classes.
-
-    An image is compared with the other images. To keep the classes comparable, every other class with two images or
-    more leaves one out as well. Images without another of their class are left out.
-    """
-    order = np.lexsort((image, y))
-    of_class, of_image = y[order], image[order]
-    root = np.sqrt(weights).astype(np.float32)
-    V = H[order].astype(np.float32) * root
-    starts = np.searchsorted(of_class, np.arange(k))
-    members = [np.unique(of_image[of_class == c]) for c in range(k)]
-    found, numbers = [], []
-    for c in range(k):
-        for place, i in enumerate(members[c] if len(members[c]) > 1 else []):
-            own = V[of_image == i]
-            out = [part[place % len(part)] for part in members if len(part) > 1]
-            D = (float(weights.sum()) - own @ V.T) / 2
-            D[:, np.isin(of_image, out)] = np.inf
-            found.append([D[:, a:b].min(axis=1).mean(dtype=np.float64) if b > a else np.inf
-                          for a, b in zip(starts, [*starts[1:], len(V)])])  # fmt: skip
-            numbers.append(c)
-    return np.array(found), np.array(numbers)
-
-
-def fit_class_factors(D: NDArray[np.float64], y: NDArray[np.integer]) -> NDArray[np.float64]:
-    """Return factors (k,) of mean one for the distances D (n, k) from images of classes y to the classes.
-
-    NBNN compares distances to classes of different density: one whose patches lie close together attracts images of
-    all others. Factors minimise the log loss of a softmax over minus the distances; a ridge holds them near one.
-    """
-    there = np.isfinite(D).all(axis=0)  # classes with patches
-    factors = np.ones(D.shape[1])
-    L = D[:, there]
-    unit = float(L.mean())
-    deviation = float((L - L.mean(axis=1, keepdims=True)).std()) / unit if unit > 0 else 0.0
-    if deviation > 0:
-        own = np.searchsorted(np.flatnonzero(there), y)
-        start = np.zeros(1 + L.shape[1])
-        bounds = [(-5, 5)] + [(None, None)] * L.shape[1]  # separable classes would raise the scale without end
-        args = (L / unit, own, deviation)
-        found = minimize(factor_loss, start, args=args, jac=True, method="L-BFGS-B", bounds=bounds).x
-        wanted = np.maximum(1 + deviation * found[1:], 0.1)
-        factors[there] = wanted / wanted.mean()
-    return factors
-
-
-def factor_loss(
-    params: NDArray[np.float64], L: NDArray[np.float64], y: NDArray[np.integer], deviation: float
-) -> tuple[float, NDArray[np.float64]]:
-    """Return the log loss at (log scale, p), factors being 1 + deviation p, with the ridge, and its gradient."""
-    scale, p = np.exp(params[0]), params[1:]
-    F = -scale * L * (1 / deviation + p)
-    rows = np.arange(len(y))
-    loss = float(np.mean(logsumexp(F, axis=1) - F[rows, y])) + _FACTOR_RIDGE * float(p @ p)
-    E = np.exp(F - logsumexp(F, axis=1, keepdims=True))
-    E[rows, y] -= 1
-    E /= len(y)
-    return loss, np.append((E * F).sum(), -scale * (E * L).sum(axis=0) + 2 * _FACTOR_RIDGE * p)

@@ -1,0 +1,56 @@
+"""Shares of the classes: linear discriminants, of samples left out too."""
+
+import numpy as np
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+from cbid.learning.features import discriminants, fit_class_shares
+from cbid.learning.scaling import indicator
+
+
+def test_discriminants_are_the_log_shares_of_gaussian_classes():
+    """Without a ridge they are those of scikit-learn, up to a constant for each sample."""
+    rng = np.random.default_rng(0)
+    y = np.repeat([0, 1, 2], [20, 30, 50])
+    Z = rng.normal(size=(3, 4))[y] + rng.normal(size=(100, 4))
+    coef, intercept = discriminants(Z, y, 3, 0.0)
+    expected = LinearDiscriminantAnalysis("lsqr").fit(Z, y).predict_log_proba(Z)
+    found = Z @ coef + intercept
+    np.testing.assert_allclose(found - found[:, :1], expected - expected[:, :1], atol=1e-8)
+
+
+def test_the_ridge_is_in_units_of_the_typical_variance_within_classes():
+    """Covariance diag(1, 4): the typical variance is (1 + 16) / 5, each axis counted by its share."""
+    Z = np.array([[1.0, 0], [-1, 0], [0, 2], [0, -2]])
+    Z = np.concatenate([np.sqrt(2) * Z + [3, 0], np.sqrt(2) * Z])
+    coef, _ = discriminants(Z, np.repeat([0, 1], 4), 2, 0.5)
+    np.testing.assert_allclose(coef, [[3 / (1 + 0.5 * 17 / 5), 0], [0, 0]], atol=1e-12)
+
+
+def test_a_class_without_samples_has_no_share():
+    Z = np.random.default_rng(0).normal(size=(20, 2))
+    _, intercept = discriminants(Z, np.arange(20) % 2, 3, 0.1)
+    assert intercept[2] == -np.inf
+    assert np.isfinite(intercept[:2]).all()
+
+
+def test_shares_add_up_to_one_and_name_the_classes():
+    rng = np.random.default_rng(1)
+    y = np.arange(180) % 6
+    X = (1000 + 2 * indicator(y, 6) @ rng.normal(size=(6, 8)) + rng.normal(size=(180, 8))).astype(np.float32)
+    of_classes, left_out = fit_class_shares(X, y, n_components=8, seed=0)
+    for shares in (of_classes(X), left_out):
+        assert shares.dtype == np.float32
+        np.testing.assert_allclose(shares.sum(axis=1), 1, atol=1e-5)
+        assert np.mean(shares.argmax(axis=1) == y) > 0.8
+    # A sample has less of its class as if it were new than where it was known.
+    own = np.arange(180), y
+    assert left_out[own].mean() < of_classes(X)[own].mean()
+
+
+def test_samples_left_out_do_not_count_in_their_own_shares():
+    """Labels at random: known samples seem to have their class, left out they do not."""
+    rng = np.random.default_rng(2)
+    X, y = rng.normal(size=(120, 60)).astype(np.float32), np.arange(120) % 4
+    of_classes, left_out = fit_class_shares(X, y, n_components=60, seed=0)
+    assert np.mean(of_classes(X).argmax(axis=1) == y) > 0.6
+    assert np.mean(left_out.argmax(axis=1) == y) < 0.4
