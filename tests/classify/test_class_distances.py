@@ -1,8 +1,10 @@
 """From the distances of patches to those of images."""
 
 import numpy as np
+import pytest
+from scipy.optimize import approx_fprime
 
-from cbid.classify.class_distances import Local, sum_by_image
+from cbid.classify.class_distances import Local, _factor_loss, class_factors, sum_by_image
 
 
 class Fixed:
@@ -36,3 +38,26 @@ def test_sums_of_images_with_patches_that_found_nothing():
     np.testing.assert_allclose(sums, [[5, 6], [1, 1], [0, 0]], rtol=1e-6, atol=1e-6)
     assert sums[1, 0] > sums[1, 1]  # where something was found comes first
     assert sums[2, 0] == sums[2, 1]
+
+
+def test_gradient_of_the_factors_by_finite_differences():
+    rng = np.random.default_rng(0)
+    L, y, x = rng.uniform(0.8, 1.2, (20, 4)), rng.integers(4, size=20), rng.normal(size=5)
+    slope = approx_fprime(x, lambda x: _factor_loss(x, L, y, 0.1)[0], 1e-6)
+    np.testing.assert_allclose(_factor_loss(x, L, y, 0.1)[1], slope, rtol=1e-4, atol=1e-6)
+
+
+def test_a_class_that_attracts_all_images_gets_a_larger_factor():
+    """Distances are equal but for the own class, 0.1 nearer, and class 0, 0.2 nearer to everything."""
+    y = np.arange(30) % 3
+    D = 1 + 0.01 * np.random.default_rng(0).normal(size=(30, 3)) - 0.1 * (np.arange(3) == y[:, None]) - [0.2, 0, 0]
+    factors = class_factors(D, y)
+    assert (D.argmin(axis=1) == y).mean() < 0.5
+    assert ((D * factors).argmin(axis=1) == y).all()
+    assert factors[0] > factors[1:].max()
+    assert factors.mean() == pytest.approx(1)
+    np.testing.assert_allclose(class_factors(100 * D, y), factors, rtol=1e-5)
+
+
+def test_equal_distances_need_no_factors():
+    np.testing.assert_array_equal(class_factors(np.ones((10, 2)), np.arange(10) % 2), [1, 1])

@@ -283,7 +283,8 @@ def test_the_order_of_the_classes_changes_no_accuracy(short):
 
 def test_very_many_ties(monkeypatch):
     """All 3,000 codes are equal, and a quarter is of class 1: the vote of a random subset has about that share."""
-    monkeypatch.setattr(votes, "_WIDTHS", (1, 8))
+    monkeypatch.setattr(votes, "MAX_TIED", 1000)
+    monkeypatch.setattr(votes, "_ENOUGH_TIED", 100)
     monkeypatch.setattr(knn, "_MAX_MERGED_BITS", 0)
     monkeypatch.setattr(votes, "_FIRST_SAMPLE", 100)
     X, y = np.ones((3000, 8)), np.arange(3000) >= 2250

@@ -20,6 +20,7 @@ from sklearn.utils.estimator_checks import (
 
 from cbid import CBID, NBNNClassifier, PatchCBID
 from cbid.bags import Bags, position_scale, with_positions
+from cbid.classify import class_distances
 from cbid.classify import nbnn as nbnn_module
 from cbid.classify.class_distances import Correction, distances_without_own
 from cbid.classify.patches import UnknownImageError
@@ -593,7 +594,7 @@ def test_wrong_descriptors_and_ids_are_rejected():
 
 # Decisions: a correction for each class, and the NBNN kernel
 
-DECISIONS = ("corrected", "kernel")
+DECISIONS = ("balanced", "corrected", "kernel")
 COMPARED = {"descriptors": {}, "codes": {"coder": CODER}, "local": {"local": True}, "pca": WAYS["pca"].get_params()}
 
 
@@ -645,7 +646,7 @@ def unbalanced(seed, sizes, n):
 def test_decisions_correct_for_unbalanced_classes(decision, settings):
     """Images of the first class have ten times as many patches, so that every image is nearer to it."""
     (train, y), (test, truth) = unbalanced(0, (400, 40), 10), unbalanced(1, (60, 60), 15)
-    plain = NBNNClassifier(**settings).fit(train, y).score(test, truth)
+    plain = NBNNClassifier(decision="nearest", **settings).fit(train, y).score(test, truth)
     better = NBNNClassifier(decision=decision, **settings).fit(train, y).score(test, truth)
     assert plain < 0.7
     assert better >= 0.85
@@ -689,18 +690,36 @@ def test_decisions_need_two_images_of_each_class():
         NBNNClassifier(decision="best").fit(TRAIN, Y)
 
 
-def test_class_factors_of_the_coder_multiply_the_distances():
-    coder = PatchCBID(n_bits=16).fit(TRAIN, Y)
-    coder.factor_path_ = np.tile([1.5, 0.5, 1.0], (5, 1))
-    model = NBNNClassifier(coder=coder).fit(TRAIN, Y)
-    distances = model.image_to_class_distances(TEST)
+def test_at_most_ten_rounds_leave_images_out(monkeypatch):
+    """Two rounds: of four images, round j leaves images j and j + 2 of a class out, of two images image j."""
+    monkeypatch.setattr(class_distances, "_ROUNDS", 2)
+    kept = [i for i in range(12) if i not in (1, 4)]  # the second class has two images
+    train, y = [TRAIN[i] for i in kept], Y[kept]
+    model = NBNNClassifier(decision="balanced").fit(train, y)
+    D, numbers = distances_without_own(model._store, model.classes_, model.get_params(deep=False), None, 0, 1)
+    rank = np.array([np.sum(y[:i] == y[i]) for i in range(len(y))])
+    expected, classes = [], []
+    for j in range(2):
+        out = rank % 2 == j
+        asking = [i for label in CLASSES for i in np.flatnonzero(out & (y == label))]
+        found = nbnn([train[i] for i in np.flatnonzero(~out)], y[~out], [train[i] for i in asking])
+        expected.append(found / np.array([len(train[i]) for i in asking])[:, None])
+        classes += [CLASSES.index(y[i]) for i in asking]
+    assert numbers.tolist() == classes
+    np.testing.assert_allclose(D, np.concatenate(expected), rtol=1e-4)
+
+
+def test_codes_are_balanced_unless_a_class_has_one_image():
+    model = NBNNClassifier(coder=CODER).fit(TRAIN, Y)
+    same = NBNNClassifier(coder=CODER, decision="balanced").fit(TRAIN, Y)
+    assert model.decision_ == "balanced"
+    np.testing.assert_array_equal(model.decision_function(TEST), same.decision_function(TEST))
     sizes = np.array([len(bag) for bag in TEST])[:, None]
-    np.testing.assert_allclose(model.decision_function(TEST), -distances / sizes * [1.5, 0.5, 1.0])
-    assert model.predict(TEST).tolist() == [CLASSES[c] for c in (distances * [1.5, 0.5, 1.0]).argmin(axis=1)]
-    for other in ({"weighted": False}, {"local": True}):
-        plain = NBNNClassifier(coder=coder, **other).fit(TRAIN, Y)
-        np.testing.assert_array_equal(plain.decision_function(TEST), -plain.image_to_class_distances(TEST))
-    more = NBNNClassifier(coder=coder).fit(TRAIN, np.where(Y == "boat", "ant", Y))  # unknown to the coder
-    np.testing.assert_allclose(
-        more.decision_function(TEST), -more.image_to_class_distances(TEST) / sizes * [1.0, 0.5, 1.0]
-    )
+    factors = -model.decision_function(TEST) * sizes / model.image_to_class_distances(TEST)
+    np.testing.assert_allclose(factors, np.tile(factors[0], (len(TEST), 1)))
+    assert factors[0].mean() == pytest.approx(1)
+    assert NBNNClassifier().fit(TRAIN, Y).decision_ == "nearest"
+    assert NBNNClassifier(coder=CODER, local=True).fit(TRAIN, Y).decision_ == "nearest"
+    alone = NBNNClassifier(coder=CODER).fit(TRAIN[3:], Y[3:])
+    assert alone.decision_ == "nearest"
+    np.testing.assert_array_equal(alone.decision_function(TEST), -alone.image_to_class_distances(TEST))

@@ -30,6 +30,23 @@ def test_a_loaded_classifier_answers_the_same(way, tmp_path):
     np.testing.assert_array_equal(loaded.decision_function(test), model.decision_function(test))
 
 
+def test_the_decision_comes_back_without_a_search(tmp_path, monkeypatch):
+    model = NBNNClassifier(coder=CODER).fit(TRAIN, Y)
+    model.save(tmp_path / "model")
+    monkeypatch.setattr("cbid.classify.class_distances.distances_without_own", None)
+    loaded = NBNNClassifier.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.decision_function(TEST), model.decision_function(TEST))
+
+
+def test_a_file_without_a_decision_decides_by_the_nearest_class(tmp_path):
+    """Version 0.1.0 knew no other."""
+    NBNNClassifier(coder=CODER, decision="nearest").fit(TRAIN, Y).save(tmp_path / "model")
+    content, arrays = NBNN.read(tmp_path / "model")
+    del content["params"]["decision"]
+    NBNN.write(tmp_path / "model", content, arrays)
+    assert NBNNClassifier.load(tmp_path / "model").decision == "nearest"
+
+
 def test_coders_come_back_as_they_were_given(tmp_path):
     fitted, other = NBNNClassifier(coder=CODER), NBNNClassifier(coder=CBID(n_bits=8))
     for model in (fitted, other, NBNNClassifier(coder=FrozenEstimator(CODER))):
@@ -114,6 +131,8 @@ CHANGES = {
     "no coder": lambda c, a: c.update(coder=None),
     "an unknown coder": lambda c, a: c["coder"].update(kind="ModelFileError"),
     "a coder's array missing": lambda c, a: a.pop("coder.coef_"),
+    "a factor too few": lambda c, a: a.update(factor=a["factor"][:-1]),
+    "factors without shifts": lambda c, a: a.pop("shift"),
     "an unknown descriptor": lambda c, a: c.update(descriptor={"kind": "Descriptor", "params": {}}),
     "other features": lambda c, a: c.update(n_features=9),
     "no content": lambda c, a: c.clear(),

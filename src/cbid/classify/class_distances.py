@@ -11,8 +11,9 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linprog
+from scipy.optimize import linprog, minimize
 from scipy.sparse import csr_array, eye_array, hstack
+from scipy.special import logsumexp
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 
@@ -150,7 +151,8 @@ def sum_by_image(distances: Floats, offsets: NDArray[np.int64]) -> NDArray[np.fl
 
 Decision = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
-_OWN_PATCHES = 200  # patches of a training image that are searched for among the other images
+# Patches of a training image that are searched for among the other images, and how often these are indexed for it.
+_OWN_PATCHES, _ROUNDS = 200, 10
 
 
 def distances_without_own(
@@ -159,7 +161,8 @@ def distances_without_own(
     """Return mean distances (n, n_classes) of the training images to the classes, and their class numbers (n,).
 
     An image is not compared with itself. To keep the classes comparable, each of them leaves one image out: round j
-    leaves image j of every class out, or image j modulo its number of images, and compares these with the rest.
+    leaves image j of every class out, or image j modulo its number of images, and compares these with the rest. There
+    are at most ``_ROUNDS``; larger classes leave several images out in each.
     """
     alone = [label for label, ids in zip(classes.tolist(), store.ids) if len(ids) < 2]
     if alone:
@@ -170,21 +173,57 @@ def distances_without_own(
     rng = np.random.default_rng([seed, 1])
     edges = [np.cumsum([0, *sizes]) for sizes in store.sizes]
     found, numbers = [], []
-    for j in range(max(map(len, store.sizes))):
+    for j in range(min(_ROUNDS, max(map(len, store.sizes)))):
         kept, queries, asking = [], [], []
         for c, (part, at) in enumerate(zip(store.parts, edges)):
-            i = j % (len(at) - 1)
-            own = part[at[i] : at[i + 1]]
-            kept.append(np.concatenate([part[: at[i]], part[at[i + 1] :]]))
-            if i == j:
-                chosen = np.sort(rng.permutation(len(own))[:_OWN_PATCHES])
-                queries.append(own[chosen])
+            n = len(at) - 1
+            out = range(j % min(n, _ROUNDS), n, _ROUNDS)
+            kept.append(np.delete(part, np.concatenate([np.arange(at[i], at[i + 1]) for i in out]), axis=0))
+            for i in out if j < n else ():
+                chosen = np.sort(rng.permutation(int(at[i + 1] - at[i]))[:_OWN_PATCHES])
+                queries.append(part[at[i] + chosen])
                 asking.append(c)
         offsets = np.cumsum([0, *map(len, queries)])
         distances = class_distances(kept, classes, params, coder, seed)(np.concatenate(queries), n_threads)
         found.append(sum_by_image(distances, offsets) / np.diff(offsets)[:, None])
         numbers += asking
     return np.concatenate(found), np.array(numbers, np.int64)
+
+
+# Ridge that holds the factors of classes near one; chosen on validation images.
+_FACTOR_RIDGE = 0.03
+
+
+def class_factors(D: NDArray[np.float64], y: NDArray[np.integer]) -> NDArray[np.float64]:
+    """Return factors (k,) of mean one for the distances D (n, k) from images of classes y to the classes.
+
+    NBNN compares distances to classes of different density: one whose patches lie close together attracts images of
+    all others. Factors minimise the log loss of a softmax over minus the distances; a ridge holds them near one.
+    """
+    unit = float(D.mean())
+    deviation = float((D - D.mean(axis=1, keepdims=True)).std()) / unit if unit > 0 else 0.0
+    if deviation == 0:
+        return np.ones(D.shape[1])
+    start = np.zeros(1 + D.shape[1])
+    bounds = [(-5, 5)] + [(None, None)] * D.shape[1]  # separable classes would raise the scale without end
+    args = (D / unit, y, deviation)
+    found = minimize(_factor_loss, start, args=args, jac=True, method="L-BFGS-B", bounds=bounds).x
+    factors = np.maximum(1 + deviation * found[1:], 0.1)
+    return np.asarray(factors / factors.mean())
+
+
+def _factor_loss(
+    params: NDArray[np.float64], L: NDArray[np.float64], y: NDArray[np.integer], deviation: float
+) -> tuple[float, NDArray[np.float64]]:
+    """Return the log loss at (log scale, p), factors being 1 + deviation p, with the ridge, and its gradient."""
+    scale, p = np.exp(params[0]), params[1:]
+    F = -scale * L * (1 / deviation + p)
+    rows = np.arange(len(y))
+    loss = float(np.mean(logsumexp(F, axis=1) - F[rows, y])) + _FACTOR_RIDGE * float(p @ p)
+    E = np.exp(F - logsumexp(F, axis=1, keepdims=True))
+    E[rows, y] -= 1
+    E /= len(y)
+    return loss, np.append((E * F).sum(), -scale * (E * L).sum(axis=0) + 2 * _FACTOR_RIDGE * p)
 
 
 @dataclass(frozen=True)
@@ -254,16 +293,24 @@ def _relative(D: NDArray[np.float64]) -> NDArray[np.float64]:
     return D - D.mean(axis=1, keepdims=True)
 
 
+def chosen_decision(store: PatchStore, params: dict[str, Any]) -> str:
+    """Return the decision of these settings; "auto" is "balanced" for codes if each class has two images."""
+    if params["decision"] != "auto":
+        return str(params["decision"])
+    fits = len(store.ids) > 1 and min(map(len, store.ids)) > 1
+    return "balanced" if fits and params["coder"] is not None and not params["local"] else "nearest"
+
+
 def fit_decision(
     store: PatchStore, classes: NDArray[Any], params: dict[str, Any], coder: Any, seed: int, n_threads: int
 ) -> Decision | None:
     """Return the decision of a classifier with these settings over the stored rows; None: the nearest class."""
-    if params["decision"] == "nearest" or len(classes) == 1:
-        usable = params["weighted"] is not False and not params["local"]
-        factors = getattr(coder, "class_factors_", None) if usable else None
-        if factors is None:
-            return None
-        known = dict(zip(coder.classes_.tolist(), factors.tolist()))
-        return Correction(np.array([known.get(label, 1.0) for label in classes.tolist()]), np.zeros(len(classes)))
+    decision = chosen_decision(store, params)
+    if decision == "nearest" or len(classes) == 1:
+        return None
     D, y = distances_without_own(store, classes, params, coder, seed, n_threads)
-    return Correction.fit(D, y) if params["decision"] == "corrected" else ResponseSVM.fit(D, y, seed)
+    if decision == "kernel":
+        return ResponseSVM.fit(D, y, seed)
+    return (
+        Correction.fit(D, y) if decision == "corrected" else Correction(class_factors(D, y), np.zeros(len(classes)))
+    )

@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from cbid.bags import Bags
 from cbid.checks import as_random_state, unchanged_on_error
-from cbid.classify.class_distances import class_distances, fit_decision, sum_by_image
+from cbid.classify.class_distances import Decision, chosen_decision, class_distances, fit_decision, sum_by_image
 from cbid.classify.patches import Images, PatchRows, PatchStore, drop_empty, named_bags
 from cbid.labels import check_labels, encode_labels, image_labels
 from cbid.params import check_params, choice, estimator, flag, integer, jobs, param, positive, real
@@ -57,13 +57,13 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
     local : bool, default=False
         Local NBNN (McCann and Lowe, 2012): one structure for all classes. Only the classes among the ``n_neighbors``
         nearest patches count, with their distance minus that of the next patch.
-    decision : {"nearest", "corrected", "kernel"}, default="nearest"
-        How distances decide. "nearest": the class at the least distance, which is first multiplied by the
-        ``class_factors_`` of the coder if it has them (one for a class that it does not know; not in local NBNN, and
-        not with ``weighted=False``). "corrected": distances are first multiplied
-        by a factor and shifted by a number for each class (Behmo et al., 2010), for classes of different size or
-        density. "kernel": the distances to all classes are the features of a linear SVM (Tuytelaars et al., 2011).
-        The latter two are fitted on the distances of training images to all others, for which each class needs two.
+    decision : {"auto", "nearest", "balanced", "corrected", "kernel"}, default="auto"
+        How distances decide. "nearest": the class at the least distance. "balanced": distances are first multiplied
+        by a factor for each class, because a class whose patches lie close together attracts the images of all
+        others. "corrected": by a factor, and shifted by a number (Behmo et al., 2010), without a ridge that holds
+        them back. "kernel": the distances to all classes are the features of a linear SVM (Tuytelaars et al., 2011).
+        The latter three are fitted on the distances of training images to all others, for which each class needs two.
+        "auto" is "balanced" for codes, unless a class has one image or ``local`` is set, and else "nearest".
     weighted : bool or None, default=None
         Whether codes are compared by the ``weights_`` of the coder. None: if it has them.
     location : float >= 0 or None, default=None
@@ -86,6 +86,7 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
     n_features_in_ : int
         Values of a descriptor.
     coder_ : the fitted coder, or None
+    decision_ : str, the decision in use: what "auto" has chosen
     ids_ : list, the ids of the stored images
     storage_per_image_ : float
         Mean bytes of the rows of a training image, in memory and in a file.
@@ -109,7 +110,7 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
     search: str = param("exact", choice("exact", "kd-tree", "lsh", "pca"))
     local: bool = param(False, flag)
     n_neighbors: int = param(10, integer(1))
-    decision: str = param("nearest", choice("nearest", "corrected", "kernel"))
+    decision: str = param("auto", choice("auto", "nearest", "balanced", "corrected", "kernel"))
     weighted: bool | None = param(None, choice(None, False, True))
     location: float | None = param(None, real(0))
     n_components: int = param(16, integer(1))
@@ -230,8 +231,8 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
     def decision_function(self, X: Images) -> NDArray[np.float64]:
         """Return minus the image-to-class distances (n, n_classes); the predicted class has the largest value.
 
-        With two classes, as in scikit-learn, (n,): how much nearer the second class is than the first. Where class
-        factors or another ``decision`` than "nearest" apply, their scores of the mean over the patches.
+        With two classes, as in scikit-learn, (n,): how much nearer the second class is than the first. If
+        ``decision_`` is not "nearest", its scores of the mean over the patches.
         """
         check_is_fitted(self)
         scores = self._scores(*self._bags(X))
@@ -273,6 +274,12 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
         """The fitted coder, or None."""
         check_is_fitted(self)
         return self._rows.coder
+
+    @property
+    def decision_(self) -> str:
+        """The decision in use."""
+        check_is_fitted(self)
+        return chosen_decision(self._store, self.get_params(deep=False))
 
     @property
     def ids_(self) -> list[Hashable]:
@@ -318,11 +325,11 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
             self._store.add(c, parts, [ids[i] for i in members])
         self._build()
 
-    def _build(self) -> None:
-        """Build the search structures over the stored rows, and fit the decision."""
+    def _build(self, decision: Decision | None = None) -> None:
+        """Build the search structures over the stored rows, and fit the decision if none is given."""
         params, coder = self.get_params(deep=False), self._rows.coder
         with self._limited_threads():
-            self._decision = fit_decision(
+            self._decision = decision or fit_decision(
                 self._store, self.classes_, params, coder, self._seed, effective_n_jobs(self.n_jobs)
             )
         self._class_distances = class_distances(self._store.parts, self.classes_, params, coder, self._seed)

@@ -10,6 +10,7 @@ from sklearn.frozen import FrozenEstimator
 
 import cbid.coders
 from cbid.bags import Bags
+from cbid.classify.class_distances import Correction
 from cbid.classify.patches import PatchRows, PatchStore, is_fitted
 from cbid.coders.base import Coder
 from cbid.storage.models import (
@@ -47,6 +48,8 @@ def save_nbnn(model: "NBNNClassifier", path: str | os.PathLike[str]) -> None:
     }
     if rows.components is not None and rows.mean is not None:
         arrays |= {"mean": rows.mean, "components": rows.components}
+    if isinstance(model._decision, Correction):  # an SVM is fitted again
+        arrays |= {"factor": model._decision.factor, "shift": model._decision.shift}
     if rows.coder is not None:
         coder = rows.coder.estimator if isinstance(rows.coder, FrozenEstimator) else rows.coder
         if not isinstance(coder, Coder):
@@ -72,7 +75,9 @@ def _restore(cls: type[Model], content: dict[str, Any], arrays: Arrays, source: 
         saved = content["coder"]
         coder = restore_from(cbid.coders, Coder, saved["kind"], saved["state"], coder_arrays, source)
         given = coder if saved["was_fitted"] else clone(coder)
-    model = cls(**content["params"], coder=given, descriptor=_descriptor(content["descriptor"], source))
+    # Version 0.1.0 knew one decision.
+    params = {"decision": "nearest", **content["params"]}
+    model = cls(**params, coder=given, descriptor=_descriptor(content["descriptor"], source))
     model._check_params()
     model.classes_ = classes_from_json(content["classes"])
     model.n_features_in_ = int(content["n_features"])
@@ -82,8 +87,17 @@ def _restore(cls: type[Model], content: dict[str, Any], arrays: Arrays, source: 
     if len(model._store.parts) != len(model.classes_) or not all(model._store.ids):
         raise ValueError(f"{len(model._store.parts)} classes have rows, {len(model.classes_)} have labels")
     _check_rows(model)
-    model._build()
+    model._build(_correction(arrays, len(model.classes_)))
     return model
+
+
+def _correction(arrays: Arrays, n_classes: int) -> Correction | None:
+    if "factor" not in arrays and "shift" not in arrays:
+        return None
+    factor, shift = arrays["factor"], arrays["shift"]
+    if factor.shape != (n_classes,) or shift.shape != (n_classes,):
+        raise ValueError("factor and shift have one number for each class")
+    return Correction(factor, shift)
 
 
 def _check_rows(model: "NBNNClassifier") -> None:

@@ -9,13 +9,13 @@ from scipy.sparse import csr_matrix
 
 from cbid.label_trees import LabelTree
 from cbid.search import CodeIndex, Matches
+from cbid.search.segments import random_keys
 
 EQUAL_SHARES = 1e-8  # shares of the votes that differ by less are equal
-MAX_TIED = 8_192  # neighbours at the distance of the k-th that are fetched; if there are more, a random subset votes
-_WIDTHS = (1, 64, MAX_TIED)  # neighbours beyond the k-th that are fetched, until all ties are known
-_STORE_WIDTHS = (1, 64)  # the same for a store outside the process
+MAX_TIED = 8_192  # if about as many neighbours or more tie with the k-th, a random subset of them votes
+_WIDTHS = (1, 64)  # neighbours beyond the k-th that are fetched, until all ties are known
 _CHUNK = 1 << 20  # neighbours in memory at a time
-_FIRST_SAMPLE = 4_096  # codes drawn to find some of very many ties
+_FIRST_SAMPLE = 4_096  # codes drawn, at least, to estimate how many tie and to find some of very many
 _ENOUGH_TIED = 512  # ties in a sample that are enough
 _EQUAL = 1e-9  # votes that differ relatively by less are equal
 
@@ -55,51 +55,61 @@ def neighbours_with_ties(
     """Yield the k nearest of every query with all neighbours that tie with the k-th, some queries at a time.
 
     ``excluded`` are ids to leave out. ``counts`` is the number of items that each id stands for, if not one; an id is
-    then the place in this array. If more than 8,192 tie with the k-th, a random subset of at least 512 of them is
-    returned instead. It is drawn by a fixed function of the ids and does not depend on the other queries. A store
+    then the place in this array. If more than about 8,192 tie with the k-th, a random subset of at least 512 of them
+    is returned instead. It is drawn by a fixed function of the ids and does not depend on the other queries. A store
     outside the process returns at most 64 more than k.
     """
     gone = np.empty(0, dtype=np.int64) if excluded is None else excluded
-    local = isinstance(index, CodeIndex)
-    n_stored = len(index) if isinstance(index, CodeIndex) else None
-
-    def search(rows: NDArray[np.int64], width: int) -> Neighbours:
-        wider = width + len(gone)
-        if n_stored is not None:
-            wider = min(wider, max(n_stored, width))
-        found = index.search(codes[rows], wider, weights=weights, labels=labels)
-        assert found.labels is not None
-        return _without(Neighbours(rows, found.ids, found.distances, found.labels), gone, width)
-
+    local = index if isinstance(index, CodeIndex) else None
+    n_stored = None if local is None else len(local)
+    many: list[Neighbours] = []
     todo = np.arange(len(codes))
-    widths = _WIDTHS if local else _STORE_WIDTHS
-    for extra in widths:
+    for extra in _WIDTHS:
         width = k + extra
         if n_stored is not None:
             width = min(width, max(n_stored, k))
-        last = not local and extra == widths[-1]
+        is_last = extra == _WIDTHS[-1]
         unresolved = [todo[:0]]
         for rows in _chunks(todo, width):
-            near = search(rows, width)
+            found = nearest_codes(index, codes[rows], width, weights=weights, labels=labels, excluded=gone)
+            near = found._replace(rows=rows)
             kth = _kth_distance(near, k, counts)
             open_ended = (near.distances[:, -1] == kth) & np.isfinite(kth) & (n_stored is None or width < n_stored)
-            open_ended &= not last
+            if is_last and local is None:
+                open_ended[:] = False
             yield _take(near, np.flatnonzero(~open_ended), kth)
             unresolved.append(rows[open_ended])
+            if is_last and open_ended.any():
+                many.append(_take(near, np.flatnonzero(open_ended), kth))
         todo = np.concatenate(unresolved)
-        if not len(todo):
-            return
-    assert isinstance(index, CodeIndex)
-    for rows in _chunks(todo, k):
-        near = search(rows, k)
-        kth = _kth_distance(near, k, counts)
-        for distance in np.unique(kth):
-            same = np.flatnonzero(kth == distance)
-            for part in _chunks(same, MAX_TIED):
-                yield from _sampled(index, codes, _take(near, part, kth), distance, weights, labels, gone)
+    if local is not None:
+        for near in many:
+            last = near.distances[:, -1]
+            for distance in np.unique(last):
+                for part in _chunks(np.flatnonzero(last == distance), MAX_TIED):
+                    same = Neighbours(near.rows[part], near.ids[part], near.distances[part], near.labels[part])
+                    yield from _with_many_ties(local, codes, same, distance, weights, labels, gone)
 
 
-def _sampled(
+def nearest_codes(
+    index: CodeSearcher,
+    codes: NDArray[np.uint8],
+    k: int,
+    *,
+    weights: ArrayLike | None = None,
+    labels: ArrayLike | None = None,
+    excluded: NDArray[np.int64],
+) -> Neighbours:
+    """Return the k nearest of every query without ``excluded``, ties in the order of their ids."""
+    width = k + len(excluded)
+    if isinstance(index, CodeIndex):
+        width = min(width, max(len(index), k))
+    found = index.search(codes, width, weights=weights, labels=labels)
+    assert found.labels is not None
+    return _without(Neighbours(np.arange(len(codes)), found.ids, found.distances, found.labels), excluded, k)
+
+
+def _with_many_ties(
     index: CodeIndex,
     codes: NDArray[np.uint8],
     near: Neighbours,
@@ -108,21 +118,28 @@ def _sampled(
     labels: ArrayLike | None,
     gone: NDArray[np.int64],
 ) -> Iterator[Neighbours]:
-    """Replace the neighbours at ``distance`` by those in a random subset of all ids that is large enough."""
-    ids = index.ids
-    ids = ids[np.argsort(random_keys(ids), kind="stable")]
-    size, todo = _FIRST_SAMPLE, np.arange(len(near.rows))
-    while len(todo):
+    """Replace the neighbours at ``distance`` by all that there are, or by a large enough random subset of very many.
+
+    How many there are is estimated in a random subset of the codes, which the index keeps, so no query visits
+    all codes more often than a search for the nearest.
+    """
+    steps = [(max(0, (len(index) // _FIRST_SAMPLE).bit_length() - 1), np.arange(len(near.rows)))]
+    while steps:
+        halvings, todo = steps.pop()
         found = index.range_search(
-            codes[near.rows[todo]], float(distance), weights=weights, labels=labels, among=ids[:size]
+            codes[near.rows[todo]], float(distance), weights=weights, labels=labels, halvings=halvings
         )
         assert found.labels is not None
-        unresolved = []
+        few, more = [], []
         for i, one in zip(todo.tolist(), found):
             assert one.labels is not None
             tied = (one.distances == distance) & ~np.isin(one.ids, gone)
-            if tied.sum() < _ENOUGH_TIED and size < len(ids):
-                unresolved.append(i)
+            n_tied = int(tied.sum())
+            if halvings and n_tied << halvings < MAX_TIED:
+                few.append(i)
+                continue
+            if halvings and n_tied < _ENOUGH_TIED:
+                more.append(i)
                 continue
             closer = near.distances[i] < distance
             both: list[tuple[Any, Any]] = [
@@ -132,7 +149,8 @@ def _sampled(
             ]
             joined = [np.concatenate([a[i, closer], b[tied]])[None] for a, b in both]
             yield Neighbours(near.rows[i : i + 1], *joined)
-        todo, size = np.array(unresolved, dtype=np.int64), 4 * size
+        following = [(0, few), (max(0, halvings - 2), more)]
+        steps += [(step, np.array(places)) for step, places in following if places]
 
 
 def _chunks(rows: NDArray[np.int64], width: int) -> Iterator[NDArray[np.int64]]:
@@ -172,14 +190,6 @@ def _take(near: Neighbours, rows: NDArray[np.int64], kth: NDArray[np.float32]) -
     return Neighbours(
         near.rows[rows], np.where(inside, ids, -1), np.where(inside, distances, np.float32(np.inf)), labels
     )
-
-
-def random_keys(values: NDArray[Any]) -> NDArray[np.uint64]:
-    """Return a fixed pseudo-random number for each integer (the finaliser of SplitMix64)."""
-    keys = values.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
-    keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return keys ^ (keys >> np.uint64(31))
 
 
 def neighbour_votes(
