@@ -6,7 +6,6 @@ import os
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
@@ -505,9 +504,7 @@ class VectorIndex:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -542,7 +539,7 @@ class VectorIndex:
                 for chunk in values["chunks"]
             ]
             if not all(_is_number(value) for promise in promises for value in vars(promise).values()):
-                raise TypeError("a promise of recall holds something else than numbers")
+                raise TypeError("a promise of recall has entries that are not numbers")
         except (KeyError, TypeError, ValueError) as error:
             raise IndexCorruptError(f"{directory} has missing or unknown fields ({error})") from error
         if (keep is not None and keep not in KEEP) or metric not in METRICS:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from copy import copy
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,12 +16,13 @@ from cbid import CBID
 from cbid.cli import run
 from cbid.coders import ITQ, SphericalHashing
 from cbid.commands.options import complete
+from cbid.commands.search import _classes
 from cbid.data import read_image
 from cbid.descriptors import RawPixels
 from cbid.detection import SlidingWindowDetector
 from cbid.detection.drawing import write_picture
 from tests.detection.planted import BORDER, SIDE, scenes, training
-from tests.project.made import write_images
+from tests.project.made import fitted, write_images
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +128,23 @@ def test_the_shell_completes_values():
         [sys.executable, "-m", "cbid"], capture_output=True, text=True, env={**os.environ, **words}, timeout=120
     )
     assert {"efficientnet", "hog", "pixels"} <= set(done.stdout.split())
+
+
+def test_the_shell_completes_the_classes_of_the_project(tmp_path, monkeypatch):
+    """Of the only project in the folder, or of the one that is given; without one, nothing and no error."""
+    fitted(tmp_path / "p.cbid", write_images(tmp_path / "images", colours=("red", "blue"))).close()
+
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert _classes(SimpleNamespace(params={}), "") == ["blue", "red"]
+    words = {"COMP_WORDS": "cbid search q.png --label r", "COMP_CWORD": "4", "_CBID_COMPLETE": "complete_bash"}
+    done = subprocess.run(
+        [sys.executable, "-m", "cbid"], capture_output=True, text=True, env={**os.environ, **words}, timeout=300
+    )
+    assert (done.stdout.split(), done.stderr) == (["red"], "")
+    monkeypatch.chdir(tmp_path / "empty")
+    assert _classes(SimpleNamespace(params={"project": tmp_path / "p.cbid"}), "b") == ["blue"]
+    assert _classes(SimpleNamespace(params={"project": None}), "") == []
 
 
 def test_a_detector_is_trained(tmp_path, capsys, monkeypatch):

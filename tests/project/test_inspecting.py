@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from cbid.codes import unpack
-from cbid.project import Project
+from cbid.project import Project, inspecting
 from cbid.project.inspecting import occlude
 from tests.project.made import fitted, picture, write_images
 
@@ -89,6 +89,38 @@ def test_occlusion_finds_the_part_that_decides():
     assert found.flipped.sum() == 0  # a 36th of the quarter does not flip it
     slow = occlude(Stub(), describe, image, np.array([0b10000000], np.uint8), np.array([1.0, 0.0]), seconds=0)
     assert (slow.heat.shape, slow.n_bits) == ((4, 4), 1)
+
+
+def test_occlusion_keeps_to_its_time(monkeypatch):
+    """A descriptor becomes ten times as slow after the pace was measured: the map is coarser, but ready in time.
+
+    The value is the mean of the left half, so what is hidden there counts and the rest does not.
+    """
+    clock, calls = [0.0], []
+
+    class Coder:
+        n_bits_ = 1
+
+        def project(self, X):
+            return X[:, :1] - 10
+
+    class Stub:
+        coder, n_bits = Coder(), 1
+
+    def describe(array):
+        calls.append(array)
+        clock[0] += 0.01 if len(calls) <= 3 else 0.1
+        return np.array([array[:, :112].mean()], dtype=np.float32)
+
+    monkeypatch.setattr(inspecting.time, "perf_counter", lambda: clock[0])
+    image = np.zeros((224, 224, 3), dtype=np.uint8)
+    image[:, :112] = 200
+    found = occlude(Stub(), describe, image, np.array([0b10000000], np.uint8), np.ones(1), seconds=4)
+    assert clock[0] < 4.2
+    assert 36 <= len(calls) < 50
+    assert found.heat.shape == (12, 12)
+    assert (found.heat[:, :5] > 0).all()
+    assert (found.heat[:, 7:] == 0).all()
 
 
 def test_occlusion_of_a_stored_picture(opened):

@@ -200,6 +200,28 @@ def test_unknown_images(plain, capsys):
     assert (answer["label"], answer["labels"]) == ("unknown", [])
 
 
+def test_held_out_images_are_searched_once_for_many_queries(plain, monkeypatch):
+    """The distances of held-out images are measured once for each k, until images change."""
+    searched = []
+    with Project.open(plain / "p.cbid", write=True) as project:
+        search = project.index.search
+
+        def counted(codes, k=10, **options):
+            searched.append(len(codes))
+            return search(codes, k, **options)
+
+        monkeypatch.setattr(project.index, "search", counted)
+        code = project.code(int(project.ids[0]))
+        first = project.classify(code, unknown=0.1)
+        assert max(searched) > 1
+        searched.clear()
+        again = project.classify(code, unknown=0.1)
+        assert set(searched) == {1}
+        np.testing.assert_array_equal(first.votes, again.votes)
+        project.classify(code, 3, unknown=0.1)
+        assert max(searched) > 1
+
+
 def test_without_held_out_images_nothing_is_known_about_the_unknown(plain, tmp_path):
     project = Project.fit(tmp_path / "p.cbid", plain / "photos", descriptor=TINY, n_bits=8, held_out=0)
     with project, pytest.raises(ValueError, match=r"unknown=0\.1: expected a project with held-out images"):

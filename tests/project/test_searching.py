@@ -5,7 +5,7 @@ import pytest
 from sklearn.neighbors import KNeighborsClassifier
 
 from cbid.codes import hamming, prefix, weighted_hamming
-from cbid.project import Examples, Project
+from cbid.project import Examples, Project, ProjectError
 from cbid.report.page import interval
 from tests.project.made import N_BITS, TINY, picture
 
@@ -66,6 +66,19 @@ def test_one_example_is_a_search(project, queries, how):
         np.testing.assert_array_equal(getattr(by_example, name), getattr(found, name))
     with pytest.raises(TypeError, match="colour"):
         project.search_examples(like, colour="red")
+    with pytest.raises(ValueError, match="like is empty"):
+        project.search_examples(Examples(like.codes[:0], like.vectors[:0]))
+
+
+def test_a_store_of_another_coder_is_not_searched(copied, queries):
+    class Other:
+        made_by = address = "another coder"
+
+    with Project.open(copied) as project:
+        before = project.search(queries, 3).ids
+        with pytest.raises(ProjectError, match="another coder holds codes of another fit"):
+            project.search_in(Other())
+        np.testing.assert_array_equal(project.search(queries, 3).ids, before)
 
 
 def test_similarity(project, queries):

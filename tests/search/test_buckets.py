@@ -59,7 +59,7 @@ def indexes(draw):
     return made, queries
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(indexes(), st.sampled_from([1, 3, 10, 700]), st.booleans(), st.sampled_from([None, [0, 2]]))
 def test_k_nearest_are_those_of_the_scan(made, k, weighted, labels):
     (by_scan, by_buckets), queries = made
@@ -70,7 +70,7 @@ def test_k_nearest_are_those_of_the_scan(made, k, weighted, labels):
     assert (found.labels == expected.labels).all()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(indexes(), st.sampled_from([0, 1, 2.5, 9, 1e9]), st.booleans(), st.sampled_from([None, [0, 2]]))
 def test_codes_within_a_radius_are_those_of_the_scan(made, radius, weighted, labels):
     (by_scan, by_buckets), queries = made

@@ -379,7 +379,8 @@ def test_a_vector_index_lives_on_with_the_extended_coder(coders, tmp_path, keep,
     index.lengthen(long)
     during = index.search(Q, 5, rerank=False)
     np.testing.assert_array_equal(during.ids, before.ids)
-    np.testing.assert_array_equal(during.distances, before.distances)
+    # A product with more hyperplanes may round the projections of a real-valued query in another way.
+    np.testing.assert_allclose(during.distances, before.distances, rtol=1e-6 if asymmetric else 0)
     index.recode(X[:150], np.arange(150))
     index.add(X[200:])
     index.save(tmp_path / "index")

@@ -36,7 +36,7 @@ def indexes(draw):
     return index, np.ones(n_bits) if weights is None else weights
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(made=indexes(), radius=st.sampled_from([0, 1, 2.5, 60]), block=st.sampled_from([1, 7, 1024]))
 def test_pairs_groups_and_neighbours_are_exact(made, radius, block):
     index, weights = made

@@ -171,16 +171,15 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JS
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")]
 
 
-def find_project(given: Path | None, folder: Path | None = None) -> Path:
+def find_project(given: Path | None) -> Path:
     """Return the given project, or the only one in the current folder."""
     if given is not None:
         return given
-    here = Path.cwd() if folder is None else folder
-    folders = sorted(path for path in here.glob(f"*{PROJECT_SUFFIX}") if path.is_dir())
+    folders = sorted(path for path in Path().glob(f"*{PROJECT_SUFFIX}") if path.is_dir())
     # Without a finished project, name one whose fit was interrupted: opening it explains what to do.
     found = [path for path in folders if (path / "project.json").is_file()] or folders
     if len(found) == 1:
-        return Path(found[0].name) if folder is None else found[0]
+        return found[0]
     if not found:
         raise ValueError(f"no project (*{PROJECT_SUFFIX}) in this folder: give --project or run cbid fit")
     from cbid.data.names import printable

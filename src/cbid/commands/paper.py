@@ -30,6 +30,10 @@ def reproduce(
         bool, typer.Option("--quick", help="Use reduced sizes: under ten minutes on two cores.")
     ] = False,
     n_jobs: Annotated[int, typer.Option("--n-jobs", "-j", min=1, help="Tasks to run in parallel.")] = 1,
+    repeats: Annotated[
+        int | None,
+        typer.Option(min=1, help="Run only so many repeats of each experiment (default: all)."),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -67,6 +71,7 @@ def reproduce(
             out=folder,
             quick=quick,
             jobs=n_jobs,
+            repeats=repeats,
             run=run,
             photographs=photographs,
             root=root,

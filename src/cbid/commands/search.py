@@ -25,6 +25,17 @@ if TYPE_CHECKING:
     from cbid.project import ImageRecord, Project, ProjectMatches
 
 
+def _classes(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Complete the classes of the project; without one, there is nothing to propose."""
+    from cbid.project import Project
+
+    try:
+        with Project.open(find_project(ctx.params.get("project"))) as project:
+            return [name for name in project.classes if name.startswith(incomplete)]
+    except (OSError, ValueError):
+        return []
+
+
 def search(
     query: QueryArgument,
     project: ProjectOption = None,
@@ -42,7 +53,8 @@ def search(
         typer.Option(min=0, max=1, help='From 0, "same class", to 1, "looks alike" (default: as learned).'),
     ] = None,
     label: Annotated[
-        list[str] | None, typer.Option(help="Return only images of this class; repeat it for several.")
+        list[str] | None,
+        typer.Option(autocompletion=_classes, help="Return only images of this class; repeat it for several."),
     ] = None,
     match: Annotated[
         str,

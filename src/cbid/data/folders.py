@@ -20,7 +20,7 @@ SUFFIXES = frozenset(
 )  # of image files; their format is detected from the content
 _UNKNOWN = frozenset(
     b".arw .cr2 .cr3 .dng .nef .orf .raf .raw .rw2 .jp2 .j2k .jxl .psd .xcf .svg .tga .exr .hdr".split()
-)  # images that cannot be read: named, so that nobody believes they are in
+)  # images that cannot be read: they are reported as skipped
 _NOT_CLASSES = frozenset(
     b"@eadir @__thumb @recycle #recycle #snapshot $recycle.bin __macosx lost+found thumbnails".split()
 )  # folders of file servers, systems and cameras, in lower case

@@ -87,7 +87,7 @@ def _label_counts(truth: Any, predicted: Any) -> tuple[NDArray[Any], NDArray[Any
     true, found = label_matrices(truth, predicted, ("truth", "predicted"))
     if true.shape[0] != found.shape[0] or not true.shape[0]:
         raise ValueError(
-            f"truth has {true.shape[0]} samples, predicted {found.shape[0]}: expected as many of both, at least 1"
+            f"truth has {true.shape[0]} samples, predicted {found.shape[0]}: expected equal numbers, at least 1"
         )
     right = true.multiply(found)
     return right.sum(axis=0), true.sum(axis=0), found.sum(axis=0)

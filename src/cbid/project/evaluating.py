@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.classify.votes import Neighbours, count_votes, neighbours_with_ties, random_keys
+from cbid.classify.votes import Neighbours, count_votes, neighbours_with_ties
 from cbid.codes import unpack
 from cbid.evaluation import average_precision, mean_average_precision, shared_labels
 from cbid.project.table import LABEL_SEPARATOR, split_labels
 from cbid.search import CodeIndex
+from cbid.search.segments import random_keys
 
 MAX_RANKED_TIES = 512  # images at one distance whose vectors are compared; of more, a random subset
 

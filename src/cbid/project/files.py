@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from cbid.data.names import printable
 from cbid.search.manifest import is_index_file
-from cbid.storage.atomic import check_regular, whole_file
+from cbid.storage.atomic import check_no_link, check_regular, whole_file
 from cbid.storage.digests import digest_file, digest_text
 
 MANIFEST = "project.json"
@@ -213,7 +213,8 @@ def write_vectors(path: Path, ids: NDArray[np.int64], vectors: NDArray[np.float3
     grows, because readers map it.
     """
     rows = np.ascontiguousarray(vectors, dtype=np.float32)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    check_no_link(path)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
     try:
         edges = np.flatnonzero(np.diff(ids) != 1) + 1
         for run in np.split(np.arange(len(ids)), edges):
@@ -234,6 +235,7 @@ def _write_all(descriptor: int, rows: NDArray[np.float32], offset: int) -> None:
 def map_vectors(path: Path, n_features: int) -> NDArray[np.float32]:
     """Return all complete rows of the file, (rows, d), read-only and memory-mapped."""
     width = 4 * n_features
+    check_no_link(path)
     check_regular(path)
     with open(path, "rb") as file:
         rows = os.fstat(file.fileno()).st_size // width

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +19,7 @@ from cbid.project.table import LABEL_SEPARATOR
 MAX_PAIRS = 1_000_000  # near-duplicates held in memory
 _SIDE = 224  # longer side in pixels of a picture whose parts are hidden
 _GRIDS = (12, 10, 8, 7, 6, 5, 4)  # parts along each side, the finest that fits into the time
+_FEWEST_PARTS = 16  # hidden also if the time has run out
 
 
 class Predictions(NamedTuple):
@@ -142,7 +142,8 @@ def occlude(
     own : array (b,) uint8 or None, default=None
         The code of the picture, if it is known; the picture may be a thumbnail, whose bits can differ from it.
     seconds : float, default=4
-        Time to spend; the grid becomes coarser for slow descriptors.
+        Time to spend; the grid becomes coarser for slow descriptors. If it runs out on the way, the parts that are
+        left have the values of the nearest part that was hidden.
     """
     picture = resize_longest(as_rgb(to_uint8(image)), _SIDE)
     whole = describe(picture)  # the first call may have to load a network
@@ -155,15 +156,26 @@ def occlude(
     shared = (bits == (unpack(other, snapshot.n_bits) > 0)) & (bits == (values >= 0)) & (weights > 0)
     fill = picture.reshape(-1, 3).mean(axis=0).astype(np.uint8)
     rows, columns = (np.linspace(0, side, grid + 1).astype(int) for side in picture.shape[:2])
-    hidden = []
-    for top, bottom in pairwise(rows):
-        for left, right in pairwise(columns):
-            changed = picture.copy()
-            changed[top:bottom, left:right] = fill
-            hidden.append(describe(changed))
+    hidden, parts = [], _spread(grid)
+    for place, (i, j) in enumerate(parts):
+        if place >= _FEWEST_PARTS and time.perf_counter() - begun > seconds:
+            break
+        changed = picture.copy()
+        changed[rows[i] : rows[i + 1], columns[j] : columns[j + 1]] = fill
+        hidden.append(describe(changed))
+    apart = np.linalg.norm(parts[:, None] - parts[: len(hidden)], axis=2)
+    nearest = np.empty((grid, grid), dtype=np.int64)
+    nearest[tuple(parts.T)] = apart.argmin(axis=1)
     moved = snapshot.coder.project(np.stack(hidden)).astype(np.float64)[:, shared]
     before, weight = values[shared], weights[shared]
     ratio = moved / np.where(before == 0, 1e-300, before)
     heat = np.clip(1 - ratio, 0, 1) @ weight / max(weight.sum(), 1e-300)
     flipped = ((moved >= 0) != (before >= 0)).sum(axis=1)
-    return Occlusion(heat.reshape(grid, grid), flipped.reshape(grid, grid), int(shared.sum()))
+    return Occlusion(heat[nearest], flipped[nearest], int(shared.sum()))
+
+
+def _spread(grid: int) -> NDArray[np.int64]:
+    """Return the rows and columns (grid * grid, 2) of all parts, in an order whose beginnings are spread evenly."""
+    i, j = np.indices((grid, grid)).reshape(2, -1)
+    sparse = [(i + j) % 2, i % 2 + j % 2, i % 4 + j % 4]
+    return np.stack([i, j], axis=1)[np.lexsort([part > 0 for part in sparse])]

@@ -411,13 +411,13 @@ class Project:
         Images are ranked by their mean distance to the examples less half their mean distance to the
         counter-examples. The other parameters are those of ``search``.
         """
-        unlike = unlike or Examples(np.empty((0, len(like.codes[0])), np.uint8), None)
+        unlike = unlike or Examples(np.empty((0, like.codes.shape[1]), np.uint8), None)
         return searching.search_examples(self._snapshot, self._store, like, unlike, k, SearchSettings(**settings))
 
     def search_in(self, store: CodeStore) -> None:
         """Search codes in this store from now on. It must hold the codes of the project (``cbid index --to``)."""
-        self._store = store
         searching.check_store(self._snapshot, store)
+        self._store = store
 
     def weights(self, n_bits: int, how: str = "weighted", likeness: float | None = None) -> NDArray[np.float64]:
         """Return the weights (self.n_bits,) of a search with the first ``n_bits`` bits; zero after them."""
@@ -448,12 +448,12 @@ class Project:
 
         ``codes`` are packed codes or vectors; with codes, ``vectors`` may be the vectors of the same queries. Vectors
         rank ties, as in ``search``. If the vector of the query is not known, all images as near as the k-th
-        vote, each with an even share (of more than 8,192, a random subset).
+        vote, each with an even share (of more than about 8,192, a random subset).
 
         With ``unknown``, such as .05, queries that are farther from their k nearest than this share of the held-out
         images is from theirs have the label "unknown".
         """
-        far = None if unknown is None else (unknown, self.ids_of(part=HELD_OUT))
+        far = None if unknown is None else (unknown, lambda: self.ids_of(part=HELD_OUT))
         queries = np.asarray(codes)
         return searching.classify(self._snapshot, self._store, queries, k, n_bits, exclude, vectors, weights, far)
 
@@ -662,7 +662,7 @@ class Project:
             if self._table.n_features() != self.n_features:
                 problems.append(f"{self.path / IMAGES}: n_features differs from {MANIFEST}")
         elif repair:
-            notes.append(f"{self._table.add_checksums(vectors)} images got the checksums that they lacked")
+            notes.append(f"{self._table.add_checksums(vectors)} images got checksums")
             self._snapshot.manifest.write(self.path)
         else:
             notes.append(f"{len(missing)} images have no checksums, as in older releases; --repair adds them")

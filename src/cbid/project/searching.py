@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cbid.checks import check_choice, check_integer, check_real
-from cbid.classify.votes import EQUAL_SHARES, Neighbours, neighbours_with_ties
+from cbid.classify.votes import EQUAL_SHARES, CodeSearcher, Neighbours, nearest_codes, neighbours_with_ties
 from cbid.codes import check_codes, n_bytes, pack, prefix, unpack
 from cbid.project.evaluating import nearest_vectors, rank_by_vectors, sample_queries, vote
 from cbid.project.files import ProjectError
@@ -198,9 +198,16 @@ def search(
     codes, asked_vectors = _codes_and_vectors(snapshot, queries, vectors)
     if weights is None:
         weights = snapshot.weights(length, how, likeness)
-    parts = _with_ties(snapshot, store, codes, k, weights=weights, labels=labels, excluded=excluded)
-    if asked_vectors is not None:  # else, ties are in the order of their ids
-        parts = (rank_by_vectors(part, asked_vectors, snapshot.vectors(part.ids.ravel()), k)[0] for part in parts)
+    searched = _searched(snapshot, store)
+    chosen: dict[str, Any] = {"weights": weights, "labels": labels, "excluded": excluded}
+    parts: Iterable[Neighbours]
+    if asked_vectors is None:  # nothing ranks the ties
+        parts = [nearest_codes(searched, codes, k, **chosen)]
+    else:
+        parts = (
+            rank_by_vectors(part, asked_vectors, snapshot.vectors(part.ids.ravel()), k)[0]
+            for part in neighbours_with_ties(searched, codes, k, **chosen)
+        )
     near = _joined(parts, len(codes), k)
     seconds = time.perf_counter() - begun
     similarity = np.where(near.ids < 0, 0, 1 - near.distances / max(weights.sum(), 1e-300)).astype(np.float32)
@@ -248,11 +255,11 @@ def classify(
     exclude: int | Sequence[int] | None,
     vectors: ArrayLike | None,
     votes_by: str,
-    unknown: tuple[float, NDArray[np.int64]] | None,
+    unknown: tuple[float, Callable[[], NDArray[np.int64]]] | None,
 ) -> Votes:
     """Return the vote of the k nearest labelled images; see ``Project.classify``.
 
-    ``unknown`` is the share of the held-out images that may count as unknown, and their ids.
+    ``unknown`` is the share of the held-out images that may count as unknown, and a function that returns their ids.
     """
     check_choice("weights", votes_by, ("uniform", "distance"))
     if unknown is not None:
@@ -265,8 +272,8 @@ def classify(
     labels = None if stored.complete else list(stored.sets)
     codes, asked = _codes_and_vectors(snapshot, queries, vectors)
     classes = np.array(list(stored.sets))
-    votes = np.zeros((len(codes), len(classes)))
-    for near in _with_ties(snapshot, store, codes, k, weights=weights, labels=labels, excluded=_as_ids(exclude)):
+    votes, searched = np.zeros((len(codes), len(classes))), _searched(snapshot, store)
+    for near in neighbours_with_ties(searched, codes, k, weights=weights, labels=labels, excluded=_as_ids(exclude)):
         ranks: NDArray[Any] = near.distances
         if asked is not None:
             near, ranks = rank_by_vectors(near, asked, snapshot.vectors(near.ids.ravel()), k)
@@ -298,16 +305,24 @@ def _mean_distances(
 
 
 def _known_distance(
-    snapshot: Snapshot, k: int, weights: NDArray[np.float64], share: float, held_out: NDArray[np.int64]
+    snapshot: Snapshot,
+    k: int,
+    weights: NDArray[np.float64],
+    share: float,
+    held_out: Callable[[], NDArray[np.int64]],
 ) -> float:
     """Return the mean distance that this share of the held-out images exceeds; each is left out of its neighbours."""
-    if not len(held_out):
+
+    def measure() -> NDArray[np.float64]:
+        held = sample_queries(held_out(), 0)
+        found = snapshot.index.search(snapshot.index.reconstruct(held), k + 1, weights=weights)
+        found_others = np.sort(np.where(found.ids == held[:, None], np.inf, found.distances), axis=1)[:, :k]
+        return np.where(np.isfinite(found_others), found_others, 0).mean(axis=1, dtype=np.float64)
+
+    means = snapshot.held_distances(k, weights, measure)
+    if not len(means):
         raise ValueError(f"unknown={share}: expected a project with held-out images, on which the distance is found")
-    held = sample_queries(held_out, 0)
-    found = snapshot.index.search(snapshot.index.reconstruct(held), k + 1, weights=weights)
-    found_others = np.sort(np.where(found.ids == held[:, None], np.inf, found.distances), axis=1)[:, :k]
-    found_others = np.where(np.isfinite(found_others), found_others, 0)
-    return float(np.quantile(found_others.mean(axis=1, dtype=np.float64), 1 - share, method="higher"))
+    return float(np.quantile(means, 1 - share, method="higher"))
 
 
 def bit_sides(snapshot: Snapshot, s: int, count: int) -> BitSides:
@@ -370,13 +385,12 @@ def _codes_and_vectors(
     return codes, known
 
 
-def _with_ties(
-    snapshot: Snapshot, store: CodeStore | None, codes: NDArray[np.uint8], k: int, **settings: Any
-) -> Iterator[Neighbours]:
-    """Search the index, or the store; ``settings`` are weights, labels and excluded."""
-    if store is not None:
-        check_store(snapshot, store)
-    return neighbours_with_ties(snapshot.index if store is None else store, codes, k, **settings)
+def _searched(snapshot: Snapshot, store: CodeStore | None) -> CodeSearcher:
+    """Return what is searched: the store if there is one, else the index."""
+    if store is None:
+        return snapshot.index
+    check_store(snapshot, store)
+    return store
 
 
 def _nearest_vectors(

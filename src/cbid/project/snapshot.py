@@ -25,7 +25,7 @@ from cbid.project.models import encode_rows, prefix_weights
 from cbid.project.table import ADDED, ImageTable, split_labels
 from cbid.search import CodeIndex, IndexCorruptError
 from cbid.search.vocabulary import SEPARATOR
-from cbid.storage.atomic import check_regular, deferred_signals
+from cbid.storage.atomic import check_no_link, check_regular, deferred_signals
 from cbid.storage.models import model_digest
 
 _MAX_WEIGHTS = 64  # code lengths whose weights are cached
@@ -82,6 +82,7 @@ class Snapshot:
     _weights: dict[tuple[int, str, float | None], NDArray[np.float64]] = field(default_factory=dict)
     _stored: tuple[int, StoredLabels] | None = None
     _projected: tuple[int, NDArray[np.int64], NDArray[np.float32]] | None = None
+    _held: dict[tuple[int, bytes], tuple[int, NDArray[np.float64]]] = field(default_factory=dict)
     _digest: str | None = None
 
     @classmethod
@@ -102,7 +103,9 @@ class Snapshot:
 
     @classmethod
     def _read(cls, path: Path, manifest: ProjectManifest, stamp: tuple[int, int]) -> "Snapshot":
+        check_no_link(path / manifest.index)
         for name in (manifest.coder, manifest.evaluation):
+            check_no_link(path / name)
             check_regular(path / name)
             manifest.check_file(path, name)
         coder = coders.load(path / manifest.coder)
@@ -290,6 +293,18 @@ class Snapshot:
             values = self.coder.project(self.vectors(ids)[ids])
             cached = self._projected = changes, ids, values.astype(np.float32)
         return cached[1:]
+
+    def held_distances(
+        self, k: int, weights: NDArray[np.float64], measure: Callable[[], NDArray[np.float64]]
+    ) -> NDArray[np.float64]:
+        """Return the mean distances (n,) of held-out images to their k nearest, kept until images change."""
+        key, changes = (k, weights.tobytes()), self._changes
+        cached = self._held.get(key)
+        if cached is None or cached[0] != changes:
+            if len(self._held) >= _MAX_WEIGHTS:
+                self._held.clear()
+            cached = self._held[key] = changes, measure()
+        return cached[1]
 
     def digest(self) -> str:
         """Return the digest of the coder, by which a store outside the project knows its codes."""

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from cbid.project.files import ProjectError
 from cbid.search import UnknownIdError
+from cbid.storage.atomic import check_no_link
 from cbid.storage.digests import digest_bytes
 
 TRAIN, HELD_OUT, ADDED, PENDING = "train", "held-out", "added", "pending"  # parts
@@ -135,6 +136,8 @@ class ImageTable:
     def __init__(self, path: Path, *, write: bool = False) -> None:
         self._path = path
         self._mutex = threading.RLock()
+        for suffix in ("", "-journal", "-wal", "-shm"):  # SQLite would change the files that they lead to
+            check_no_link(f"{path}{suffix}")
         if not write and not path.is_file():
             raise ProjectError(f"{path} is missing: {path.parent} is not a complete project")
         with self._locked():

@@ -243,11 +243,11 @@ def _round_down(n: int) -> int:
 # ---- Samples ----
 
 
-def quotas(sizes: NDArray[Any], most: int, least: int = MIN_PER_CLASS) -> Indices:
+def quotas(sizes: NDArray[Any], most: int) -> Indices:
     """Return how many members to take of classes of these sizes, at most ``most`` in all.
 
-    Each class gives ``least`` members, or all if it has fewer, and the same share of the others. Rounding favours the
-    largest remainders.
+    Each class gives ``MIN_PER_CLASS`` members, or all if it has fewer, and the same share of the others. Rounding
+    favours the largest remainders.
 
     >>> quotas(np.array([900, 90, 10]), 100).tolist()
     [74, 16, 10]
@@ -255,7 +255,7 @@ def quotas(sizes: NDArray[Any], most: int, least: int = MIN_PER_CLASS) -> Indice
     sizes = sizes.astype(np.int64)
     if sizes.sum() <= most:
         return sizes.copy()
-    floor = np.minimum(sizes, least)
+    floor = np.minimum(sizes, MIN_PER_CLASS)
     if floor.sum() > most:
         raise _sample_too_small(most, int(np.count_nonzero(sizes)), int(floor.sum()))
     rest = (most - int(floor.sum())) * (sizes - floor) / max(int((sizes - floor).sum()), 1)

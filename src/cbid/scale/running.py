@@ -240,7 +240,7 @@ _UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
 _STEP = 64 * 2**20  # the size of the process is rounded to it, so that two runs of one program agree
 
 
-def as_bytes(max_memory: int | str, name: str = "max_memory") -> int:
+def as_bytes(max_memory: int | str) -> int:
     """Convert a number of bytes, or text such as "2GB" (10^9) or "1.5GiB" (2^30), to bytes.
 
     >>> as_bytes("2GB"), as_bytes("1.5 MiB"), as_bytes(4096)
@@ -254,7 +254,7 @@ def as_bytes(max_memory: int | str, name: str = "max_memory") -> int:
         if found and found[2] in _UNITS:
             size = int(float(found[1]) * _UNITS[found[2]])
     if size < 1:
-        raise ValueError(f'{name}={max_memory!r}: expected a number of bytes, or text such as "2GB" or "512MiB"')
+        raise ValueError(f'max_memory={max_memory!r}: expected a number of bytes, or text such as "2GB" or "512MiB"')
     return size
 
 

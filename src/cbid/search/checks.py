@@ -15,6 +15,7 @@ __all__ = [
     "IndexCorruptError",
     "IndexLockedError",
     "UnknownIdError",
+    "as_cells",
     "as_codes",
     "as_count",
     "as_ids",
@@ -64,6 +65,16 @@ def as_count(value: object, name: str, *, at_least: int = 1, at_most: int | None
     if count is None:
         raise TypeError(f"{name}={value!r}: expected {expected}")
     raise ValueError(f"{name}={count}: expected {expected}")
+
+
+def as_cells(cells: object, probes: object, *, at_most: int | None = None) -> tuple[int | None, int | None]:
+    """Return the number of IVF cells and of those that a search scans, by default 1/32; both None without IVF."""
+    if cells is None:
+        if probes is not None:
+            raise ValueError(f"probes={probes}: expected None without cells")
+        return None, None
+    n_cells = as_count(cells, "cells", at_least=2, at_most=at_most)
+    return n_cells, max(n_cells // 32, 1) if probes is None else as_count(probes, "probes", at_most=n_cells)
 
 
 def unmasked(values: ArrayLike, name: str) -> ArrayLike:

@@ -13,7 +13,7 @@ from cbid.codes import n_bytes, prefix
 from cbid.search.blocks import from_blocks
 from cbid.search.checks import LARGEST_ID, as_codes, as_ids, check_known, sorted_distinct
 from cbid.search.ivf import Cells
-from cbid.search.segments import Rows, Segment
+from cbid.search.segments import CodeRows, Segment
 from cbid.search.vocabulary import Vocabulary
 
 __all__ = ["Attached", "AttachedFile", "CodeCollection", "IndexState"]
@@ -167,9 +167,9 @@ class CodeCollection:
             vocabulary, label_codes = self._new_labels(labels, n)
             if n:
                 if self.longer is not None:
-                    self.longer._levels.add(Rows(full, new_ids, label_codes))
+                    self.longer._levels.add(CodeRows(full, new_ids, label_codes))
                     full = prefix(full, self.state.n_bits)
-                self._levels.add(Rows(full, new_ids, label_codes))
+                self._levels.add(CodeRows(full, new_ids, label_codes))
                 self.state.vocabulary = vocabulary
                 self.state.next_id = max(self.state.next_id, int(new_ids.max()) + 1)
                 self.changed = True
@@ -227,7 +227,7 @@ class CodeCollection:
             self.changed = True
             self._use_longer()
 
-    def _rows_of(self, wanted: NDArray[np.int64]) -> Rows:
+    def _rows_of(self, wanted: NDArray[np.int64]) -> CodeRows:
         """Return codes and labels of ids (sorted, distinct), all of which must be stored."""
         with self.mutex:
             segments, state = self._levels.readable(), self.state
@@ -241,7 +241,7 @@ class CodeCollection:
                 labels[places] = segment.labels[positions]
             found[places] = True
         check_known(wanted, found)
-        return Rows(codes, wanted, labels)
+        return CodeRows(codes, wanted, labels)
 
     def _use_longer(self) -> None:
         """Replace the codes by the longer ones once every id has one. Searches see the old state or the new one."""
@@ -308,14 +308,14 @@ class Levels:
         self.cells = cells  # once trained, every sealed segment is ordered by cell
         self.sealed = list(segments)
         self._merged = False  # whether nothing has changed since the last merge
-        self._tail: list[Rows] = []
+        self._tail: list[CodeRows] = []
         self._tail_ids: set[int] = set()  # bounded by TAIL
         self._tail_segment: Segment | None = None  # the tail as a segment, until the next addition
 
     def __len__(self) -> int:
         return sum(segment.n_live for segment in self.sealed) + len(self._tail_ids)
 
-    def add(self, rows: Rows) -> None:
+    def add(self, rows: CodeRows) -> None:
         """Add rows (n > 0) whose ids are new."""
         self._merged = False
         if len(rows.ids) >= TAIL:
@@ -394,14 +394,14 @@ class Levels:
 
     def _tail_view(self) -> Segment:
         if self._tail_segment is None:
-            rows = Rows.joined(self._tail)
+            rows = CodeRows.joined(self._tail)
             self._tail = [rows]
             self._tail_segment = Segment.build(rows, by_class=self.by_class)
         return self._tail_segment
 
-    def _built(self, parts: list[Rows]) -> Segment:
+    def _built(self, parts: list[CodeRows]) -> Segment:
         if self.cells is not None:
             parts = [
                 part if part.cells is not None else part._replace(cells=self.cells.of(part.codes)) for part in parts
             ]
-        return Segment.build(Rows.joined(parts), by_class=self.by_class)
+        return Segment.build(CodeRows.joined(parts), by_class=self.by_class)

@@ -5,7 +5,6 @@ import dataclasses
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -14,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from cbid.checks import check_choice
 from cbid.codes import check_n_bits, n_bytes, prefix
 from cbid.search.buckets import BUCKETS_UP_TO, METHODS
-from cbid.search.checks import as_codes, as_count, as_ids, as_radius, as_weights, float32_scale
+from cbid.search.checks import as_cells, as_codes, as_count, as_ids, as_radius, as_weights, float32_scale
 from cbid.search.collection import Attached, AttachedFile, CodeCollection, IndexState
 from cbid.search.ivf import CODES_PER_CELL, SAMPLE_PER_CELL, Cells
 from cbid.search.matches import Matches, RangeMatches
@@ -101,14 +100,9 @@ class CodeIndex:
                 )
         elif classes is not None:
             raise ValueError("classes is given, but weights is not; expected weights of shape (n_bits, n_classes)")
-        n_cells = None if cells is None else as_count(cells, "cells", at_least=2)
-        if n_cells is None and probes is not None:
-            raise ValueError(f"probes={probes}: expected None without cells")
-        n_probes = 0 if n_cells is None else max(n_cells // 32, 1)
-        if n_cells is not None and probes is not None:
-            n_probes = as_count(probes, "probes", at_most=n_cells)
+        n_cells, n_probes = as_cells(cells, probes)
         self.n_threads = None if n_threads is None else as_count(n_threads, "n_threads")
-        self._codes = CodeCollection(IndexState(n_bits, checked, vocabulary, 0, n_cells, n_probes, None, []))
+        self._codes = CodeCollection(IndexState(n_bits, checked, vocabulary, 0, n_cells, n_probes or 0, None, []))
         self._method = self._checked_method(method)
         self._store: IndexStore | None = None
         self._attachment_is_current = False  # only the owner of attached files may save
@@ -352,14 +346,22 @@ class CodeIndex:
         among: ArrayLike | None = None,
         weights: ArrayLike | None = None,
         projections: ArrayLike | None = None,
+        halvings: int = 0,
     ) -> RangeMatches:
-        """Return all stored codes at distance <= ``radius`` of each query, exactly also with IVF; see `search`."""
+        """Return all stored codes at distance <= ``radius`` of each query, exactly also with IVF; see `search`.
+
+        With ``halvings``, return those in a random subset of the codes, which each halving makes half as large. It is
+        drawn by a fixed function of the ids, so the order of the codes plays no part, and is kept for later searches.
+        """
         limit = as_radius(radius)
+        halvings = as_count(halvings, "halvings", at_least=0, at_most=63)
         state, stored = self._view()
+        if halvings:
+            stored = [subset for segment in stored if (subset := segment.thinned(halvings)) is not None]
         batch = self._batch(state, codes, projections, weights, weighted)
         limit = limit if batch.scale == 1 else as_radius(float(radius) * batch.scale)
         segments = self._filtered(state, stored, labels, match, among, len(batch))
-        method = self._exact_method(weights, labels, among)
+        method = "scan" if halvings else self._exact_method(weights, labels, among)
         offsets, ids, distances, label_codes = search_within(
             segments, batch.for_class, len(batch), limit, method=method, n_threads=self.n_threads
         )
@@ -592,27 +594,20 @@ class CodeIndex:
         method : {"auto", "scan", "buckets", "cells"}, default=None
             How to search, as in the constructor; it is not stored.
         """
-        threads = None if n_threads is None else as_count(n_threads, "n_threads")
-        store = IndexStore(Path(path))
+        index = cls.__new__(cls)
+        index.n_threads = None if n_threads is None else as_count(n_threads, "n_threads")
+        index._store = store = IndexStore(Path(path))
         if writable:
             store.acquire()
         try:
-            state = store.read()
+            index._codes = CodeCollection(store.read())
             if verify:
                 store.verify()
-        except BaseException:
-            store.close()
-            raise
-        index = cls.__new__(cls)
-        index.n_threads = threads
-        index._codes, index._store = CodeCollection(state), store
-        index._attachment_is_current = False
-        index._codes.changed = False
-        try:
             index._method = index._checked_method(method)
         except BaseException:
             store.close()
             raise
+        index._attachment_is_current = index._codes.changed = False
         return index
 
     def save(self, path: str | os.PathLike[str] | None = None) -> None:
@@ -690,9 +685,7 @@ class CodeIndex:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def __copy__(self) -> Self:

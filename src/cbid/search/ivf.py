@@ -38,13 +38,11 @@ class Cells:
         n_bits: int,
         n_cells: int,
         weights: NDArray[np.floating] | None,
-        *,
-        seed: int = 0,
     ) -> "Cells":
         """Run k-means over a sample of ``codes``, from randomly drawn codes."""
         if len(codes) < n_cells:
             raise ValueError(f"codes has {len(codes)} rows; expected at least {n_cells}, one per cell")
-        rng = np.random.default_rng(seed)
+        rng = np.random.default_rng(0)
         if len(codes) > SAMPLE_PER_CELL * n_cells:
             codes = codes[rng.choice(len(codes), SAMPLE_PER_CELL * n_cells, replace=False)]
         bits = unpack(codes, n_bits)

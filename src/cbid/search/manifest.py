@@ -239,7 +239,8 @@ class IndexManifest:
         text = _text({"blake2b": stamp, "manifest": content})
         path = directory / MANIFEST_NAME
         temporary = path.with_name(path.name + ".tmp")
-        with open(temporary, "wb", buffering=0) as file:
+        temporary.unlink(missing_ok=True)  # of a killed writer, or a link that leads out of the directory
+        with open(temporary, "xb", buffering=0) as file:
             _write_fully(file, memoryview(text))
             os.fsync(file.fileno())
         os.replace(temporary, path)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from cbid.search.buckets import within_radius
 from cbid.search.queries import Queries
-from cbid.search.segments import Rows, Segment
+from cbid.search.segments import CodeRows, Segment
 from cbid.storage.digests import digest_of
 from cbid.storage.tensors import FileKind
 
@@ -120,7 +120,7 @@ def _pair_blocks(search: PairSearch, first: int = 0) -> Iterator[tuple[int, Part
     n = len(search.codes)
     if n == 0:
         return
-    segment = Segment.build(Rows(search.codes, np.arange(n)), by_class=False)
+    segment = Segment.build(CodeRows(search.codes, np.arange(n)), by_class=False)
     while first < n:
         last = min(first + _BLOCK, n)
         queries = Queries.from_codes(search.codes[first:last], search.n_bits, search.weights)

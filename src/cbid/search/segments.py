@@ -5,7 +5,7 @@ sorted by id: one run for all codes under a single weight vector, one per class 
 has its own weights, one per cell (and class) with IVF.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,17 +17,25 @@ from cbid.search.vocabulary import narrow
 if TYPE_CHECKING:
     from cbid.search.buckets import BucketTables, SearchClock
 
-__all__ = ["ANY", "LabelFilter", "Rows", "Segment"]
+__all__ = ["ANY", "CodeRows", "LabelFilter", "Segment", "random_keys"]
 
 ANY = -1  # the cell of codes that have none; the class of a run of mixed classes
 
 _NO_ROWS = np.empty(0, dtype=np.int64)
 
 
-class Rows(NamedTuple):
+def random_keys(values: NDArray[Any]) -> NDArray[np.uint64]:
+    """Return a fixed pseudo-random number for each integer (the finaliser of SplitMix64)."""
+    keys = values.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
+    keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return keys ^ (keys >> np.uint64(31))
+
+
+class CodeRows(NamedTuple):
     """Codes as rows, before or after they are in a segment.
 
-    Either all codes of an index have labels or none; either all rows of one ``Rows`` have cells or none.
+    Either all codes of an index have labels or none; either all rows of one ``CodeRows`` have cells or none.
     """
 
     codes: NDArray[np.uint8]  # (n, n_bytes)
@@ -36,7 +44,7 @@ class Rows(NamedTuple):
     cells: NDArray[np.integer] | None = None  # (n,)
 
     @classmethod
-    def joined(cls, parts: "list[Rows]") -> "Rows":
+    def joined(cls, parts: "list[CodeRows]") -> "CodeRows":
         """Concatenate rows."""
 
         def join(arrays: list[NDArray[np.integer] | None]) -> NDArray[np.integer] | None:
@@ -60,6 +68,18 @@ class LabelFilter(NamedTuple):
     n_kept: int
 
 
+class Thinned(NamedTuple):
+    """A random subset of a segment as a segment of its own, kept because its rows are the same in every search."""
+
+    segment: "Segment | None"  # None if it is empty
+    positions: NDArray[np.int64]  # of its rows in the whole segment
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        return self.positions.nbytes + (0 if self.segment is None else self.segment.nbytes)
+
+
 @dataclass(eq=False)
 class Segment:
     """Codes in blocks of 32, sorted by id within each run; only ``keep`` changes (0 = removed)."""
@@ -75,13 +95,14 @@ class Segment:
     last_filter: "LabelFilter | None" = field(default=None, repr=False)
     tables: "BucketTables | None" = field(default=None, repr=False)  # built when a search needs them
     clock: "SearchClock | None" = field(default=None, repr=False)
+    subsets: dict[int, Thinned] = field(default_factory=dict, repr=False)  # by the number of halvings
 
     def __post_init__(self) -> None:
         if self.n_live < 0:
             self.n_live = len(self.ids) if self.keep is None else int(np.count_nonzero(self.keep))
 
     @classmethod
-    def build(cls, rows: Rows, *, by_class: bool) -> "Segment":
+    def build(cls, rows: CodeRows, *, by_class: bool) -> "Segment":
         """Sort rows by (cell, class, id) and store them in blocks."""
         codes, ids, labels, cells = rows
         classes = labels if by_class else None
@@ -113,10 +134,11 @@ class Segment:
         filtered = None if self.last_filter is None else self.last_filter.keep
         arrays = (self.blocks, self.ids, self.labels, self.runs, self.keep, filtered)
         tables = 0 if self.tables is None else self.tables.nbytes
-        return tables + sum(array.nbytes for array in arrays if array is not None)
+        subsets = sum(subset.nbytes for subset in list(self.subsets.values()))
+        return tables + subsets + sum(array.nbytes for array in arrays if array is not None)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "tables": None}  # a copy builds its own when it needs them
+        return {**self.__dict__, "tables": None, "subsets": {}}  # a copy builds its own when it needs them
 
     def spans(self) -> list[tuple[int, int, int, int]]:
         """Return the runs as (first position, end, cell, class)."""
@@ -170,11 +192,28 @@ class Segment:
         self.n_live -= len(positions)
         self.keep_stored = False
 
+    def thinned(self, halvings: int) -> "Segment | None":
+        """Return a random subset of about 1 / 2**halvings of the codes, or None if it is empty.
+
+        It is drawn by a fixed function of the ids: it depends neither on the order of the codes nor on the labels.
+        """
+        subset = self.subsets.get(halvings)
+        if subset is None:
+            positions = np.flatnonzero(random_keys(self.ids) >> np.uint64(64 - halvings) == 0)
+            built = None
+            if len(positions):  # in the order of the positions, which are sorted in the same way
+                built = Segment.build(self.rows(positions), by_class=bool(self.runs[0, 2] != ANY))
+            subset = self.subsets[halvings] = Thinned(built, positions)
+        segment, keep = subset.segment, self.keep
+        if segment is None or keep is None:
+            return segment
+        return replace(segment, keep=keep[subset.positions], n_live=-1)
+
     def live(self) -> NDArray[np.int64]:
         """Return the positions that are not removed."""
         return np.arange(len(self)) if self.keep is None else np.flatnonzero(self.keep)
 
-    def rows(self, positions: NDArray[np.int64] | None = None) -> Rows:
+    def rows(self, positions: NDArray[np.int64] | None = None) -> CodeRows:
         """Return the codes at ``positions`` (by default all that are not removed) as rows, with their cells."""
         if positions is None:
             positions = self.live()
@@ -183,4 +222,4 @@ class Segment:
         cells = None
         if self.runs[0, 1] != ANY:
             cells = self.runs[np.searchsorted(self.runs[:, 0], positions, side="right") - 1, 1]
-        return Rows(codes, self.ids[positions], labels, cells)
+        return CodeRows(codes, self.ids[positions], labels, cells)

@@ -17,6 +17,7 @@ __all__ = [
     "LOCK_NAME",
     "DirectoryLockedError",
     "WriterLock",
+    "check_no_link",
     "check_regular",
     "deferred_signals",
     "flush",
@@ -118,6 +119,12 @@ def check_regular(path: str | os.PathLike[str]) -> int:
     return info.st_size
 
 
+def check_no_link(path: str | os.PathLike[str]) -> None:
+    """Raise an OSError if the path is a symbolic link: what is written there would end up somewhere else."""
+    if os.path.islink(path):
+        raise OSError(errno.ELOOP, "is a symbolic link; expected the file itself", os.fspath(path))
+
+
 def flush(path: str | os.PathLike[str]) -> None:
     """Wait until a file, or the entries of a directory, are on the device."""
     if os.path.isdir(path) and os.name != "posix":
@@ -148,7 +155,8 @@ class WriterLock:
 
         path = directory / LOCK_NAME
         while True:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            check_no_link(path)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 # A writer that abandons a new directory deletes its lock file: check that this one still exists.

@@ -126,7 +126,7 @@ def _faiss_head(data: NDArray[np.uint8], place: int) -> tuple[Any, ...]:
     try:
         return _FAISS_HEAD.unpack_from(data.data, place)
     except struct.error as error:
-        raise ValueError(f"it is no faiss index, or incomplete: {error}") from error
+        raise ValueError(f"it is not a faiss index, or incomplete: {error}") from error
 
 
 def _faiss_vector(data: NDArray[np.uint8], place: int, dtype: type[Any], n: int) -> tuple[NDArray[Any], int]:
@@ -167,9 +167,9 @@ def _read_usearch(path: Path, n_bits: int) -> Read:
         place += _USEARCH_GRAPH.size
         levels = np.frombuffer(data, "<i2", n, place).astype(np.int64)
     except (struct.error, ValueError, OverflowError) as error:
-        raise ValueError(f"it is no usearch index with vectors, or incomplete: {error}") from error
+        raise ValueError(f"it is not a usearch index with vectors, or incomplete: {error}") from error
     if magic != b"usearch" or nodes != n:
-        raise ValueError("it is no usearch index with vectors")
+        raise ValueError("it is not a usearch index with vectors")
     if (scalar, key, slot, bits, width) != (_B1, _U64, _U32, n_bits, n_bytes(n_bits)):
         raise ValueError(f"it holds {bits} numbers of type {scalar}: expected {n_bits} bits (b1) with integer keys")
     # A node is its key, its level and for each level a count and the links. Floats cannot overflow.

@@ -37,14 +37,15 @@ FIRST_SEARCH = """
     from cbid.search.queries import Queries
     from cbid.search.scan import topk
     codes = np.random.default_rng(0).integers(0, 256, (1000, 8), dtype=np.uint8)
+    start = time.process_time()
     positions, _ = topk(to_blocks(codes), 1000, Queries.from_codes(codes[:9], 64), 3)
     assert (positions[:, 0] == np.arange(9)).all()
-    print(time.process_time())
+    print(time.process_time() - start)
 """
 
 
 def test_the_first_search_of_a_process_takes_the_kernels_from_the_cache():
-    """Processor time from the start of the interpreter on, so that other work on the machine counts less."""
+    """Processor time, so that other work on the machine counts less; compiling takes more than ten seconds of it."""
     run(FIRST_SEARCH)  # fills the cache where it was empty
     assert float(run(FIRST_SEARCH)) < 2.0
 

@@ -1,10 +1,9 @@
 """The SIMD filters alone, against the same sums in numpy."""
 
-import numba
 import numpy as np
 import pytest
 
-from cbid.search.kernels.compile import HAS_AVX2
+from cbid.search.kernels.compile import HAS_AVX2, compiled
 from cbid.search.kernels.filters import FilterPass, make_scratch, parts_all, parts_one, whole_all, whole_one
 from cbid.search.kernels.tables import LEVELS
 from cbid.search.kernels.vectors import BLOCKS, COLUMNS, ENTRIES, FIELDS, GROUP, SIX_BIT
@@ -12,7 +11,7 @@ from cbid.search.kernels.vectors import BLOCKS, COLUMNS, ENTRIES, FIELDS, GROUP,
 pytestmark = pytest.mark.skipif(not HAS_AVX2, reason="there is no SIMD filter without AVX2")
 
 
-@numba.njit
+@compiled
 def run(source, n_blocks, width, tables, offsets, check, ends, level, limits, found, counts):
     scratch = make_scratch()
     at, steps = np.int64(offsets.ctypes.data), len(offsets) // COLUMNS
@@ -50,6 +49,7 @@ def averages(codes, tables, ends, level):
     return parts[0]
 
 
+@pytest.mark.long  # compiles the filters alone; the tests of scans check the candidates they need
 @pytest.mark.parametrize("size", [1, GROUP])
 @pytest.mark.parametrize("level", range(LEVELS + 1))
 def test_candidates_are_the_codes_below_the_limit(level, size):

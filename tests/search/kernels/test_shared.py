@@ -2,11 +2,11 @@
 
 import itertools
 
-import numba
 import numpy as np
 import pytest
 
 from cbid.search.blocks import to_blocks
+from cbid.search.kernels.compile import compiled
 from cbid.search.kernels.shared import (
     AT_A_TIME,
     MANY_SHARING,
@@ -26,7 +26,7 @@ from tests.search.reference import random_codes
 pytestmark = pytest.mark.skipif(not SHARED_LOOKUPS, reason="lookups are shared with AVX2 only")
 
 
-@numba.njit
+@compiled
 def run(weights, asked, blocks, rooms, queries, codes):
     shared = make_shared(weights, asked)
     fit_scale(shared, 3.0 * rooms.max(), len(blocks))  # tables that have to be rebuilt
@@ -38,7 +38,7 @@ def run(weights, asked, blocks, rooms, queries, codes):
     return count, shared.tables.quantised[0].copy(), shared.tables.columns, shared.passes, shared.limits
 
 
-@numba.njit
+@compiled
 def shares(weights, asked, thresholds):
     """Whether queries with these thresholds are scanned together."""
     return ready_to_share(make_shared(weights, asked), thresholds, 64)
@@ -59,6 +59,7 @@ def sums(quantised, columns, passes, asked, codes):
     return parts[0]
 
 
+@pytest.mark.long  # compiles the filter alone; the whole scans below check the candidates they need
 @pytest.mark.parametrize("n_queries", [GROUP + 1, 70])
 @pytest.mark.parametrize("width", [1, 7, 16, 17, 32])
 @pytest.mark.parametrize("weights", ["even", "exponential", "skewed", "first bits", "last bits"])
@@ -121,8 +122,10 @@ def some_codes(rng, n, n_queries, n_bits):
     return codes, asked
 
 
-@pytest.mark.parametrize("n_bits", [8, 100, 128, 130, 256])
-@pytest.mark.parametrize("kind", WEIGHTS)
+@pytest.mark.parametrize(
+    ("kind", "n_bits"),
+    [*((kind, 130) for kind in WEIGHTS), ("plain", 256), *(("uniform", n_bits) for n_bits in (8, 100, 128, 256))],
+)
 def test_many_queries_of_one_weight_vector_find_the_nearest(kind, n_bits):
     rng = np.random.default_rng([n_bits, len(kind)])
     weights = WEIGHTS[kind](rng, n_bits)
@@ -153,6 +156,7 @@ def check(positions, distances, wanted):
     np.testing.assert_array_equal(positions, np.where(missing, -1, wanted[0]))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n_bits", [64, 128, 256])
 @pytest.mark.parametrize("kind", ["plain", "uniform"])
 def test_sharing_begins_where_the_distances_are_known(kind, n_bits):
@@ -174,8 +178,10 @@ def test_all_codes_are_the_query(n_bits):
     np.testing.assert_array_equal(distances, 0)
 
 
-@pytest.mark.parametrize("n_bits", [40, 128, 200])
-@pytest.mark.parametrize("kind", [*WEIGHTS, "of each part"])
+@pytest.mark.parametrize(
+    ("kind", "n_bits"),
+    [*((kind, 128) for kind in (*WEIGHTS, "of each part")), ("uniform", 40), ("uniform", 200), ("of each part", 200)],
+)
 def test_the_nearest_of_each_part_for_many_queries(kind, n_bits):
     rng = np.random.default_rng([n_bits, len(kind)])
     parts = [random_codes(rng, n, n_bits) for n in (9000, 3, 4100)]

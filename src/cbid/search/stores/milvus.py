@@ -1,7 +1,6 @@
 """MilvusStore: the methods of CodeIndex on a Milvus collection that several services share."""
 
 from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -142,9 +141,7 @@ class MilvusStore:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     # Content

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cbid.codes import check_n_bits, hamming, n_bytes, weighted_hamming
-from cbid.search.checks import as_count, as_weights
+from cbid.search.checks import as_cells, as_weights
 from cbid.search.stores.milvus_connection import MilvusConnection, MilvusError
 from cbid.search.vocabulary import as_labels
 
@@ -82,12 +82,7 @@ class CollectionSettings:
             labels = kind
         elif classes is not None:
             raise ValueError("classes is given, but weights is not; expected weights of shape (n_bits, n_classes)")
-        n_cells = None if cells is None else as_count(cells, "cells", at_least=2, at_most=65_536)
-        if n_cells is None and probes is not None:
-            raise ValueError(f"probes={probes}: expected None without cells")
-        n_probes = None
-        if n_cells is not None:
-            n_probes = max(n_cells // 32, 1) if probes is None else as_count(probes, "probes", at_most=n_cells)
+        n_cells, n_probes = as_cells(cells, probes, at_most=65_536)
         return cls(n_bits, own, names, labels, n_cells, n_probes, made_by)
 
     @property
