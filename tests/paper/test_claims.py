@@ -69,11 +69,23 @@ def test_nearest_neighbours(ours, rivals, expected):
 def test_the_papers_form_beside_the_default():
     fixed = {"set": "scene15", "features": "x", "bits": 64}
     results = together(
-        accuracies([0.5, 0.51, 0.5], **fixed, method=PAPER), accuracies([0.9, 0.9, 0.91], **fixed, method="C-BID")
+        accuracies([0.5, 0.51, 0.5], **fixed, method=PAPER),
+        accuracies([0.9, 0.9, 0.91, 0.1, 0.1], **fixed, method="C-BID"),  # Eq. 3 has not run on the last two
     )
     judged = classifiers.paper_form(results)
     assert judged.grade == FAILS
     assert "50.3 against 90.3 %" in judged.figures
+
+
+def test_where_the_papers_form_runs():
+    cells = classifiers.knn_cells(("scene15", "caltech101"), False)
+    of = {name: [c for c in cells if c["set"] == name and c["method"] == PAPER] for name in ("scene15", "caltech101")}
+    assert {c["bits"] for c in of["scene15"]} == {16, 64}
+    assert {c["bits"] for c in of["caltech101"]} == {16}
+    assert {c["repeat"] for c in (*of["scene15"], *of["caltech101"])} == {0, 1, 2}
+    assert {c["repeat"] for c in cells if c["method"] == "C-BID"} == set(range(5))
+    quick = classifiers.svm_cells(("digits", "scene15"), True)
+    assert {(c["set"], c["repeat"], c["bits"]) for c in quick if c["method"] == PAPER} == {("digits", 0, 8)}
 
 
 def test_accuracy_that_falls_on_the_way_fails():

@@ -1,5 +1,7 @@
 """Coders at several lengths, and classifiers over their bits."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.neighbors import KNeighborsClassifier
@@ -7,7 +9,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from benchmarks.scoring import hamming_rows, nearest_class
 from cbid import CBID
 from cbid.coders import LSH
-from cbid.paper.coding import CODERS, Vectors, code_lengths, nearest_neighbours, support_vectors
+from cbid.paper.coding import CODERS, Method, Vectors, code_lengths, nearest_neighbours, support_vectors
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +37,26 @@ def test_a_impossible_length_is_reported(blobs):
 def test_a_method_of_one_length_comes_whole(blobs):
     ((_, coder),) = code_lengths("MC-bit", blobs, [64], 0)
     assert coder.n_bits_ == 4  # nodes of a tree over three classes
+
+
+def test_a_setting_is_chosen_on_the_validation_images_at_the_least_length(blobs, monkeypatch):
+    fitted = []
+
+    def make(n_bits=4, nu=0.1, **settings):
+        fitted.append((n_bits, nu))
+        return CBID(n_bits=n_bits, nu=nu, likeness=0, kernel="linear", **settings)
+
+    def classify(vectors, coder):
+        np.testing.assert_array_equal(vectors.Xt, held_out.Xv)
+        return vectors.yt if coder.nu == 0.3 else np.full_like(vectors.yt, -1)
+
+    held_out = replace(blobs, Xv=blobs.Xt[::2], yv=blobs.yt[::2])
+    monkeypatch.setitem(CODERS, "tuned", Method("", make, prefix=True, grid=("nu", (0.2, 0.3, 0.4))))
+    found = dict(code_lengths("tuned", held_out, [3, 5], 0, classify))
+    assert [fit for fit in fitted if fit[1] != 0.1] == [(3, 0.2), (3, 0.3), (3, 0.4), (5, 0.3)]
+    assert {length: (coder.n_bits_, coder.nu) for length, coder in found.items()} == {3: (3, 0.3), 5: (5, 0.3)}
+    with pytest.raises(ValueError, match="no validation images"):
+        dict(code_lengths("tuned", blobs, [3], 0, classify))
 
 
 @pytest.mark.parametrize("weighted", [False, True])

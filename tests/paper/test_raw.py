@@ -6,11 +6,15 @@ import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_digits
 
-from cbid.paper.raw import RawResults, defaults_fingerprint
+from cbid import CBID
+from cbid.paper.base import CLASS_BITS, INDEPENDENT
+from cbid.paper.raw import _OF_LIKENESS, RawResults, defaults_fingerprint
 
 
 @pytest.fixture
@@ -76,6 +80,61 @@ def test_lines_of_earlier_defaults_are_read_but_count_as_missing(raw):
     raw.path.write_text(json.dumps(line | {"defaults": "0123456789ab"}) + "\n")
     assert len(raw.results([{"i": 0}])) == 1
     assert raw.missing([{"i": 0}]) == [{"i": 0}]
+
+
+def test_results_of_methods_without_cbid_do_not_age(raw):
+    """A rival's line of earlier defaults counts, and is packed as one that depends on none."""
+    cells = [{"method": method} for method in ("C-BID", "ITQ")]
+    for cell in cells:
+        raw.add(cell, {}, 1)
+    old = raw.path.read_text().replace(defaults_fingerprint(), "0123456789ab")
+    raw.path.write_text(old)
+    assert raw.missing(cells) == cells
+    rivals = RawResults(raw.path, independent=("ITQ",))
+    assert rivals.missing(cells) == [{"method": "C-BID"}]
+    rivals.pack()
+    assert [row.defaults for row in RawResults(raw.path).results(cells)] == ["0123456789ab", INDEPENDENT]
+    rivals.add({"method": "ITQ", "bits": 8}, {}, 1)
+    assert json.loads(raw.path.read_text())["defaults"] == INDEPENDENT
+
+
+def test_class_bits_do_not_age_with_the_defaults_of_likeness(raw, monkeypatch):
+    cell = {"method": "C-BID"}
+    of_class = RawResults(raw.path, scope=CLASS_BITS)
+    of_class.add(cell, {}, 1)
+    before = defaults_fingerprint(), defaults_fingerprint(CLASS_BITS)
+    defaults_fingerprint.cache_clear()
+    monkeypatch.setattr("cbid.learning.likeness._CLASS_BITS", 0.9)
+    assert defaults_fingerprint() != before[0]
+    assert defaults_fingerprint(CLASS_BITS) == before[1]
+    assert of_class.missing([cell]) == []
+    defaults_fingerprint.cache_clear()
+    monkeypatch.setattr("cbid.coders.large_margin._NU", 0.2)
+    assert of_class.missing([cell]) == [cell]
+    monkeypatch.undo()
+    defaults_fingerprint.cache_clear()
+
+
+def test_class_bits_do_not_depend_on_the_defaults_of_likeness(monkeypatch):
+    """What the fingerprint of class bits leaves out changes neither their bits nor their weights."""
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:300], y[:300]
+
+    def learned():
+        coder = CBID(n_bits=8, likeness=0, kernel="linear").fit(X, y)
+        return coder.coef_, coder.weights_, coder.objective_
+
+    before = learned()
+    changed = 0
+    for place in ("cbid.learning.likeness", "cbid.coders.large_margin"):
+        for name, value in vars(import_module(place)).copy().items():
+            left_out = place.endswith("likeness") or name in _OF_LIKENESS
+            if left_out and name.strip("_").isupper() and isinstance(value, (int, float)):
+                monkeypatch.setattr(f"{place}.{name}", type(value)(value * 2))
+                changed += 1
+    assert changed >= 8
+    for a, b in zip(before, learned()):
+        np.testing.assert_array_equal(a, b)
 
 
 def test_the_fingerprint_of_the_defaults_is_the_same_in_every_process():

@@ -51,6 +51,54 @@ def test_a_run_is_kept_and_continued(tmp_path):
     assert (more.ran, more.kept) == (4, 4)
 
 
+def test_the_first_repeats_alone_and_later_the_others(tmp_path):
+    first = reproduce(out=tmp_path, repeats=1)
+    assert (first.ran, first.kept) == (2, 0)
+    assert {json.loads(line)["settings"]["repeat"] for line in lines(tmp_path)} == {0}
+    assert "Run in part: Two coins (2 of 8 cells)." in first.report.read_text()
+    rest = reproduce(out=tmp_path)
+    assert (rest.ran, rest.kept) == (6, 2)
+    with pytest.raises(ValueError, match="repeats=0"):
+        reproduce(out=tmp_path, repeats=0)
+
+
+def test_repeats_are_run_one_after_the_other(tmp_path, monkeypatch):
+    """An interrupted run has whole repeats, with which methods can be compared."""
+    from dataclasses import replace
+
+    monkeypatch.setattr(toy, "EXPERIMENT", replace(toy.EXPERIMENT, together=("method", "repeat")))
+    reproduce(out=tmp_path)
+    assert [json.loads(line)["settings"]["repeat"] for line in lines(tmp_path)] == [0, 0, 1, 1, 2, 2, 3, 3]
+
+
+def test_a_report_of_stored_results_needs_no_data(tmp_path, monkeypatch):
+    from dataclasses import replace
+
+    def on_sets(present, quick):
+        return [{"set": name, **cell} for name in present for cell in toy.cells(present, quick)]
+
+    def run(cells, context):
+        for settings in cells:
+            ((_, result),) = toy.run([settings], context)
+            yield settings, result
+
+    monkeypatch.setattr(
+        toy, "EXPERIMENT", replace(toy.EXPERIMENT, sets=("coil20", "daimler"), cells=on_sets, run=run)
+    )
+    nowhere = tmp_path / "nowhere"
+    (nowhere / "coil20" / "images").mkdir(parents=True)
+    assert reproduce(out=tmp_path, root=nowhere).ran == 8
+    text = (tmp_path / "claims.md").read_text().split("\n\n", 1)[1]
+    (nowhere / "coil20").rename(tmp_path / "gone")
+    shown = reproduce(out=tmp_path, root=nowhere, run=False)
+    assert shown.kept == 8
+    assert (tmp_path / "claims.md").read_text().split("\n\n", 1)[1] == text
+    (tmp_path / "raw" / "toy.jsonl").unlink()
+    reproduce(out=tmp_path, root=nowhere, run=False)
+    assert "| **not run** | no results are stored; needs COIL-20, Daimler" in (tmp_path / "claims.md").read_text()
+    assert "Not run." in (tmp_path / "report.html").read_text()
+
+
 def test_seconds_are_processor_time_of_the_cell(tmp_path, monkeypatch):
     monkeypatch.setenv("TOY_SECONDS", "0.05")  # asleep, which takes none
     started = time.process_time()
@@ -86,6 +134,8 @@ def test_the_report_stands_alone(tmp_path):
     for part in ("Coins &lt;dream&gt;", "5 &lt; 6 &amp; more", "--quick", "Two coins", "viewport"):
         assert part in text
     assert [text.count(f'<span class="{c}">') for c in ("holds", "fails", "untested")] == [1, 1, 1]
+    assert [text.count(f'<span class="count {c}">1</span>') for c in ("holds", "fails", "untested")] == [1, 1, 1]
+    assert text.index("claims by experiment") < text.index("Claims of the paper")
     for name in ("plots/toy.png", "plots/toy.svg", "raw/toy.jsonl"):
         assert (tmp_path / name).stat().st_size > 0
 
@@ -121,7 +171,7 @@ def test_the_summary_holds_claims_and_tables(tmp_path):
     assert "numpy" in summary["machine"]["versions"]
     claims = (tmp_path / "claims.md").read_text()
     assert "| The loaded coin wins (nowhere) | **holds** |" in claims
-    assert "**3 claims: 1 holds, 1 fails, 1 not testable here.**" in claims
+    assert "**3 claims of the paper: 1 holds, 1 fails, 1 not testable here.**" in claims
 
 
 def test_results_of_earlier_defaults_are_reported_and_run_again(tmp_path, monkeypatch):

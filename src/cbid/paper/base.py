@@ -1,7 +1,7 @@
 """What an experiment declares, and how its raw results are read."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from itertools import product
@@ -44,6 +44,10 @@ class Context:
         return open_set(name, self.root)
 
 
+INDEPENDENT = "independent"  # stands for the fingerprint where no defaults of CBID take part
+ALL_DEFAULTS, CLASS_BITS = "all", "class"  # on which defaults results depend: class bits do not on those of likeness
+
+
 @dataclass(frozen=True)
 class Row:
     """The raw result of one cell."""
@@ -51,7 +55,7 @@ class Row:
     settings: Settings
     result: Result
     seconds: float
-    defaults: str | None = None  # fingerprint of the defaults of CBID that it was measured with
+    defaults: str | None = None  # fingerprint of the defaults of CBID that it was measured with, or INDEPENDENT
     made: str | None = None  # the day
 
     def __getitem__(self, name: str) -> Any:
@@ -147,8 +151,8 @@ def on_every(judge: Callable[..., Iterator[Judgement]]) -> Callable[..., Judgeme
 def by_test(a: NDArray[np.float64], b: NDArray[np.float64], text: str = "", *, slack: float = 0.0) -> Judgement:
     """Judge "a is better than b" by a paired test over the same repeats. Values are shares.
 
-    With ``slack``, the claim is "a is not worse than b by more than that". If a run is
-    incomplete and one of them lacks repeats, nothing is tested.
+    With ``slack``, the claim is "a is not worse than b by more than that"; a negative one asks for a lead. If a run
+    is incomplete and one of them lacks repeats, nothing is tested.
     """
     means = f"{100 * a.mean():.1f} against {100 * b.mean():.1f} %"
     holds = bool(a.mean() > b.mean() - slack)
@@ -158,7 +162,9 @@ def by_test(a: NDArray[np.float64], b: NDArray[np.float64], text: str = "", *, s
     if np.isnan(tested.p):
         return Judgement(holds, f"{text}{means} (one repeat, no test).", np.nan)
     low, high = 100 * (tested.difference.low - slack), 100 * (tested.difference.high - slack)
-    allowed = f" of being worse by {100 * slack:g}" if slack else ""
+    allowed = (
+        f" of being worse by {100 * slack:g}" if slack > 0 else f" of a lead of {-100 * slack:g}" if slack else ""
+    )
     shown = f"{text}{means} (difference {low:+.1f} to {high:+.1f}, p{allowed} = {tested.p:.2g})."
     return Judgement(holds, shown, tested.p)
 
@@ -177,6 +183,11 @@ class Claim:
     form: str = ""
     data: str = ""
     information: str = ""
+
+    @property
+    def of_paper(self) -> bool:
+        """Whether the paper makes the claim."""
+        return "not in the paper" not in f"{self.text} {self.source}"
 
     @property
     def terms(self) -> str:
@@ -204,6 +215,8 @@ class Experiment:
     cost: tuple[float, float] = (10.0, 1.0)  # about how many seconds a cell takes in a full and in a quick run
     revision: int = 1  # raise it when the same settings give other results: stored ones are then recomputed
     apart: tuple[str, ...] = ()  # slow methods, which form a task of their own
+    scope: str = ALL_DEFAULTS  # the defaults of CBID that the other methods depend on, or CLASS_BITS: likeness is 0
+    independent: Collection[str] = ()  # methods without C-BID: its defaults do not change their results
 
     def tasks(self, cells: Sequence[Settings]) -> list[list[Settings]]:
         """Return the cells in groups; one worker runs the cells of a group one after the other."""

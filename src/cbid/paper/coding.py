@@ -201,7 +201,7 @@ class Method:
 
     prefix : one fit gives every length
     whole : the coder has one length only
-    grid : values of a setting, chosen on the validation images at the greatest length
+    grid : values of a setting, chosen on the validation images at the least length
     """
 
     text: str
@@ -285,7 +285,7 @@ def code_lengths(
         for length in lengths:
             yield length, method.fit_or_reason(vectors.X, vectors.y, length, seed)
         return
-    longest = _longest(method, vectors, max(lengths), seed, classify or nearest_neighbours)
+    longest = _longest(method, vectors, lengths, seed, classify or nearest_neighbours)
     for length in lengths:
         if length <= longest.n_bits_:
             yield length, longest.truncate(length)
@@ -293,15 +293,19 @@ def code_lengths(
             yield length, f"learning ended at {longest.n_bits_} bits"
 
 
-def _longest(method: Method, vectors: Vectors, n_bits: int, seed: int, classify: "Classify") -> Any:
+def _longest(method: Method, vectors: Vectors, lengths: Sequence[int], seed: int, classify: "Classify") -> Any:
     """Return the coder of the greatest length; of a grid, the first that is best on the validation images."""
     if method.grid is None:
-        return method.fit(vectors.X, vectors.y, n_bits, seed)
+        return method.fit(vectors.X, vectors.y, max(lengths), seed)
     name, values = method.grid
     held_out = vectors.for_validation()
-    found = [method.fit(vectors.X, vectors.y, n_bits, seed, **{name: value}) for value in values]
+    # At the least length: the slowest fits are those of many bits.
+    found = [method.fit(vectors.X, vectors.y, min(lengths), seed, **{name: value}) for value in values]
     right = [float(np.mean(classify(held_out, coder) == held_out.yt)) for coder in found]
-    return found[int(np.argmax(right))]
+    best = int(np.argmax(right))
+    if max(lengths) == min(lengths):
+        return found[best]
+    return method.fit(vectors.X, vectors.y, max(lengths), seed, **{name: values[best]})
 
 
 Classify = Callable[[Vectors, Any], Labels]

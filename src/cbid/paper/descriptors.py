@@ -12,7 +12,18 @@ import numpy as np
 from cbid import CBID
 from cbid.evaluation import METRICS, measure
 from cbid.paper import coding
-from cbid.paper.base import Cell, Claim, Context, Experiment, Judgement, Results, Settings, by_test, on_every
+from cbid.paper.base import (
+    CLASS_BITS,
+    Cell,
+    Claim,
+    Context,
+    Experiment,
+    Judgement,
+    Results,
+    Settings,
+    by_test,
+    on_every,
+)
 from cbid.paper.coding import CODERS, PAPER, Vectors
 from cbid.paper.report import COLOURS, Page, error_bars, mean_and_deviation, new_figure
 from cbid.paper.sets import CATALOGUE, per_class
@@ -183,6 +194,7 @@ EXPERIMENT = Experiment(
     metrics=(METRIC,),
     cells=cells,
     run=run,
+    scope=CLASS_BITS,
     show=show,
     together=("set", "features", "repeat", "samples"),
     claims=(
@@ -199,5 +211,6 @@ EXPERIMENT = Experiment(
         ),
     ),
     cost=(40.0, 3.0),
+    independent=(ORIGINAL,),
     revision=2,  # ten validation images of each class
 )

@@ -23,7 +23,7 @@ from cbid.detection.evaluate import DetectionCurve, FalsePositive
 from cbid.detection.scan import Windows
 from cbid.evaluation import measure
 from cbid.paper import verification
-from cbid.paper.base import Cell, Claim, Context, Experiment, Results, Row, Settings, grid
+from cbid.paper.base import CLASS_BITS, Cell, Claim, Context, Experiment, Results, Row, Settings, grid
 from cbid.paper.report import Page, mean_and_deviation, new_figure
 from cbid.paper.sets import CATALOGUE, DataAbsent, open_set
 from cbid.paper.verification import BASELINE, CONTROL, OURS, PROTOCOL, PUBLISHED_GAINS
@@ -326,6 +326,7 @@ EXPERIMENT = Experiment(
     metrics=(METRIC,),
     cells=cells,
     run=run,
+    scope=CLASS_BITS,
     show=show,
     together=("set", "repeat"),
     claims=(
@@ -340,4 +341,5 @@ EXPERIMENT = Experiment(
         ),
     ),
     cost=(300.0, 10.0),
+    independent=(BASELINE, CONTROL, *RIVALS),
 )

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from cbid import CBID
-from cbid.paper.base import Cell, Context, Experiment, Results, Settings
+from cbid.paper.base import CLASS_BITS, Cell, Context, Experiment, Results, Settings
 from cbid.paper.coding import CODERS, LINEAR, Method, load_vectors
 from cbid.paper.over_bits import first_repeat
 from cbid.paper.report import COLOURS, Page, new_figure
@@ -93,6 +93,7 @@ EXPERIMENT = Experiment(
     methods={name: method.text for name, method in METHODS.items()},
     cells=partial(first_repeat, SETS, tuple(METHODS), N_BITS, QUICK_BITS),
     run=run,
+    scope=CLASS_BITS,
     show=show,
     together=("set", "method"),
     cost=(30.0, 2.0),

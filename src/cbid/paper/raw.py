@@ -8,17 +8,17 @@ import gzip
 import json
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 import cbid
-from cbid.paper.base import Result, Results, Row, Settings, key_of
+from cbid.paper.base import ALL_DEFAULTS, CLASS_BITS, INDEPENDENT, Experiment, Result, Results, Row, Settings, key_of
 from cbid.report.html import package_versions
 from cbid.storage.atomic import flush, whole_file
 from cbid.storage.digests import digest_text
@@ -43,12 +43,34 @@ class RawResults:
     last line, which a killed run may leave; its cell is run again. Other damaged lines count as missing; ``problem``
     reports them. Lines of a packed file beside it (``.jsonl.gz``) come first.
 
-    Every line names the day and the defaults of CBID that it was measured with (``defaults_fingerprint``).
+    Every line names the day and the defaults of CBID that it was measured with (``defaults_fingerprint`` of the
+    ``scope``); those of the ``independent`` methods, which have none, say so instead.
     """
 
-    def __init__(self, path: str | os.PathLike[str], revision: int = 1) -> None:
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        revision: int = 1,
+        independent: Collection[str] = (),
+        scope: str = ALL_DEFAULTS,
+    ) -> None:
         self.path = Path(path)
         self.revision = revision
+        self.independent = independent
+        self.scope = scope
+
+    @classmethod
+    def of(cls, experiment: Experiment, folder: str | os.PathLike[str]) -> Self:
+        """Return the raw results of an experiment in the folder of a run."""
+        path = Path(folder) / "raw" / f"{experiment.name}.jsonl"
+        return cls(path, experiment.revision, experiment.independent, experiment.scope)
+
+    def _row(self, settings: Settings, result: Result, seconds: float, defaults: Any, made: Any) -> Row:
+        if settings.get("method") in self.independent:
+            defaults = INDEPENDENT
+        elif defaults == defaults_fingerprint():  # all of today's, and so those of the scope
+            defaults = defaults_fingerprint(self.scope)
+        return Row(settings, result, seconds, defaults, made)
 
     def repair(self) -> None:
         """Remove an incomplete last line."""
@@ -61,7 +83,7 @@ class RawResults:
 
     def add(self, settings: Settings, result: Result, seconds: float) -> None:
         """Write one line; it is on the disk when this returns."""
-        row = Row(settings, result, round(seconds, 3), defaults_fingerprint(), today())
+        row = self._row(settings, result, round(seconds, 3), defaults_fingerprint(), today())
         append_line(self.path, self._entry(row))
 
     def _entry(self, row: Row) -> dict[str, Any]:
@@ -115,7 +137,7 @@ class RawResults:
             try:
                 entry = json.loads(line)
                 of = (entry["settings"], entry["result"], entry["seconds"])
-                row = Row(*of, entry.get("defaults"), entry.get("made"))
+                row = self._row(*of, entry.get("defaults"), entry.get("made"))
                 current = entry["revision"] == self.revision
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 bad.append((number, f"{type(error).__name__}: {error}"))
@@ -131,7 +153,7 @@ class RawResults:
 
     def missing(self, cells: list[Settings]) -> list[Settings]:
         """Return those of these cells that are not stored, or were measured with other defaults of CBID."""
-        current = {key for key, row in self.read().items() if row.defaults == defaults_fingerprint()}
+        current = {key for key, row in self.read().items() if is_current(row)}
         return [settings for settings in cells if key_of(settings) not in current]
 
 
@@ -140,18 +162,42 @@ _CONSTANTS = ("cbid.coders.large_margin", "cbid.learning.likeness", "cbid.learni
 _OF_THE_RUN = ("callback", "n_jobs", "random_state", "verbose", "warm_start")
 
 
+# What class bits do not depend on.
+_LIKENESS_MODULE = "cbid.learning.likeness"
+_OF_LIKENESS = ("likeness", "_LIKENESS_UNIT", "_LIKENESS_SCALE", "_CLASS_ROW", "_DEFAULT_LIKENESS")
+
+
 @cache
-def defaults_fingerprint() -> str:
-    """Return a text that changes with any default of ``CBID`` or ``PatchCBID`` that bits or weights depend on."""
+def defaults_fingerprint(scope: str = ALL_DEFAULTS) -> str:
+    """Return a text that changes with any default of ``CBID`` or ``PatchCBID`` that bits or weights depend on.
+
+    With the scope ``CLASS_BITS`` only with those that matter to ``CBID(likeness=0)``.
+    """
+    of_class = scope == CLASS_BITS
     known: dict[str, Any] = {}
-    for coder in (cbid.CBID(), cbid.PatchCBID()):
-        params = coder.get_params()
-        known[type(coder).__name__] = {name: params[name] for name in params if name not in _OF_THE_RUN}
+    for coder in (cbid.CBID(),) if of_class else (cbid.CBID(), cbid.PatchCBID()):
+        known[type(coder).__name__] = coder.get_params()
     for place in _CONSTANTS:
-        values = vars(import_module(place)).items()
-        plain = {k: v for k, v in values if k.strip("_").isupper() and isinstance(v, (int, float, str, tuple, dict))}
-        known[place] = plain
-    return digest_text(json.dumps(known, sort_keys=True, default=_name_of), size=6)
+        if not (of_class and place == _LIKENESS_MODULE):
+            known[place] = _constants(place)
+    skipped = (*_OF_THE_RUN, *_OF_LIKENESS) if of_class else _OF_THE_RUN
+    kept = {place: {k: v for k, v in values.items() if k not in skipped} for place, values in known.items()}
+    return digest_text(json.dumps(kept, sort_keys=True, default=_name_of), size=6)
+
+
+def _constants(place: str) -> dict[str, Any]:
+    values = vars(import_module(place)).items()
+    return {k: v for k, v in values if k.strip("_").isupper() and isinstance(v, (int, float, str, tuple, dict))}
+
+
+def current_defaults() -> set[str]:
+    """Return what the lines of today's defaults of CBID name."""
+    return {INDEPENDENT, defaults_fingerprint(), defaults_fingerprint(CLASS_BITS)}
+
+
+def is_current(row: Row) -> bool:
+    """Return whether a row was measured with today's defaults of CBID, or with none at all."""
+    return row.defaults in current_defaults()
 
 
 def _name_of(value: Any) -> str:

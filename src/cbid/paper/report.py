@@ -17,7 +17,7 @@ import numpy as np
 from cbid.evaluation import METRICS, confidence_interval
 from cbid.extras import missing_extra
 from cbid.paper.base import FAILS, HOLDS, LEVEL, NOISE, Claim, Context, Experiment, Judgement, Results, Settings
-from cbid.paper.raw import defaults_fingerprint, describe_machine
+from cbid.paper.raw import defaults_fingerprint, describe_machine, is_current
 from cbid.paper.sets import CATALOGUE
 from cbid.report import html
 from cbid.storage.atomic import whole_file
@@ -184,6 +184,7 @@ class Section:
     cells: list[Settings]
     page: Page
     absent: dict[str, str]  # data sets that are not on this machine, with the reason
+    run: bool = True  # whether missing cells are run; if not, the report shows what is stored
     kept: int = 0  # cells that were stored before
     lacking: list[str] = field(default_factory=list)  # missing parts of sets
     failures: list[str] = field(default_factory=list)
@@ -221,7 +222,8 @@ def _judged(section: Section) -> Iterator[tuple[Claim, str, str, Judgement | Non
         elif section.failures:
             yield claim, UNTESTED, "the experiment failed.", None
         elif not expected:
-            yield claim, UNTESTED, f"needs {_titles(section.absent)}.", None
+            verdict, start = (UNTESTED, "") if section.run else (UNRUN, "no results are stored; ")
+            yield claim, verdict, f"{start}needs {_titles(section.absent)}.", None
         else:
             yield claim, UNRUN if there < expected else UNTESTED, f"{there} of {expected} cells are stored.", None
 
@@ -232,16 +234,23 @@ def _titles(names: Iterable[str]) -> str:
 
 def _totals(sections: Sequence[Section]) -> str:
     """Return the number of claims with each verdict in one line."""
-    verdicts = [verdict for section in sections for _, verdict, _, _ in _judged(section)]
-    counts = [f"{verdicts.count(name)} {name}" for name in _CLASSES if name in verdicts]
-    return f"{len(verdicts)} claims: {', '.join(counts)}." if verdicts else "No claims."
+    judged = [found for section in sections for found in _judged(section)]
+    totals = []
+    for who, of_paper in (("of the paper", True), ("of our own", False)):
+        verdicts = [verdict for claim, verdict, _, _ in judged if claim.of_paper == of_paper]
+        counts = [f"{verdicts.count(name)} {name}" for name in _CLASSES if name in verdicts]
+        if verdicts:
+            totals.append(
+                f"{len(verdicts)} {'claim' if len(verdicts) == 1 else 'claims'} {who}: {', '.join(counts)}."
+            )
+    return " ".join(totals) or "No claims."
 
 
 def stale_lines(sections: Sequence[Section]) -> list[str]:
     """Name the experiments with cells that were measured with other defaults of CBID than today's."""
     found = []
     for section in sections:
-        old = [row for row in section.results if row.defaults != defaults_fingerprint()]
+        old = [row for row in section.results if not is_current(row)]
         if old:
             days = sorted({row.made or "an unknown day" for row in old})
             when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
@@ -261,6 +270,7 @@ def _html(
         "except the published ones were computed by this run; its folder holds the raw results.</p>",
         f'<p class="warning">{escape(QUICK)}</p>' if quick else "",
         *(f"<p>{escape(line)}</p>" for line in (_totals(sections), *stale_lines(sections))),
+        _overview(sections),
         "<h2>Claims of the paper</h2>",
         _claims_table(sections),
         f'<p class="small">{escape(GRADES)}</p>',
@@ -272,6 +282,28 @@ def _html(
     facts = {**machine, "versions": ", ".join(f"{k} {v}" for k, v in machine["versions"].items())}
     body += ["<h2>Machine</h2>", html.definitions({name: str(value) for name, value in facts.items()})]
     return html.page("C-BID reproduced", body, style=_STYLE)
+
+
+def _overview(sections: Sequence[Section]) -> str:
+    """Return a table that fits a screen: the verdicts of each experiment, its cells and the days they were run."""
+    shown = [
+        verdict
+        for verdict in _CLASSES
+        if any(verdict == v for section in sections for _, v, _, _ in _judged(section))
+    ]
+    rows = []
+    for section in sections:
+        verdicts = [verdict for _, verdict, _, _ in _judged(section)]
+        days = sorted({row.made for row in section.results if row.made})
+        rows.append(
+            [
+                f'<a href="#{section.experiment.name}">{escape(section.experiment.title)}</a>',
+                *(f'<span class="count {_CLASSES[v]}">{verdicts.count(v) or ""}</span>' for v in shown),
+                f"{len(section.results):,} of {len(section.cells):,}",
+                " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "",
+            ]
+        )
+    return html.table(["claims by experiment", *shown, "cells", "run"], rows, escaped=True)
 
 
 def _claims_table(sections: Sequence[Section]) -> str:
@@ -296,7 +328,9 @@ def _coverage(sections: Sequence[Section]) -> list[str]:
     full, part, none, left_out = groups.values()
     for section in sections:
         title, there, expected = section.experiment.title, len(section.results), len(section.cells)
-        group = left_out if not expected else full if there == expected else part if there else none
+        group = full if there == expected else part if there else none
+        if not expected:
+            group = left_out if section.run else none
         group.append(f"{title} ({there} of {expected} cells)" if group is part else title)
     return [f"{what}: {', '.join(titles)}." for what, titles in groups.items() if titles]
 
@@ -317,6 +351,8 @@ def _section(section: Section) -> list[str]:
         "Cells": f"{len(section.results)} of {len(section.cells)}, {seconds:.0f} seconds",
     }
     parts = [f'<h2 id="{e.name}">{escape(e.title)}</h2>']
+    if not section.run and not section.results and not section.failures:
+        return [*parts, f"<p>{escape(e.shows)} Not run.</p>"]
     parts += [f"<p>Left out: {escape(reason)}</p>" for reason in section.lacking]
     parts += [f'<p class="warning">Failed: {escape(error)}</p>' for error in section.failures]
     parts.append(html.definitions(facts))

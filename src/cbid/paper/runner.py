@@ -81,6 +81,7 @@ def reproduce(
     photographs: bool = True,
     root: str | os.PathLike[str] | None = None,
     benchmarks: str | os.PathLike[str] | None = None,
+    repeats: int | None = None,
     cache: str | os.PathLike[str] | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Outcome:
@@ -106,12 +107,16 @@ def reproduce(
         The folder of the data sets, by default CBID_DATA.
     benchmarks : path, optional
         A folder of raw results of the project's benchmarks. The report then has chapters on what is not in the paper.
+    repeats : int, optional
+        Run the first repeats only. A later run adds the others.
     cache : path, optional
         The folder of computed descriptors, by default one in ``out``.
     progress : callable, optional
         Called whenever a task has ended.
     """
     check_integer("jobs", jobs, 1)
+    if repeats is not None:
+        check_integer("repeats", repeats, 1)
     folder = Path(out)
     context = Context(
         None if root is None else str(root), Path(cache) if cache is not None else folder / "descriptors"
@@ -119,10 +124,10 @@ def reproduce(
     plot_style()  # raise now, not after hours, if matplotlib is missing
     folder.mkdir(parents=True, exist_ok=True)
     sections = {
-        name: _section(get_experiment(name), Page(name, folder / "plots", context, quick, photographs))
+        name: _section(get_experiment(name), Page(name, folder / "plots", context, quick, photographs), run)
         for name in names or EXPERIMENTS
     }
-    tasks = _missing_tasks(sections.values(), folder, quick) if run else []
+    tasks = _missing_tasks(sections.values(), folder, quick, repeats) if run else []
     started, total, done = time.perf_counter(), sum(task.seconds for task in tasks), 0.0
     for count, (task, problem) in enumerate(_run_tasks(tasks, context, folder, jobs), 1):
         if problem is not None:
@@ -149,30 +154,42 @@ def reproduce(
     )
 
 
-def _section(experiment: Experiment, page: Page) -> Section:
-    """Return an experiment with its cells on the data sets that are on this machine."""
+def _section(experiment: Experiment, page: Page, run: bool) -> Section:
+    """Return an experiment with its cells on the data sets that are on this machine.
+
+    If nothing is to be run, sets with stored results count as well: the report needs no data.
+    """
     present, absent = [], {}
+    stored = set() if run else _stored_sets(experiment, page.folder.parent)
     for name in experiment.sets:
+        if name in stored:
+            present.append(name)
+            continue
         try:
             CATALOGUE[name].find(page.context.root)
             present.append(name)
         except DataAbsent as reason:
             absent[name] = str(reason)
-    return Section(experiment, experiment.cells(present, page.quick), page, absent)
+    return Section(experiment, experiment.cells(present, page.quick), page, absent, run)
 
 
-def _raw_file(out: Path, experiment: Experiment) -> RawResults:
-    return RawResults(out / "raw" / f"{experiment.name}.jsonl", experiment.revision)
+def _stored_sets(experiment: Experiment, out: Path) -> set[str]:
+    try:
+        return {row.settings.get("set", "") for row in RawResults.of(experiment, out).read().values()}
+    except OSError:  # reported when the results are shown
+        return set()
 
 
-def _missing_tasks(sections: Iterable[Section], out: Path, quick: bool) -> list[Task]:
-    """Return the missing cells as tasks, the longest first, so that all workers end at about the same time.
+def _missing_tasks(sections: Iterable[Section], out: Path, quick: bool, repeats: int | None) -> list[Task]:
+    """Return the missing cells as tasks, repeat by repeat, so that an interrupted run has whole repeats.
+
+    Within a repeat the longest task comes first, so that all workers end at about the same time.
 
     If the raw results of an experiment cannot be read, it fails and has no tasks.
     """
     tasks: list[Task] = []
     for section in sections:
-        raw = _raw_file(out, section.experiment)
+        raw = RawResults.of(section.experiment, out)
         try:
             raw.repair()
             missing = raw.missing(section.cells)
@@ -180,10 +197,12 @@ def _missing_tasks(sections: Iterable[Section], out: Path, quick: bool) -> list[
             section.failures.append(_describe(error))
             continue
         section.kept = len(section.cells) - len(missing)
+        if repeats is not None:
+            missing = [cell for cell in missing if cell.get("repeat", 0) < repeats]
         name, cost = section.experiment.name, section.experiment.cost[quick]
         groups = section.experiment.tasks(missing)
         tasks += [Task(name, (EXPERIMENTS | LONG_EXPERIMENTS)[name], cells, len(cells) * cost) for cells in groups]
-    return sorted(tasks, key=lambda task: -task.seconds)
+    return sorted(tasks, key=lambda task: (task.cells[0].get("repeat", 0), -task.seconds))
 
 
 def _run_tasks(
@@ -234,7 +253,7 @@ def _run_in_pool(
 
 def _run(task: Task, context: Context, out: Path) -> TaskProblem | None:
     experiment = load_experiment(task.location)
-    raw = _raw_file(out, experiment)
+    raw = RawResults.of(experiment, out)
     started = time.process_time()  # processor time: other programs on the machine do not count
     try:
         with one_thread(), _noted_interrupts() as interrupts:
@@ -290,7 +309,7 @@ def _show(section: Section, out: Path) -> None:
 
     An error while showing them is reported as a failure and does not stop the other experiments.
     """
-    raw, page, experiment = _raw_file(out, section.experiment), section.page, section.experiment
+    raw, page, experiment = RawResults.of(section.experiment, out), section.page, section.experiment
     section.claims = [(claim, None) for claim in experiment.claims]
     try:
         section.results = raw.results(section.cells)

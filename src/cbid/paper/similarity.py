@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from cbid import CBID
 from cbid.codes import weighted_hamming
 from cbid.evaluation import paired_test
-from cbid.paper.base import Cell, Claim, Context, Experiment, Judgement, Results, Settings, all_of, grid
+from cbid.paper.base import CLASS_BITS, Cell, Claim, Context, Experiment, Judgement, Results, Settings, all_of, grid
 from cbid.paper.coding import FEATURES, PAPER
 from cbid.paper.report import Page, new_figure
 from cbid.paper.sets import CATALOGUE
@@ -154,6 +154,7 @@ EXPERIMENT = Experiment(
     methods=METHODS,
     cells=cells,
     run=run,
+    scope=CLASS_BITS,
     show=show,
     together=("method",),
     claims=tuple(

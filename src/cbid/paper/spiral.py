@@ -17,7 +17,7 @@ from sklearn.svm import LinearSVC
 from cbid import CBID, CodeKNeighborsClassifier
 from cbid.coders import SpectralHashing
 from cbid.evaluation import paired_test
-from cbid.paper.base import Cell, Claim, Context, Experiment, Judgement, Results, Settings, by_test
+from cbid.paper.base import CLASS_BITS, Cell, Claim, Context, Experiment, Judgement, Results, Settings, by_test
 from cbid.paper.report import COLOURS, Page, mean_and_deviation, new_figure, percent
 
 N_BITS, NEIGHBOURS = 8, 3
@@ -191,6 +191,7 @@ EXPERIMENT = Experiment(
     metrics=("accuracy",),
     cells=cells,
     run=run,
+    scope=CLASS_BITS,
     show=show,
     together=("repeat",),
     claims=(
@@ -204,5 +205,6 @@ EXPERIMENT = Experiment(
         ),
     ),
     cost=(0.3, 0.3),
+    independent=("3-NN", "spectral hashing, 3-NN"),
     revision=2,
 )

@@ -251,4 +251,5 @@ EXPERIMENT = Experiment(
     show=show,
     together=("protocol", "set", "repeat"),
     cost=(8.0, 2.0),
+    independent=(RAW, *(name for name in METHODS if not name.startswith("C-BID"))),
 )

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from cbid.paper.base import Claim, Experiment, Judgement, Results, Settings, by_test, on_every
+from cbid.paper.base import CLASS_BITS, Claim, Experiment, Judgement, Results, Settings, by_test, on_every
 from cbid.paper.coding import CODERS, nearest_neighbours
 from cbid.paper.over_bits import ORIGINAL, TOGETHER, Draw, cells_of, run_cells, show_over_bits
 from cbid.paper.report import percent
@@ -69,8 +69,10 @@ def _experiment(full: Draws, reduced: Draws, claims: Sequence[Claim], **texts: A
         metrics=(METRIC,),
         cells=partial(cells, full, reduced),
         run=partial(run_cells, classify=nearest_neighbours),
+        scope=CLASS_BITS,
         show=partial(show_over_bits, metric=METRIC),
         together=TOGETHER,
+        independent=(ORIGINAL,),
         claims=claims,
         **texts,
     )
