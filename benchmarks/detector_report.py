@@ -56,7 +56,7 @@ def scanning():
 
 def stored():
     """Return the raw results, also those of code lengths that later runs leave out."""
-    raw_results = RawResults(ROOT / "docs" / "evidence" / "raw" / "detection.jsonl", EXPERIMENT.revision)
+    raw_results = RawResults.of(EXPERIMENT, ROOT / "docs" / "evidence")
     whole = [row for row in raw_results.read().values() if row["photographs"] is None]
     methods = [c["method"] for c in EXPERIMENT.cells((SET,), False)]
     return Results(sorted(whole, key=lambda r: (methods.index(r["method"]), r["bits"] or 0, r["repeat"])))

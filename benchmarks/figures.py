@@ -2,6 +2,7 @@
 
     python -m benchmarks figure PAGE            # recompute a generated page; list the sources of the others
     python -m benchmarks figure PAGE FIGURE     # one figure: the recomputed lines, or the raw values it comes from
+    python -m benchmarks figure --sample 10 [SEED]    # some figures chosen at random, each by the command above
 
 A *generated* page is written from raw files by a function; it is recomputed and compared. On other pages every
 section with a measured figure names its script or raw file, in its text or in a comment ``<!-- source: ... -->``;
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.results import FOLDER
-from cbid.paper.raw import defaults_fingerprint
+from cbid.paper.raw import current_defaults, defaults_fingerprint, today
 
 ROOT = Path(__file__).parent.parent
 EVIDENCE = ROOT / "docs" / "evidence"
@@ -38,13 +39,24 @@ _SOURCE = re.compile(
 
 def generated() -> dict[str, Any]:
     """Return the pages that are computed from raw files, each with the function that returns its text."""
-    from benchmarks import descriptors_report, detector_report, nbnn_report, report, rivals_report, scale_report
+    from benchmarks import (
+        descriptors_report,
+        detector_report,
+        label_kinds_report,
+        nbnn_report,
+        report,
+        rivals_mnist,
+        rivals_report,
+        scale_report,
+    )
 
     return {
         "README.md": report.readme,
         "docs/benchmarks.md": report.document,
+        "docs/coders.md": rivals_mnist.document,
         "docs/descriptors.md": descriptors_report.document,
         "docs/detection.md": detector_report.document,
+        "docs/labels.md": label_kinds_report.document,
         "docs/nbnn.md": nbnn_report.document,
         "docs/rivals.md": rivals_report.document,
         "docs/scale.md": scale_report.document,
@@ -106,6 +118,13 @@ def fingerprints(path: Path) -> set[str | None]:
     return {entry.get("defaults") if isinstance(entry, dict) else None for entry in entries}
 
 
+def last_day(path: Path) -> str | None:
+    """Return the last day on which a raw file was measured, if it says so."""
+    content = load(path)
+    entries = content if isinstance(content, list) else [content]
+    return max((e["made"] for e in entries if isinstance(e, dict) and e.get("made")), default=None)
+
+
 def relative(path: Path) -> str:
     """Return a path as it is written in ages.json."""
     return str(path.relative_to(ROOT))
@@ -115,7 +134,7 @@ def stale() -> dict[str, str]:
     """Return the raw files of other defaults than today's that are not listed, with the reason."""
     listed, found = json.loads(AGES.read_text()), {}
     for path in raw_files():
-        old = fingerprints(path) - {defaults_fingerprint()}
+        old = fingerprints(path) - current_defaults()
         entry = listed.get(relative(path))
         if old and not (entry and old <= set(entry["fingerprints"]) and entry["made"]):
             names = ", ".join(sorted(str(f) for f in old))
@@ -130,17 +149,17 @@ def list_older() -> None:
     listed = json.loads(AGES.read_text()) if AGES.exists() else {}
     listed = {name: entry for name, entry in listed.items() if (ROOT / name).exists()}
     for path in raw_files():
-        old = fingerprints(path) - {defaults_fingerprint()}
+        old = fingerprints(path) - current_defaults()
         name = relative(path)
         if not old:
             listed.pop(name, None)
             continue
         git = ["git", "log", "-1", "--format=%as", "--", name]
-        made = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+        committed = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
         known = listed.get(name, {})
         keep = known.get("made") if set(known.get("fingerprints", [])) == old else None
-        order = sorted(old, key=str)
-        listed[name] = {"made": keep or made or "not committed yet", "defaults": _label(old), "fingerprints": order}
+        made = keep or last_day(path) or committed or today()
+        listed[name] = {"made": made, "defaults": _label(old), "fingerprints": sorted(old, key=str)}
     AGES.write_text(json.dumps(dict(sorted(listed.items())), indent=1) + "\n")
 
 
@@ -151,15 +170,19 @@ def _label(old: set[str | None]) -> str:
 
 
 def paths_to(value: Any, figure: str, place: str = "") -> Iterator[tuple[str, float]]:
-    """Yield the places of a JSON value whose number, or mean of numbers, is the figure when rounded to its digits."""
+    """Yield the places of a JSON value whose number is the figure when rounded to its digits.
+
+    Means and deviations of a list of numbers count as its own, and so do those over the lines of several seeds.
+    """
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from paths_to(inner, figure, f"{place}.{key}")
     elif isinstance(value, list):
-        if len(value) > 1 and (mean := _mean(value)) is not None:
-            yield from paths_to(mean, figure, f"mean over {place}")
-        for name, cells in _repeats(value).items():
-            yield from paths_to(_mean(cells), figure, f"mean over {place}[{name}]")
+        for what, summary in (("mean", np.mean), ("deviation", np.std)):
+            if len(value) > 1 and (found := _summary(value, summary)) is not None:
+                yield from paths_to(found, figure, f"{what} over {place}")
+            for name, cells in _repeats(value).items():
+                yield from paths_to(_summary(cells, summary), figure, f"{what} over {place}[{name}]")
         for number, inner in enumerate(value):
             yield from paths_to(inner, figure, f"{place}[{number}]")
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -182,16 +205,16 @@ def _repeats(values: list[Any]) -> dict[str, list[Any]]:
     return {name: cells for name, cells in groups.items() if 1 < len(cells) < len(values)}
 
 
-def _mean(values: list[Any]) -> Any:
-    """Return the mean of numbers, or of the numbers of dicts with the same keys; None if there is none."""
+def _summary(values: list[Any], of: Any) -> Any:
+    """Return ``of`` (mean or deviation) of numbers, or of the numbers of dicts with the same keys, or None."""
     if all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values):
-        return float(np.mean(values))
+        return float(of(values))
     if all(isinstance(v, dict) for v in values):
         shared = [k for k in values[0] if all(k in v for v in values)]
-        means = {k: _mean([v[k] for v in values]) for k in shared}
-        return {k: mean for k, mean in means.items() if mean is not None} or None
+        found = {k: _summary([v[k] for v in values], of) for k in shared}
+        return {k: value for k, value in found.items() if value is not None} or None
     if all(isinstance(v, list) for v in values) and len({len(v) for v in values}) == 1:
-        return [_mean([v[i] for v in values]) for i in range(len(values[0]))]
+        return [_summary([v[i] for v in values], of) for i in range(len(values[0]))]
     return None
 
 
@@ -226,11 +249,38 @@ def show(page: str, figure: str | None) -> int:
     return 0 if figure is None or found else 1
 
 
+def measured() -> list[tuple[str, str]]:
+    """Return the page and the text of every figure that is measured: not in code, and no setting."""
+    found = []
+    for page in pages():
+        parts = sections(page.read_text())
+        for part in parts:
+            sources = sources_of(part) or sources_of(parts[0])
+            if not any(source.startswith("setting") for source in sources):
+                found += [(relative(page), figure) for figure in dict.fromkeys(figures_of(part))]
+    return found
+
+
+def sample(count: int, seed: int) -> int:
+    """Recompute some figures chosen at random; return 1 if one of them is not found."""
+    known = measured()
+    chosen = np.random.default_rng(seed).choice(len(known), min(count, len(known)), replace=False)
+    missing = 0
+    for page, figure in (known[i] for i in chosen):
+        print(f"== python -m benchmarks figure {page} {figure!r}", flush=True)
+        missing += show(page, figure)
+    print(f"{len(chosen) - missing} of {len(chosen)} found")
+    return int(missing > 0)
+
+
 def main(arguments: list[str]) -> int:
     """Run the command."""
     if arguments == ["--list-older"]:
         list_older()
         return 0
+    if arguments[:1] == ["--sample"] and all(a.isdigit() for a in arguments[1:]):
+        numbers = [int(a) for a in arguments[1:3]]
+        return sample(*numbers, *(10, 0)[len(numbers) :])
     if not 1 <= len(arguments) <= 2 or not (ROOT / arguments[0]).is_file():
         print(f"usage: python -m benchmarks figure PAGE [FIGURE]; generated pages: {', '.join(generated())}")
         return 2

@@ -173,24 +173,33 @@ def paper_speed(n_bits=64):
     )
 
 
-# Name: samples, features, bits, form of the class bits, rounds.
+# Name: samples, features, classes, bits, form of the class bits, rounds. The shapes of the sets of
+# benchmarks/form_and_speed.py, and 60,000 samples.
 THREADED = {
-    "1,200 x 64, linear, 64 bits": (1_200, 64, 64, "linear", 5),
-    "2,400 x 1,280, linear, 128 bits": (2_400, 1_280, 128, "linear", 3),
-    "2,400 x 1,280, RBF, 32 bits": (2_400, 1_280, 32, "rbf", 3),
-    "10,000 x 128, linear, 64 bits": (10_000, 128, 64, "linear", 3),
-    "60,000 x 64, linear, 32 bits": (60_000, 64, 32, "linear", 3),
-    "60,000 x 64, RBF, 32 bits": (60_000, 64, 32, "rbf", 3),
+    "500 x 64, RBF, 64 bits": (500, 64, 10, 64, "rbf", 5),
+    "1,200 x 64, linear, 64 bits": (1_200, 64, 10, 64, "linear", 5),
+    "1,200 x 64, RBF, 64 bits": (1_200, 64, 10, 64, "rbf", 3),
+    "1,500 x 256, 15 classes, linear, 64 bits": (1_500, 256, 15, 64, "linear", 5),
+    "1,500 x 256, 15 classes, RBF, 256 bits": (1_500, 256, 15, 256, "rbf", 3),
+    "1,500 x 648, 2 classes, RBF, 64 bits": (1_500, 648, 2, 64, "rbf", 3),
+    "1,530 x 1,280, 102 classes, auto, 64 bits": (1_530, 1_280, 102, 64, "auto", 3),
+    "2,000 x 64, RBF, 256 bits": (2_000, 64, 10, 256, "rbf", 3),
+    "2,400 x 1,280, linear, 128 bits": (2_400, 1_280, 10, 128, "linear", 3),
+    "2,400 x 1,280, RBF, 32 bits": (2_400, 1_280, 10, 32, "rbf", 3),
+    "10,000 x 64, RBF, 32 bits": (10_000, 64, 10, 32, "rbf", 2),
+    "10,000 x 128, linear, 64 bits": (10_000, 128, 10, 64, "linear", 3),
+    "60,000 x 64, linear, 32 bits": (60_000, 64, 10, 32, "linear", 3),
+    "60,000 x 64, RBF, 32 bits": (60_000, 64, 10, 32, "rbf", 1),
 }
 
 
 def thread_speed():
     results = {}
-    for name, (n, d, n_bits, form, rounds) in THREADED.items():
+    for name, (n, d, n_classes, n_bits, form, rounds) in THREADED.items():
         rng = np.random.default_rng(0)
-        y = np.arange(n) % 10
-        X = (rng.normal(size=(n, d)) + 0.5 * rng.normal(size=(10, d))[y]).astype(np.float32)
-        CBID(n_bits=2, likeness=0, kernel=form, n_jobs=2).fit(X[:200], y[:200])  # compile before timing
+        y = np.arange(n) % n_classes
+        X = (rng.normal(size=(n, d)) + 0.5 * rng.normal(size=(n_classes, d))[y]).astype(np.float32)
+        CBID(n_bits=2, likeness=0, kernel=form, n_jobs=2).fit(X[:500], y[:500])  # compile before timing
         runs = []
         for _ in range(rounds):
             for n_jobs in (1, 2):

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,7 +12,9 @@ from benchmarks.report import raw, table
 from benchmarks.sift_study import DATABASE
 from benchmarks.sift_study import QUERIES as ASKED
 from cbid.evaluation import paired_test
-from cbid.paper.patches import DRAWS, METHODS, PLACED, QUERIES, UNPLACED, by_draw
+from cbid.paper.base import Results
+from cbid.paper.patches import DRAWS, METHODS, PLACED, PREFIXES, QUERIES, UNPLACED, by_draw
+from cbid.paper.raw import defaults_fingerprint
 
 PAGE = Path(__file__).parent.parent / "docs" / "nbnn.md"
 TITLES = {"caltech101-five": "Caltech-101, five classes", "scene15": "Scene-15"}
@@ -24,35 +27,50 @@ PLAIN = {
 # At equal information: ours, theirs, and the lead in points that was asked for.
 PAIRS = [
     ("cbid128", "itq128", 2),
+    ("cbid128", "itqbalanced128", 2),
+    ("nearest128", "itq128", 2),
     ("cbid128", "lsh128", 2),
+    ("cbid128", "lshbalanced128", 2),
     ("cbid128", "exact", 0),
     ("cbid32", "itq32", 4),
+    ("cbid32", "itqbalanced32", 4),
+    ("nearest32", "itq32", 4),
     ("cbid32", "lsh32", 4),
+    ("cbid32", "lshbalanced32", 4),
 ]
+EQUAL = {
+    "C-BID with factors against rivals without": [pair for pair in PAIRS if "balanced" not in pair[1] and pair[2]
+                                                  and not pair[0].startswith("nearest")],
+    "both with factors": [pair for pair in PAIRS if "balanced" in pair[1]],
+    "both without": [pair for pair in PAIRS if pair[0].startswith("nearest")],
+}  # fmt: skip
 # What was tried against the noise of the rows, as in benchmarks/patch_study.py.
 TOLD = {
     json.dumps({"rival": "exact"}): "exact NBNN",
     json.dumps({"rival": "itq"}): "ITQ",
+    json.dumps({"rival": "itq", "decision": "balanced"}): "ITQ, class factors",
     json.dumps({"rival": "itq", "decision": "corrected"}): "ITQ, Behmo's correction",
     json.dumps({"rival": "lsh"}): "random hyperplanes",
+    json.dumps({"rival": "lsh", "decision": "balanced"}): "random hyperplanes, class factors",
     json.dumps({"paper": True}): "Eq. 2 as printed",
     json.dumps(OLD): "hyperplanes fitted to the rows, the defaults before",
     json.dumps({**OLD, "ridge": 0.1}): "- with a ridge of 0.1",
     json.dumps({**OLD, "keep": "reliable"}): "- only rows whose hit is nearer by a tenth",
     json.dumps({**OLD, "keep": "correct"}): "- only correct rows: the hit is nearer (oracle)",
     json.dumps({**OLD, "likeness": 0.5}): "- rows and bits of likeness beside them",
-    json.dumps({"class_factors": False, "whitening": 1e9}): "rotations of 32 axes as they are",
-    json.dumps({"class_factors": False}): "rotations of 32 axes, partly whitened",
-    json.dumps({"class_factors": False, "plain": True}): "- plain Hamming distance",
-    json.dumps({"class_factors": False, "n_components": 48}): "- 48 axes",
-    json.dumps({"class_factors": False, "n_components": 128}): "- 128 axes",
-    json.dumps({"class_factors": False, "keep": "correct"}): "- weights from correct rows only (oracle)",
-    json.dumps({"class_factors": False, "max_patches": 6000}): "- twice as many patches to learn from",
-    json.dumps({"class_factors": False, "n_hits": 3, "n_misses": 3}): "- three hits and three misses",
-    json.dumps({"class_factors": False, "asymmetric": True}): "- asymmetric queries",
-    json.dumps({}): "- factors of the classes: the defaults",
-    json.dumps({"rows": "image"}): "- factors of the classes, weights from rows of images",
-    json.dumps({"decision": "corrected", "class_factors": False}): "- Behmo's correction instead of the factors",
+    json.dumps({"whitening": 1e9}): "rotations of 32 axes as they are",
+    json.dumps({}): "rotations of 32 axes, partly whitened: the bits by default",
+    json.dumps({"plain": True}): "- plain Hamming distance",
+    json.dumps({"n_components": 48}): "- 48 axes",
+    json.dumps({"n_components": 128}): "- 128 axes",
+    json.dumps({"keep": "correct"}): "- weights from correct rows only (oracle)",
+    json.dumps({"rows": "image"}): "- weights from rows of images",
+    json.dumps({"max_patches": 6000}): "- twice as many patches to learn from",
+    json.dumps({"n_hits": 3, "n_misses": 3}): "- three hits and three misses",
+    json.dumps({"asymmetric": True}): "- asymmetric queries",
+    json.dumps({"factors": "of the patches learned from"}): "- factors of the classes, from the patches learned from",
+    json.dumps({"decision": "balanced"}): "- factors of the classes, from the stored patches: the default decision",
+    json.dumps({"decision": "corrected"}): "- Behmo's correction",
 }
 
 HEAD = f"""# NBNN: accuracy, memory and time
@@ -75,25 +93,20 @@ tries from `python -m benchmarks.patch_study noisy`.
 - **Settings.** Best bin first: one tree, 500 comparisons. LSH: 25 tables of 20 functions, bins of 0.25. Bag of
   words: 600 words in 20 cells, three features for each count, linear SVM. C-BID: the defaults of `PatchCBID`, learned
   once at 128 bits for each draw; 16 and 32 bits are its prefixes. They were chosen on other images than those tested.
+- **Class factors.** The distances of codes to each class are multiplied by a factor, the default of `NBNNClassifier`
+  for codes of any coder. They belong to the classifier, not to the learner. Rows named "class factors" give them to
+  rivals, rows named "no factors" take them from C-BID; all other rows of rivals are without them.{{earlier}}
 """
 
 
-JUDGED = """
-A lead is met if it is as large as asked for, with p < .05 in the paired test over the draws. On Caltech-101 it is
-not: at 128 bits C-BID is level with ITQ and with exact NBNN, at 32 bits ITQ is level or ahead; the draws differ more
-than the methods. On Scene-15 only the first draw has been run, without place: there C-BID at 128 bits is well above
-ITQ, random hyperplanes and exact NBNN, but one draw gives no p-value. The settings were chosen on validation images
-with fewer patches in the database, where factors of the classes and whitening gained more than they do on
-Caltech-101. The 16-bit code is half of a rotation, and poor.
-"""
 TRIED = """
 What the rows allow: an oracle that keeps only correct rows, those whose hit is nearer than the miss, changes little,
 whether hyperplanes are fitted to them or only weights. So it is not the wrong rows alone that hold the learner back:
-rows that are right ask for no more than a rotation gives already. What helps is outside the rows. Whitened leading
-axes lower the log loss, and so does a correction for each class, by factors or by Behmo's method; the latter serves
-ITQ as well. Cells without a figure and tries without a row have not been run: place on these images, the second data
-set, likeness, asymmetric queries, more patches, several hits, and Eq. 2 as printed. `patch_study noisy` has them. Not
-tried at all: fresh patches for each bit, and neighbours found again in code space.
+rows that are right ask for no more than a rotation gives already. What helps is outside the rows: whitened leading
+axes, and a correction for each class, which serves ITQ as well. Factors that are
+fitted on the patches learned from, a fiftieth of those stored, are for other distances; the default fits them on the
+stored ones. Cells without a figure have not been run. Not tried: fresh patches for each bit, and neighbours found
+again in code space.
 """
 
 
@@ -129,37 +142,87 @@ def accuracy_table(found):
     return table([*head, "bytes an image"], rows)
 
 
+class Lead(NamedTuple):
+    """Ours against theirs on the draws that both have, in percent, and whether the lead asked for is met."""
+
+    draws: int
+    ours: float
+    theirs: float
+    p: float
+    met: str
+
+    @property
+    def gain(self):
+        return self.ours - self.theirs
+
+
+def compared(found, ours, theirs, lead, name, ending):
+    """The paired test of two methods on one set; None without common draws."""
+    one, two = (by_draw(found, name, method + ending) for method in (ours, theirs))
+    both = [draw for draw in one if draw in two]
+    if not both:
+        return None
+    a, b = (100 * np.array([of[draw] for draw in both]) for of in (one, two))
+    p = paired_test(a, b).p if len(both) > 1 else np.nan
+    met = "yes" if a.mean() - b.mean() >= lead and (not lead or p < 0.05) else "no"
+    return Lead(len(both), a.mean(), b.mean(), p, "too few draws" if np.isnan(p) else met)
+
+
 def paired_table(found):
-    """Ours against theirs on the draws that both have, with the paired test."""
     rows = []
-    for ours, theirs, lead in PAIRS:
+    for ours, theirs, asked in PAIRS:
         for ending, place in (("", "without"), (PLACED, "with")):
             for name in SETS:
-                one, two = (by_draw(found, name, method + ending) for method in (ours, theirs))
-                both = [draw for draw in one if draw in two]
-                if not both:
+                lead = compared(found, ours, theirs, asked, name, ending)
+                if lead is None:
                     continue
-                a, b = (np.array([of[draw] for draw in both]) for of in (one, two))
-                p = paired_test(a, b).p if len(both) > 1 else np.nan
-                gain = 100 * (a.mean() - b.mean())
-                met = "yes" if gain >= lead and (not lead or p < 0.05) else "no"
-                if lead and np.isnan(p):
-                    met = "too few draws"
-                rows.append(
-                    [
-                        f"{UNPLACED[ours].title} against {UNPLACED[theirs].title}, {place} place",
-                        SHORT[name],
-                        len(both),
-                        f"{100 * a.mean():.1f}",
-                        f"{100 * b.mean():.1f}",
-                        f"{gain:+.1f}",
-                        "-" if np.isnan(p) else f"{p:.2g}",
-                        f"{lead}",
-                        met,
-                    ]
-                )
+                titles = f"{UNPLACED[ours].title} against {UNPLACED[theirs].title}, {place} place"
+                p = "-" if np.isnan(lead.p) else f"{lead.p:.2g}"
+                figures = [f"{lead.ours:.1f}", f"{lead.theirs:.1f}", f"{lead.gain:+.1f}", p, f"{asked}", lead.met]
+                rows.append([titles, SHORT[name], lead.draws, *figures])
     head = ["", "set", "draws", "C-BID", "rival", "difference", "p (paired)", "asked for", "met"]
     return table(head, rows)
+
+
+def is_earlier(row):
+    """Whether a row of C-BID was measured with earlier defaults; rows of rivals do not depend on them."""
+    return row["method"].removesuffix(PLACED) in PREFIXES and row.defaults != defaults_fingerprint()
+
+
+def present(found):
+    """The rows without those of C-BID that are of earlier defaults, where others are of the present ones."""
+    rerun = {(row["set"], row["method"]) for row in found if not is_earlier(row)}
+    return Results([row for row in found if not (is_earlier(row) and (row["set"], row["method"]) in rerun)])
+
+
+def earlier(found):
+    """Name the rows of C-BID that were measured with earlier defaults."""
+    old = {}
+    for row in found:
+        if is_earlier(row):
+            old.setdefault(row["set"], {})[METHODS[row["method"]].title] = None
+    if not old:
+        return ""
+    text = "\n- **Measured earlier**, with factors that were fitted on the 10,000 patches learned from:"
+    return text + "".join(f"\n  - {TITLES[name]}: {'; '.join(titles)}." for name, titles in old.items())
+
+
+def judged(found):
+    """Say how many of the leads asked for are met on each set, with and without factors for the rivals."""
+    text = "\nA lead is met if it is as large as asked for, with p < .05 in the paired test over the draws.\n"
+    for name in SETS:
+        parts = []
+        for title, pairs in EQUAL.items():
+            found_leads = (compared(found, *pair, name, ending) for pair in pairs for ending in ("", PLACED))
+            leads = [lead for lead in found_leads if lead is not None]
+            if leads:
+                met, gains = sum(lead.met == "yes" for lead in leads), [lead.gain for lead in leads]
+                points = f"{min(gains):+.1f} to {max(gains):+.1f} points"
+                if any(lead.met == "too few draws" for lead in leads):
+                    points += ", some on too few draws to tell"
+                parts.append(f"{title}, {met} of {len(leads)} leads are met ({points})")
+        text += f"{TITLES[name]}: {'; '.join(parts)}.\n"
+    return text
 
 
 def tries_table(results, sets):
@@ -255,14 +318,14 @@ is common to all of them and does not affect the comparisons.
 def document():
     """Return docs/nbnn.md."""
     found = lines()
-    accuracies = RAW.results(CELLS)
+    accuracies = present(RAW.results(CELLS))
     patches = [row["patches"] for row in accuracies if "patches" in row.result]
-    text = HEAD.format(descriptors=f"{np.mean(patches):,.0f}")
+    text = HEAD.format(descriptors=f"{np.mean(patches):,.0f}", earlier=earlier(accuracies))
     text += "\n## Accuracy and memory\n\nPercent of the test images: mean over the draws (standard deviation).\n\n"
     text += accuracy_table(accuracies)
     minutes = sum(row.seconds for row in accuracies) / 60
     text += f"\nThe cells of the table took {minutes:.0f} minutes of one core.\n"
-    text += "\n## At equal information\n\n" + paired_table(accuracies) + "\n" + JUDGED
+    text += "\n## At equal information\n\n" + paired_table(accuracies) + judged(accuracies)
     noise = raw("patch_noise")["results"]
     tried = [name for name in SETS if any(r["set"] == name for r in noise)]
     shares = []

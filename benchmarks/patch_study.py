@@ -35,7 +35,7 @@ from cbid.paper.sets.base import shuffled
 SETS = {"caltech101-five": 4, "scene15": 2}  # draws
 TRAIN, VALIDATION, DATABASE, QUERIES = 10, 25, 1000, 150
 LENGTHS = (16, 32, 128)
-OLD = {"starts": "pencil", "class_factors": False, "whitening": 1.0}  # the defaults before there were rotations
+OLD = {"starts": "pencil", "whitening": 1.0}  # the defaults before there were rotations
 CHANGES = [
     {},
     {"location": 1.0},
@@ -58,26 +58,28 @@ RIVALS = {
 NOISE_SIZES = {"classes": [4, 8, 9, 10, 11, 12, 13, 14], "database": 400, "queries": 120, "patches": 3000}
 TRIES = [
     {},
-    {"class_factors": False},
+    {"decision": "balanced"},
+    {"decision": "corrected"},
     OLD,
     {**OLD, "keep": "correct"},
-    {"class_factors": False, "keep": "correct"},
+    {"keep": "correct"},
     {"rival": "itq"},
+    {"rival": "itq", "decision": "balanced"},
     {"rival": "itq", "decision": "corrected"},
-    {"decision": "corrected", "class_factors": False},
     {"rival": "lsh"},
+    {"rival": "lsh", "decision": "balanced"},
     {"rival": "exact"},
-    {"class_factors": False, "whitening": 1e9},  # axes as they are
-    {"class_factors": False, "n_components": 48},
+    {"whitening": 1e9},  # axes as they are
+    {"n_components": 48},
     {**OLD, "likeness": 0.5},
-    {"class_factors": False, "asymmetric": True},
-    {"class_factors": False, "plain": True},
+    {"asymmetric": True},
+    {"plain": True},
     {**OLD, "keep": "reliable"},
-    {"class_factors": False, "max_patches": 6000},
-    {"class_factors": False, "n_hits": 3, "n_misses": 3},
+    {"max_patches": 6000},
+    {"n_hits": 3, "n_misses": 3},
     {"paper": True},
     {**OLD, "ridge": 0.1},
-    {"class_factors": False, "n_components": 128},
+    {"n_components": 128},
     {"rows": "image"},
 ]
 

@@ -97,8 +97,9 @@ class.
 {table(head, rows)}
 At 64 bits, the chosen form is at most .003 behind the better one (5-NN) on {within} of {len(behind)} sets.
 
-With 102 classes, the first 16 bits are far behind the argmax of a linear SVM, stored as a class number. Queries that
-keep their real values (`index.search(projections=...)`) are nearer to it. 5-NN accuracy:
+With 102 classes, the first 16 bits come close to the argmax of a linear SVM, stored as a class number, which knows
+nothing of likeness and of classes that were not learned. Queries that keep their real values
+(`index.search(projections=...)`) are nearer to it. 5-NN accuracy:
 
 {table(["5-NN", "argmax", "16 bits", "16 bits, asymmetric", "64 bits", "64 bits, asymmetric"], argmax)}"""
     if "training" in found:

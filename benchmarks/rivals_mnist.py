@@ -141,9 +141,10 @@ def table():
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
-def write_docs():
+def document():
+    """Return docs/coders.md with its table."""
     before, rest = DOCS.read_text().split(MARKS[0])
-    DOCS.write_text(before + MARKS[0] + table() + MARKS[1] + rest.split(MARKS[1])[1])
+    return before + MARKS[0] + table() + MARKS[1] + rest.split(MARKS[1])[1]
 
 
 def main():
@@ -157,7 +158,7 @@ def main():
         print(f"skipped, {reason}")
         return
     store("rivals_mnist", {name: row for name, row in {**raw(), **found}.items() if name in METHODS})
-    write_docs()
+    DOCS.write_text(document())
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Every figure of the pages has a source, and none is older than the defaults it speaks of."""
 
 import json
+import re
 
 import pytest
 
@@ -45,6 +46,7 @@ def test_raw_values_behind_a_figure():
     seeds = [{"seed": s, "scores": {"16": [v, 0.1]}} for s, v in enumerate((0.7, 0.8))]
     assert list(dict(figures.paths_to(seeds, ".750"))) == ["mean over .scores.16[0]"]
     assert list(dict(figures.paths_to({"b": {"c": 92.44}}, "92.4"))) == [".b.c"]
+    assert list(dict(figures.paths_to({"a": [0.1, 0.3, 0.5]}, ".163"))) == ["deviation over .a"]
 
 
 @pytest.fixture
@@ -59,6 +61,23 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setattr(figures, "EVIDENCE", tmp_path / "docs" / "evidence")
     yield results
     raw.defaults_fingerprint.cache_clear()
+
+
+def test_figures_chosen_at_random_are_recomputed(folder, monkeypatch, capsys):
+    """Of the two measured figures one is in the raw file; the setting is never chosen."""
+    docs = folder.parent.parent / "docs"
+    docs.mkdir()
+    (folder.parent.parent / "README.md").write_text("# Title\n\n<!-- source: setting -->\n\n.123\n")
+    (docs / "page.md").write_text("# Page\n\n`benchmarks/x.py`: .250 and .750\n")
+    (folder / "x.json").write_text(json.dumps({"results": [0.2, 0.3]}))
+    monkeypatch.setattr(figures, "generated", dict)
+    assert figures.measured() == [("docs/page.md", ".250"), ("docs/page.md", ".750")]
+    assert figures.main(["--sample", "5"]) == 1
+    shown = capsys.readouterr().out
+    assert "mean over .results = 0.25" in shown
+    assert shown.endswith("1 of 2 found\n")
+    (docs / "page.md").write_text("# Page\n\n`benchmarks/x.py`: .250\n")
+    assert figures.main(["--sample"]) == 0
 
 
 def change_a_default(monkeypatch, of):
@@ -85,6 +104,18 @@ def test_figures_are_stale_when_a_default_changes(folder, monkeypatch, of):
 def test_lines_without_a_fingerprint_are_stale_unless_listed(folder):
     (folder / "y.jsonl").write_text('{"a": 1}\n')
     assert list(figures.stale()) == ["benchmarks/results/y.jsonl"]
+
+
+def test_what_readme_says_of_its_table():
+    """Codes of 8 bytes and more are above the vectors, and nothing else is bold."""
+    text = (figures.ROOT / "README.md").read_text()
+    assert "codes of 8 bytes and more\nclassify better than the vectors" in text
+    rows = re.findall(r"^\| .* \| (\d+ bytes: [\d.]+%) \| (.*) \|$", text, re.M)
+    assert len(rows) >= 3
+    for vectors, codes in rows:
+        least = float(vectors.split(": ")[1].rstrip("%"))
+        for size, bold, accuracy in re.findall(r"(\d+) bytes: (\**)([\d.]+)%", codes):
+            assert float(accuracy) > least or (int(size) < 8 and not bold), (vectors, codes)
 
 
 # Long, so that the everyday tests of a change to the learner do not wait for a rerun of its figures.
