@@ -94,8 +94,9 @@ class Partition:
         return self._weights[part % len(self._weights)]
 
     def _by_buckets(self, codes: Codes) -> Distances:
-        words = _as_words(codes)
-        return np.stack([buckets.nearest(words) for buckets in self._buckets], axis=1)
+        # Neighbouring patches often have equal codes.
+        words, of_query = np.unique(_as_words(codes), return_inverse=True)
+        return np.stack([buckets.nearest(words) for buckets in self._buckets], axis=1)[of_query]
 
     def _by_part_scans(self, codes: Codes) -> Distances:
         from cbid.search.kernels.partition import nearest_of_parts  # compiled code, loaded when first needed
@@ -151,13 +152,14 @@ class _Buckets:
         size = min(n_bits // n_tables, max(len(words) - 1, 1).bit_length(), _KEY_BITS)
         ends = [size, n_bits][:n_tables]  # of the keys: the first bits of a code, and the last
         self._shifts = np.array([BUCKETS_UP_TO - end for end in ends])
-        self._stored = np.empty((n_tables, len(words)), np.uint32)
+        stored = np.empty((n_tables, len(words)), np.uint32)
         self._starts = np.empty((n_tables, 2**size + 1), np.int32)
         for table, shift in enumerate(self._shifts.tolist()):
             keys = words >> np.uint32(shift) & np.uint32(2**size - 1)
             order = np.argsort(keys, kind="stable")
-            self._stored[table] = words[order]
+            stored[table] = words[order]
             self._starts[table] = np.searchsorted(keys[order], np.arange(2**size + 1))
+        self._stored = stored.ravel()
         self._tables, self._masks, self._bounds = _by_cost([weights[end - size : end] for end in ends], len(words))
         by_byte = np.pad(weights, (0, BUCKETS_UP_TO - n_bits)).reshape(4, 8)[::-1]  # the lowest byte first
         self._costs = sums_of_subsets(by_byte)

@@ -42,6 +42,7 @@ RUN = 128  # most blocks between two updates of the bounds
 SHARING = 256  # most queries that share lookups
 FIRST = 64  # blocks that are scanned for a first bound
 CACHED = 1 << 21  # bytes of codes that all queries scan before the next codes are read
+TOGETHER = 16  # buckets that are looked up at a time
 
 
 @compiled
@@ -236,24 +237,31 @@ def nearest_in_buckets(
 ) -> None:  # fmt: skip
     """Write ``unit`` times the smallest distance of each query to the codes to ``out`` (q,).
 
-    stored: (tables, n) the codes as words, by the keys of each table, which are the bits from ``shifts`` on.
+    stored: (tables * n,) the codes as words, by the keys of each table, which are the bits from ``shifts`` on.
     starts: (tables, keys + 1) the first code of each key.
     tables, masks, bounds: the buckets in the order of visiting: their table, the difference of their key from that of
     the query, and the smallest cost of a code not visited before.
     costs: (4, 256) of the values of the bytes of a difference, the lowest byte first.
     """
-    n, n_keys = stored.shape[1], starts.shape[1] - 1
+    n, n_keys = len(stored) // len(starts), starts.shape[1] - 1
+    begins, ends = np.empty(TOGETHER, np.int64), np.empty(TOGETHER, np.int64)
     for q in range(len(queries)):
         query, best, seen, i = queries[q], np.inf, 0, 0
         while i < len(tables) and bounds[i] < best and 2 * seen < n:
-            table = tables[i]
-            key = (np.int64(query) >> shifts[table] & (n_keys - 1)) ^ np.int64(masks[i])
-            begin, end = starts[table, key], starts[table, key + 1]
-            best = min(best, _nearest_word(stored[table], begin, end, query, costs))
-            seen += end - begin
-            i += 1
+            # Many buckets are empty. Those with codes are listed without a branch, which would be mispredicted.
+            last, found = min(i + TOGETHER, len(tables)), 0
+            for j in range(i, last):
+                table = np.int64(tables[j])
+                key = (np.int64(query) >> shifts[table] & (n_keys - 1)) ^ np.int64(masks[j])
+                begins[found] = table * n + starts[table, key]
+                ends[found] = table * n + starts[table, key + 1]
+                found += ends[found] > begins[found]
+            for j in range(found):
+                best = min(best, _nearest_word(stored, begins[j], ends[j], query, costs))
+                seen += ends[j] - begins[j]
+            i = last
         if i == len(tables) or bounds[i] < best:  # far from everything: one pass over all codes is faster
-            best = min(best, _nearest_word(stored[0], 0, n, query, costs))
+            best = min(best, _nearest_word(stored, 0, n, query, costs))
         out[q] = unit * best
 
 
