@@ -159,7 +159,7 @@ def test_nested_folders_as_a_tree(nested, tmp_path, capsys):
     assert run(["search", *query, "--label", "cold", "--match", "all"]) == 1
     assert "--label='cold': expected one of 'cold/blue'" in capsys.readouterr().err
     assert run(["search", *query, "--match", "all"]) == 1
-    assert "--match=all: expected --label too" in capsys.readouterr().err
+    assert "--match=all: needs --label" in capsys.readouterr().err
 
 
 def test_without_tree_the_top_folder_is_the_class(nested, tmp_path):

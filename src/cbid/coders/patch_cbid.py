@@ -35,7 +35,7 @@ _AXES = 32
 class PatchCBID(LargeMarginCoder):
     """Binary codes of local descriptors, learned from images with labels, for image-to-class distances (NBNN).
 
-    A patch shall lie nearer to a patch of its own class, in another image, than to any patch of another class. Bits,
+    A patch should lie nearer to a patch of its own class, in another image, than to any patch of another class. Bits,
     weights and certificate come from the same learner as those of ``CBID``; one weight vector serves all classes.
 
     Parameters

@@ -61,7 +61,7 @@ def detect(
     finally:  # print the result even if the disk is full
         echo_result(content, _as_text(content), as_json=as_json)
     if not found:
-        raise RuntimeError(f"no photograph of {printable(source)} could be searched")
+        raise RuntimeError(f"no photograph in {printable(source)} could be searched")
 
 
 def fit_detector(

@@ -38,7 +38,7 @@ def evaluate(
     Images of SRC that are in the project are skipped, because they would find themselves. Files are compared by
     path, rows of arrays and tables by content.
 
-    With --model, a fifth of each class of SRC is searched for in the rest.
+    With --model, a fifth of each class of SRC become queries, and the rest is searched.
 
     Example: cbid evaluate test-photos/ --project photos.cbid
 

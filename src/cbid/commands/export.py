@@ -73,13 +73,13 @@ def export(
 ) -> None:
     """Write the codes of all images, in the order of their ids, to a file for another store.
 
-    With --model, the codes of the vectors in --source; or the coder itself, if FILE ends in .onnx.
+    With --model, write the codes of the vectors in --source, or the coder itself if FILE ends in .onnx.
 
     Example: cbid export codes.txt --to pgvector --names images.csv --project photos.cbid
     """
     if page is not None:
         if any(given is not None for given in (out, to, n_bits, names, model, source)):
-            raise typer.BadParameter("--page: expected only --project beside it")
+            raise typer.BadParameter("--page: accepted only with --project")
         _write_page(page, project, as_json=as_json, quiet=quiet)
         return
     if out is None:
@@ -89,7 +89,7 @@ def export(
 
     if model is not None:
         if project is not None or names is not None:
-            raise typer.BadParameter("--model goes without --project and --names", param_hint="--model")
+            raise typer.BadParameter("not accepted with --project or --names", param_hint="--model")
         answer = _export_model(out, model, source, to, n_bits)
         echo_result(answer, f"{out}: {answer['bytes']:,} bytes", as_json=as_json, quiet=quiet)
         return

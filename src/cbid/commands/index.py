@@ -112,7 +112,7 @@ def check(
         Path | None, typer.Argument(help="A project (default: the only one in the current folder).")
     ] = None,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Remove what killed writers have left, and add missing checksums.")
+        bool, typer.Option("--repair", help="Remove files left by killed writers, and add missing checksums.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

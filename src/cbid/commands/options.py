@@ -129,7 +129,7 @@ def open_project_or_model(project: Path | None, model: Path | None, descriptor: 
     if model is None:
         if descriptor is not None:
             raise typer.BadParameter(
-                "a project has its own descriptor; it goes with --model", param_hint="--descriptor"
+                "accepted only with --model: a project has its own descriptor", param_hint="--descriptor"
             )
         return Project.open(find_project(project))
     if project is not None:

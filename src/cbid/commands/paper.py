@@ -32,7 +32,7 @@ def reproduce(
     n_jobs: Annotated[int, typer.Option("--n-jobs", "-j", min=1, help="Tasks to run in parallel.")] = 1,
     repeats: Annotated[
         int | None,
-        typer.Option(min=1, help="Run only so many repeats of each experiment (default: all)."),
+        typer.Option(min=1, help="Run only this many repeats of each experiment (default: all)."),
     ] = None,
     out: Annotated[
         Path | None,
@@ -46,7 +46,7 @@ def reproduce(
         bool, typer.Option("--run/--no-run", help="Run the missing experiments, or only write the report.")
     ] = True,
     photographs: Annotated[
-        bool, typer.Option("--photographs/--no-photographs", help="Show images of the data sets in the report.")
+        bool, typer.Option("--photographs/--no-photographs", help="Show images from the data sets in the report.")
     ] = True,
     root: RootOption = None,
     cache: Annotated[Path | None, typer.Option(help="Folder for computed descriptors (default: in OUT).")] = None,

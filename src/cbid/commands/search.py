@@ -45,7 +45,7 @@ def search(
         str,
         choice(
             "cbid.project.searching:HOW",
-            help="Distance: weighted or plain Hamming, or raw for the raw vectors.",
+            help="Distance: weighted or plain (Hamming), or raw (between the vectors before encoding).",
         ),
     ] = "weighted",
     likeness: Annotated[
@@ -60,8 +60,8 @@ def search(
         str,
         choice(
             "cbid.commands.search:MATCH",
-            help="With --label: images with any of the labels, with all of them, or of the branch below them "
-            "(animal also finds animal/dog).",
+            help="With --label: images with any of the labels (any), with all of them (all), or with a label below "
+            "one of them (branch: animal also finds animal/dog).",
         ),
     ] = "any",
     n_jobs: JobsOption = None,
@@ -109,7 +109,7 @@ def search(
 def _check_labels(project: "Project", wanted: list[str], match: str) -> None:
     """Raise for a label that no image has; with "branch" it may be the beginning of a path."""
     if match != "any" and not wanted:
-        raise ValueError(f"--match={match}: expected --label too")
+        raise ValueError(f"--match={match}: needs --label")
     for label in wanted:
         below = match == "branch" and any(name.startswith(f"{label}/") for name in project.classes)
         if label not in project.classes and not below:
@@ -166,8 +166,8 @@ def classify(
         typer.Option(
             min=0,
             max=1,
-            help='Answer "unknown" for images that are farther from the project\'s than this share of its held-out '
-            "images, such as 0.05.",
+            help='Answer "unknown" for images far from those of the project; the limit on the distance would reject '
+            "this share of the held-out images, such as 0.05.",
         ),
     ] = None,
     n_jobs: JobsOption = None,

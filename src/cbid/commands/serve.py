@@ -16,7 +16,7 @@ def serve(
         Path | None, typer.Argument(help="A project of cbid fit (default: the only one in the current folder).")
     ] = None,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; other than loopback, it needs a key.")
+        str, typer.Option(help="Address to listen on; any but the loopback address needs --api-key.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 means any free port.")] = 8000,
     api_key: Annotated[
@@ -46,7 +46,7 @@ def serve(
     ] = None,
     host_name: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Public name to accept as Host, as of a proxy; may be repeated."),
+        typer.Option(metavar="NAME", help="Host name to accept, such as the public name of a proxy; may be repeated."),
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Number of processes that serve the same address.")] = 1,
     log: Annotated[
