@@ -46,7 +46,7 @@ def serve(
     ] = None,
     host_name: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Host name to accept, such as the public name of a proxy; may be repeated."),
+        typer.Option(metavar="NAME", help="Host name to accept, such as that of a proxy; may be repeated."),
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Number of processes that serve the same address.")] = 1,
     log: Annotated[
