@@ -14,7 +14,14 @@ from sklearn.datasets import load_digits
 
 from cbid import CBID
 from cbid.paper.base import CLASS_BITS, INDEPENDENT
-from cbid.paper.raw import _OF_LIKENESS, RawResults, defaults_fingerprint
+from cbid.paper.raw import (
+    _CONSTANTS,
+    _NOT_OF_CLASS_BITS,
+    _OF_THE_PAPER_FORM,
+    _SKIPPED_BY_CLASS_BITS,
+    RawResults,
+    defaults_fingerprint,
+)
 
 
 @pytest.fixture
@@ -115,26 +122,46 @@ def test_class_bits_do_not_age_with_the_defaults_of_likeness(raw, monkeypatch):
     defaults_fingerprint.cache_clear()
 
 
-def test_class_bits_do_not_depend_on_the_defaults_of_likeness(monkeypatch):
-    """What the fingerprint of class bits leaves out changes neither their bits nor their weights."""
+@pytest.mark.parametrize("form", ["linear", "rbf", "paper"])
+def test_what_a_fingerprint_leaves_out_changes_nothing(form, monkeypatch):
+    """The constants that class bits and the paper's form do not depend on change neither bits nor weights."""
     X, y = load_digits(return_X_y=True)
     X, y = X[:300], y[:300]
+    paper = form == "paper"
 
     def learned():
-        coder = CBID(n_bits=8, likeness=0, kernel="linear").fit(X, y)
+        coder = CBID.paper(2, n_starts=20) if paper else CBID(n_bits=8, likeness=0, kernel=form)
+        coder.fit(X, y)
         return coder.coef_, coder.weights_, coder.objective_
 
     before = learned()
     changed = 0
-    for place in ("cbid.learning.likeness", "cbid.coders.large_margin"):
+    for place in _CONSTANTS:
         for name, value in vars(import_module(place)).copy().items():
-            left_out = place.endswith("likeness") or name in _OF_LIKENESS
+            left_out = place in _NOT_OF_CLASS_BITS or name in _SKIPPED_BY_CLASS_BITS
+            if paper:
+                left_out = name not in _OF_THE_PAPER_FORM
             if left_out and name.strip("_").isupper() and isinstance(value, (int, float)):
                 monkeypatch.setattr(f"{place}.{name}", type(value)(value * 2))
                 changed += 1
-    assert changed >= 8
+    assert changed >= 12
     for a, b in zip(before, learned()):
         np.testing.assert_array_equal(a, b)
+
+
+def test_the_paper_form_ages_with_its_own_settings_only(raw, monkeypatch):
+    cell = {"method": "Eq. 3"}
+    own = RawResults(raw.path, scope=CLASS_BITS, paper_forms=("Eq. 3",))
+    own.add(cell, {}, 1)
+    defaults_fingerprint.cache_clear()
+    monkeypatch.setattr("cbid.coders.large_margin._NU", 0.2)
+    assert own.missing([cell]) == []
+    assert RawResults(raw.path, scope=CLASS_BITS).missing([{"method": "C-BID"}])
+    defaults_fingerprint.cache_clear()
+    monkeypatch.setattr(CBID, "paper", lambda: CBID(margin="paper", nu=1e-4))
+    assert own.missing([cell]) == [cell]
+    monkeypatch.undo()
+    defaults_fingerprint.cache_clear()
 
 
 def test_the_fingerprint_of_the_defaults_is_the_same_in_every_process():

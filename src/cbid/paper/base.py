@@ -45,7 +45,9 @@ class Context:
 
 
 INDEPENDENT = "independent"  # stands for the fingerprint where no defaults of CBID take part
-ALL_DEFAULTS, CLASS_BITS = "all", "class"  # on which defaults results depend: class bits do not on those of likeness
+# On which defaults of CBID results depend: all; those of class bits whose form is given (likeness=0, kernel="linear"
+# or "rbf"); the settings of CBID.paper.
+ALL_DEFAULTS, CLASS_BITS, PAPER_SETTINGS = "all", "class", "paper"
 
 
 @dataclass(frozen=True)
@@ -215,8 +217,9 @@ class Experiment:
     cost: tuple[float, float] = (10.0, 1.0)  # about how many seconds a cell takes in a full and in a quick run
     revision: int = 1  # raise it when the same settings give other results: stored ones are then recomputed
     apart: tuple[str, ...] = ()  # slow methods, which form a task of their own
-    scope: str = ALL_DEFAULTS  # the defaults of CBID that the other methods depend on, or CLASS_BITS: likeness is 0
+    scope: str = ALL_DEFAULTS  # on which defaults of CBID the methods depend, but for those of the next two
     independent: Collection[str] = ()  # methods without C-BID: its defaults do not change their results
+    paper_forms: Collection[str] = ()  # methods of CBID.paper, which has settings of its own
 
     def tasks(self, cells: Sequence[Settings]) -> list[list[Settings]]:
         """Return the cells in groups; one worker runs the cells of a group one after the other."""

@@ -180,6 +180,7 @@ KNN = Experiment(
     cost=(4.0, 0.5),
     apart=PAPER_FORMS,
     independent=(ORIGINAL, *RIVALS),
+    paper_forms=PAPER_FORMS,
 )
 
 # SVM
@@ -318,4 +319,5 @@ SVM = Experiment(
     cost=(12.0, 1.5),
     apart=PAPER_FORMS,
     independent=(ORIGINAL, *POOLED, *(name for name in CODED if not name.startswith("C-BID"))),
+    paper_forms=PAPER_FORMS,
 )

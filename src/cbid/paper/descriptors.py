@@ -212,5 +212,6 @@ EXPERIMENT = Experiment(
     ),
     cost=(40.0, 3.0),
     independent=(ORIGINAL,),
+    paper_forms=(PAPER,),
     revision=2,  # ten validation images of each class
 )

@@ -18,7 +18,18 @@ from typing import Any, Self
 import numpy as np
 
 import cbid
-from cbid.paper.base import ALL_DEFAULTS, CLASS_BITS, INDEPENDENT, Experiment, Result, Results, Row, Settings, key_of
+from cbid.paper.base import (
+    ALL_DEFAULTS,
+    CLASS_BITS,
+    INDEPENDENT,
+    PAPER_SETTINGS,
+    Experiment,
+    Result,
+    Results,
+    Row,
+    Settings,
+    key_of,
+)
 from cbid.report.html import package_versions
 from cbid.storage.atomic import flush, whole_file
 from cbid.storage.digests import digest_text
@@ -43,8 +54,8 @@ class RawResults:
     last line, which a killed run may leave; its cell is run again. Other damaged lines count as missing; ``problem``
     reports them. Lines of a packed file beside it (``.jsonl.gz``) come first.
 
-    Every line names the day and the defaults of CBID that it was measured with (``defaults_fingerprint`` of the
-    ``scope``); those of the ``independent`` methods, which have none, say so instead.
+    Every line names the day and the defaults of CBID that it was measured with: ``defaults_fingerprint`` of the
+    ``scope``, and of PAPER_SETTINGS for the ``paper_forms``. Those of the ``independent`` methods have none.
     """
 
     def __init__(
@@ -53,23 +64,26 @@ class RawResults:
         revision: int = 1,
         independent: Collection[str] = (),
         scope: str = ALL_DEFAULTS,
+        paper_forms: Collection[str] = (),
     ) -> None:
         self.path = Path(path)
         self.revision = revision
         self.independent = independent
         self.scope = scope
+        self.paper_forms = paper_forms
 
     @classmethod
     def of(cls, experiment: Experiment, folder: str | os.PathLike[str]) -> Self:
         """Return the raw results of an experiment in the folder of a run."""
         path = Path(folder) / "raw" / f"{experiment.name}.jsonl"
-        return cls(path, experiment.revision, experiment.independent, experiment.scope)
+        return cls(path, experiment.revision, experiment.independent, experiment.scope, experiment.paper_forms)
 
     def _row(self, settings: Settings, result: Result, seconds: float, defaults: Any, made: Any) -> Row:
         if settings.get("method") in self.independent:
             defaults = INDEPENDENT
         elif defaults == defaults_fingerprint():  # all of today's, and so those of the scope
-            defaults = defaults_fingerprint(self.scope)
+            own = settings.get("method") in self.paper_forms
+            defaults = defaults_fingerprint(PAPER_SETTINGS if own else self.scope)
         return Row(settings, result, seconds, defaults, made)
 
     def repair(self) -> None:
@@ -162,26 +176,36 @@ _CONSTANTS = ("cbid.coders.large_margin", "cbid.learning.likeness", "cbid.learni
 _OF_THE_RUN = ("callback", "n_jobs", "random_state", "verbose", "warm_start")
 
 
-# What class bits do not depend on.
-_LIKENESS_MODULE = "cbid.learning.likeness"
-_OF_LIKENESS = ("likeness", "_LIKENESS_UNIT", "_LIKENESS_SCALE", "_CLASS_ROW", "_DEFAULT_LIKENESS")
+# What class bits of a given form do not depend on: the constants of likeness, and those of the choice of the form.
+_NOT_OF_CLASS_BITS = ("cbid.learning.likeness", "cbid.learning.form")
+_SKIPPED_BY_CLASS_BITS = (
+    *("likeness", "_LIKENESS_UNIT", "_LIKENESS_SCALE", "_CLASS_ROW", "_DEFAULT_LIKENESS"),
+    *("kernel", "_MANY_CLASSES", "_LEAST_LINEAR", "_SHARE_COMPONENTS", "_SETS_SMOOTHING"),
+)
+_OF_THE_PAPER_FORM = ("_LINEAR_COMPONENTS",)  # the one constant that ``CBID.paper`` leaves to the coder
 
 
 @cache
 def defaults_fingerprint(scope: str = ALL_DEFAULTS) -> str:
     """Return a text that changes with any default of ``CBID`` or ``PatchCBID`` that bits or weights depend on.
 
-    With the scope ``CLASS_BITS`` only with those that matter to ``CBID(likeness=0)``.
+    With the scope ``CLASS_BITS`` only with those that matter to ``CBID(likeness=0)`` with a given kernel, with
+    ``PAPER_SETTINGS`` with the settings of ``CBID.paper``.
     """
-    of_class = scope == CLASS_BITS
-    known: dict[str, Any] = {}
-    for coder in (cbid.CBID(),) if of_class else (cbid.CBID(), cbid.PatchCBID()):
-        known[type(coder).__name__] = coder.get_params()
+    coders = {
+        ALL_DEFAULTS: (cbid.CBID(), cbid.PatchCBID()),
+        CLASS_BITS: (cbid.CBID(),),
+        PAPER_SETTINGS: (cbid.CBID.paper(),),
+    }[scope]
+    known: dict[str, Any] = {type(coder).__name__: coder.get_params() for coder in coders}
     for place in _CONSTANTS:
-        if not (of_class and place == _LIKENESS_MODULE):
+        if scope == ALL_DEFAULTS or place not in _NOT_OF_CLASS_BITS:
             known[place] = _constants(place)
-    skipped = (*_OF_THE_RUN, *_OF_LIKENESS) if of_class else _OF_THE_RUN
+    skipped = (*_OF_THE_RUN, *(_SKIPPED_BY_CLASS_BITS if scope == CLASS_BITS else ()))
     kept = {place: {k: v for k, v in values.items() if k not in skipped} for place, values in known.items()}
+    if scope == PAPER_SETTINGS:
+        place = "cbid.coders.large_margin"
+        kept[place] = {k: kept[place][k] for k in _OF_THE_PAPER_FORM}
     return digest_text(json.dumps(kept, sort_keys=True, default=_name_of), size=6)
 
 
@@ -192,7 +216,7 @@ def _constants(place: str) -> dict[str, Any]:
 
 def current_defaults() -> set[str]:
     """Return what the lines of today's defaults of CBID name."""
-    return {INDEPENDENT, defaults_fingerprint(), defaults_fingerprint(CLASS_BITS)}
+    return {INDEPENDENT, *map(defaults_fingerprint, (ALL_DEFAULTS, CLASS_BITS, PAPER_SETTINGS))}
 
 
 def is_current(row: Row) -> bool:

@@ -155,6 +155,7 @@ EXPERIMENT = Experiment(
     cells=cells,
     run=run,
     scope=CLASS_BITS,
+    paper_forms=(PAPER,),
     show=show,
     together=("method",),
     claims=tuple(
