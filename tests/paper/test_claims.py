@@ -40,7 +40,11 @@ def test_every_claim_names_form_data_and_information():
     for name in EXPERIMENTS:
         for claim in get_experiment(name).claims:
             assert all((claim.form, claim.data, claim.information)), claim.text
-    assert Claim("a", "b", lambda r: None, "f", "d", "i").terms == "Form: f. Data: d. Information: i."
+    assert Claim("a", "b", lambda r: None, "f", "d", "i").terms == {
+        "Form": "f",
+        "Data": "d",
+        "Information": "i",
+    }
 
 
 def knn(ours, rivals, original=0.6):

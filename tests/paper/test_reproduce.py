@@ -55,7 +55,10 @@ def test_the_first_repeats_alone_and_later_the_others(tmp_path):
     first = reproduce(out=tmp_path, repeats=1)
     assert (first.ran, first.kept) == (2, 0)
     assert {json.loads(line)["settings"]["repeat"] for line in lines(tmp_path)} == {0}
-    assert "Run in part: Two coins (2 of 8 cells)." in first.report.read_text()
+    assert (
+        "Run in part: 2 of 8 cells, in 1 of 4 repeats. The other cells take about 1 minute of one core."
+        in first.report.read_text()
+    )
     rest = reproduce(out=tmp_path)
     assert (rest.ran, rest.kept) == (6, 2)
     with pytest.raises(ValueError, match="repeats=0"):
@@ -95,8 +98,8 @@ def test_a_report_of_stored_results_needs_no_data(tmp_path, monkeypatch):
     assert (tmp_path / "claims.md").read_text().split("\n\n", 1)[1] == text
     (tmp_path / "raw" / "toy.jsonl").unlink()
     reproduce(out=tmp_path, root=nowhere, run=False)
-    assert "| **not run** | no results are stored; needs COIL-20, Daimler" in (tmp_path / "claims.md").read_text()
-    assert "Not run." in (tmp_path / "report.html").read_text()
+    assert "Not run: 16 cells, about 3 minutes of one core." in (tmp_path / "claims.md").read_text()
+    assert "Not run: 16 cells" in (tmp_path / "report.html").read_text()
 
 
 def test_seconds_are_processor_time_of_the_cell(tmp_path, monkeypatch):
@@ -114,8 +117,7 @@ def test_a_report_of_what_is_there(tmp_path):
     shown = reproduce(out=tmp_path, run=False)  # of the full run half is there
     assert (shown.ran, shown.kept) == (0, 4)
     text = shown.report.read_text()
-    assert "Run in part: Two coins (4 of 8 cells)." in text
-    assert text.count("(4 of 8 cells)") == 3
+    assert "Run in part: 4 of 8 cells, in 2 of 4 repeats." in text
     assert '<span class="untested">not run</span>' in text
     assert len(lines(tmp_path)) == 4
 
@@ -171,7 +173,7 @@ def test_the_summary_holds_claims_and_tables(tmp_path):
     assert "numpy" in summary["machine"]["versions"]
     claims = (tmp_path / "claims.md").read_text()
     assert "| The loaded coin wins (nowhere) | **holds** |" in claims
-    assert "**3 claims of the paper: 1 holds, 1 fails, 1 not testable here.**" in claims
+    assert "**3 claims of the paper: holds 1, fails 1, not testable here 1**" in claims
 
 
 def test_results_of_earlier_defaults_are_reported_and_run_again(tmp_path, monkeypatch):
@@ -181,7 +183,8 @@ def test_results_of_earlier_defaults_are_reported_and_run_again(tmp_path, monkey
     raw.write_text(raw.read_text().replace(current, "0123456789ab"))
     reproduce(out=tmp_path, run=False)
     text = (tmp_path / "claims.md").read_text()
-    assert "Two coins: 8 of 8 cells were measured with other defaults of CBID than today’s" in text
+    assert "were measured with other defaults of CBID than today’s" in text
+    assert "Two coins: 8 of 8 cells (" in text
     assert reproduce(out=tmp_path).ran == 8
     assert "other defaults" not in (tmp_path / "claims.md").read_text()
 
@@ -243,7 +246,7 @@ def test_results_that_cannot_be_shown_do_not_cost_the_report(tmp_path, monkeypat
     assert done.failures["toy"][0].startswith("the results could not be shown: KeyError: 'axes' (test_reproduce.py")
     text = done.report.read_text()
     assert "so far" in text
-    assert text.count("the experiment failed.") == 3
+    assert text.count("The experiment failed.") == 3
 
 
 def test_a_part_that_is_not_there_is_no_failure(tmp_path, monkeypatch):

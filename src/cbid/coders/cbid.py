@@ -236,9 +236,9 @@ class CBID(LargeMarginCoder):
     def paper(cls, n_bits: int = 64, **changes: Any) -> Self:
         """The paper's own settings: Eq. 3, l_1, 25 triplets of nearest neighbours, random starts.
 
-        Two things differ. The paper adds the losses up where we average them: its nu, 1e-8 to 1e-5, divided by the
-        number of rows is ours, which is as good as no penalty; 1e-5 of the mean is the nearest that can be certified.
-        And random hyperplanes are drawn over whitened principal axes, where the paper draws them over X.
+        docs/method.md, section 11, lists what differs from the text. Most of all: the paper adds the losses up where
+        we average them, so nu is in other units; and random hyperplanes are drawn over at most 256 whitened principal
+        axes, where the paper draws them over X.
         """
         settings: dict[str, Any] = {
             "margin": "paper",

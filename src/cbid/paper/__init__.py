@@ -3,7 +3,8 @@
 Importing this package imports no experiment and none of their dependencies. The order of reading:
 
 - ``base``: what an experiment declares. ``raw``: how its results are stored. ``runner``: runs experiments and writes
-  the report (``report``, ``chapters``).
+  the report. ``report``: pages of tables and plots. ``summary``: verdicts, and the report as a whole. ``chapters``:
+  what is not in the paper.
 - ``sets``: the named data sets with their protocols. ``coding``: vectors of a set, and coders by name. ``over_bits``:
   accuracy over the length of codes.
 - One module for each kind of experiment; ``EXPERIMENTS`` lists them.

@@ -150,6 +150,11 @@ def on_every(judge: Callable[..., Iterator[Judgement]]) -> Callable[..., Judgeme
     return judge_all
 
 
+def p_text(p: float, of: str = "") -> str:
+    """Return a p-value in words; below 0.0001 the digits say nothing."""
+    return f"p{of} < 0.0001" if p < 1e-4 else f"p{of} = {p:.2g}"
+
+
 def by_test(a: NDArray[np.float64], b: NDArray[np.float64], text: str = "", *, slack: float = 0.0) -> Judgement:
     """Judge "a is better than b" by a paired test over the same repeats. Values are shares.
 
@@ -167,7 +172,7 @@ def by_test(a: NDArray[np.float64], b: NDArray[np.float64], text: str = "", *, s
     allowed = (
         f" of being worse by {100 * slack:g}" if slack > 0 else f" of a lead of {-100 * slack:g}" if slack else ""
     )
-    shown = f"{text}{means} (difference {low:+.1f} to {high:+.1f}, p{allowed} = {tested.p:.2g})."
+    shown = f"{text}{means} (difference {low:+.1f} to {high:+.1f}, {p_text(tested.p, allowed)})."
     return Judgement(holds, shown, tested.p)
 
 
@@ -192,10 +197,9 @@ class Claim:
         return "not in the paper" not in f"{self.text} {self.source}"
 
     @property
-    def terms(self) -> str:
-        """Return form, data and information as one text."""
-        named = (("Form", self.form), ("Data", self.data), ("Information", self.information))
-        return " ".join(f"{name}: {text}." for name, text in named if text)
+    def terms(self) -> dict[str, str]:
+        """Form, data and information by name."""
+        return {"Form": self.form, "Data": self.data, "Information": self.information}
 
 
 @dataclass(frozen=True)

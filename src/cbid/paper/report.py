@@ -1,26 +1,18 @@
-"""The report: one self-contained HTML file, a JSON summary for programs, and the claims as Markdown.
+"""Pages of the report: notes, tables and plots, which an experiment adds, and how its figures look."""
 
-Each experiment fills a ``Page`` with notes, tables and plots.
-"""
-
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from cbid.evaluation import METRICS, confidence_interval
+from cbid.evaluation import confidence_interval
 from cbid.extras import missing_extra
-from cbid.paper.base import FAILS, HOLDS, LEVEL, NOISE, Claim, Context, Experiment, Judgement, Results, Settings
-from cbid.paper.raw import defaults_fingerprint, describe_machine, is_current
-from cbid.paper.sets import CATALOGUE
+from cbid.paper.base import Context
 from cbid.report import html
-from cbid.storage.atomic import whole_file
 
 # Distinguishable with colour-vision deficiencies (Okabe and Ito); C-BID comes first.
 COLOURS = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#8c8c8c", "#7a5195")
@@ -38,32 +30,6 @@ _PLOT_STYLE: dict[Any, Any] = {
     "svg.hashsalt": "cbid",  # the same results give the same file
     "svg.fonttype": "none",
 }
-
-
-UNTESTED, UNRUN = "not testable here", "not run"
-PAPER = "Paisitkriangkrai, Shen and van den Hengel, “Large-margin learning of compact binary image encodings”"
-QUICK = (
-    "This is a quick run on reduced sizes. It shows that everything works; its figures are not evidence. "
-    "Run without --quick for figures that count."
-)
-
-_STYLE = """
-:root { color-scheme: light dark; }
-img { background: white; border-radius: 4px; } p { max-width: none; }
-figure { margin: 1rem 0; } figcaption, .small { font-size: .85rem; opacity: .85; }
-.holds { color: #18794e; font-weight: 600; } .fails { color: #c0341d; font-weight: 600; }
-.noise { color: #8a5a00; font-weight: 600; } .untested { opacity: .7; }
-.trace { font-size: .8rem; opacity: .75; }
-.warning { border: 2px solid #c0341d; border-radius: 6px; padding: .5rem 1rem; }
-@media (prefers-color-scheme: dark) { .holds { color: #4cc38a; } .noise { color: #ffc46b; }
-  .fails, .warning { color: #ff8b70; } }
-"""
-_CLASSES = {HOLDS: "holds", NOISE: "noise", FAILS: "fails", UNTESTED: "untested", UNRUN: "untested"}
-GRADES = (
-    f"“{HOLDS}” and “{FAILS}” mean that a two-sided paired test over the repeats has p of at most {LEVEL:g}, or that "
-    f"there is nothing random to test; “{NOISE}” means that it has not, or that there is one repeat only. A claim "
-    "about several data sets is as good as the worst of them. Repeats share images, so p is somewhat too small."
-)
 
 
 def plot_style() -> AbstractContextManager[Any]:
@@ -174,235 +140,3 @@ def error_bars(values: Mapping[Any, Any]) -> tuple[list[Any], list[float], list[
     found = {key: confidence_interval(v) for key, v in values.items() if len(v)}
     halves = [100 * float(np.nan_to_num(i.high - i.mean)) for i in found.values()]
     return list(found), [100 * i.mean for i in found.values()], halves
-
-
-@dataclass
-class Section:
-    """One experiment: the cells of a complete run, what is missing or failed, its page, results and claims."""
-
-    experiment: Experiment
-    cells: list[Settings]
-    page: Page
-    absent: dict[str, str]  # data sets that are not on this machine, with the reason
-    run: bool = True  # whether missing cells are run; if not, the report shows what is stored
-    kept: int = 0  # cells that were stored before
-    lacking: list[str] = field(default_factory=list)  # missing parts of sets
-    failures: list[str] = field(default_factory=list)
-    results: Results = field(default_factory=lambda: Results([]))
-    claims: list[tuple[Claim, Judgement | None]] = field(default_factory=list)
-
-
-def write_report(sections: Sequence[Section], folder: Path, quick: bool, chapters: Sequence[str] = ()) -> Path:
-    """Write report.html, claims.md and summary.json to a folder that has the plots; return the path of the first.
-
-    ``chapters`` is HTML that follows the experiments.
-    """
-    machine, now = describe_machine(), datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    texts = {
-        "report.html": _html(sections, quick, machine, now, chapters),
-        "claims.md": _markdown(sections, quick, machine, now),
-        "summary.json": json.dumps(_summary(sections, quick, machine, now), indent=1, ensure_ascii=False) + "\n",
-    }
-    for name, text in texts.items():
-        with whole_file(folder / name) as temporary:
-            temporary.write_text(text)
-    return folder / "report.html"
-
-
-def _judged(section: Section) -> Iterator[tuple[Claim, str, str, Judgement | None]]:
-    """Yield each claim with its verdict, the figures behind it and how many cells they cover, and the judgement.
-
-    Without a judgement the verdict is "not run" if cells are missing.
-    """
-    there, expected = len(section.results), len(section.cells)
-    for claim, judged in section.claims:
-        if judged is not None:
-            covered = "" if there == expected else f" ({there} of {expected} cells)"
-            yield claim, judged.grade, judged.figures + covered, judged
-        elif section.failures:
-            yield claim, UNTESTED, "the experiment failed.", None
-        elif not expected:
-            verdict, start = (UNTESTED, "") if section.run else (UNRUN, "no results are stored; ")
-            yield claim, verdict, f"{start}needs {_titles(section.absent)}.", None
-        else:
-            yield claim, UNRUN if there < expected else UNTESTED, f"{there} of {expected} cells are stored.", None
-
-
-def _titles(names: Iterable[str]) -> str:
-    return ", ".join(CATALOGUE[name].title for name in names)
-
-
-def _totals(sections: Sequence[Section]) -> str:
-    """Return the number of claims with each verdict in one line."""
-    judged = [found for section in sections for found in _judged(section)]
-    totals = []
-    for who, of_paper in (("of the paper", True), ("of our own", False)):
-        verdicts = [verdict for claim, verdict, _, _ in judged if claim.of_paper == of_paper]
-        counts = [f"{verdicts.count(name)} {name}" for name in _CLASSES if name in verdicts]
-        if verdicts:
-            totals.append(
-                f"{len(verdicts)} {'claim' if len(verdicts) == 1 else 'claims'} {who}: {', '.join(counts)}."
-            )
-    return " ".join(totals) or "No claims."
-
-
-def stale_lines(sections: Sequence[Section]) -> list[str]:
-    """Name the experiments with cells that were measured with other defaults of CBID than today's."""
-    found = []
-    for section in sections:
-        old = [row for row in section.results if not is_current(row)]
-        if old:
-            days = sorted({row.made or "an unknown day" for row in old})
-            when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-            share = (
-                f"{len(old)} of {len(section.results)} cells were measured with other defaults of CBID than today’s"
-            )
-            found.append(f"{section.experiment.title}: {share} ({when}).")
-    return found
-
-
-def _html(
-    sections: Sequence[Section], quick: bool, machine: Mapping[str, Any], now: str, chapters: Sequence[str]
-) -> str:
-    body = [
-        "<h1>C-BID: the paper’s tables and figures, computed again</h1>",
-        f"<p>{escape(PAPER)}. Made {now} by <code>cbid reproduce{' --quick' if quick else ''}</code>. All figures "
-        "except the published ones were computed by this run; its folder holds the raw results.</p>",
-        f'<p class="warning">{escape(QUICK)}</p>' if quick else "",
-        *(f"<p>{escape(line)}</p>" for line in (_totals(sections), *stale_lines(sections))),
-        _overview(sections),
-        "<h2>Claims of the paper</h2>",
-        _claims_table(sections),
-        f'<p class="small">{escape(GRADES)}</p>',
-        *(f'<p class="small">{escape(line)}</p>' for line in _coverage(sections)),
-    ]
-    for section in sections:
-        body += _section(section)
-    body += chapters
-    facts = {**machine, "versions": ", ".join(f"{k} {v}" for k, v in machine["versions"].items())}
-    body += ["<h2>Machine</h2>", html.definitions({name: str(value) for name, value in facts.items()})]
-    return html.page("C-BID reproduced", body, style=_STYLE)
-
-
-def _overview(sections: Sequence[Section]) -> str:
-    """Return a table that fits a screen: the verdicts of each experiment, its cells and the days they were run."""
-    shown = [
-        verdict
-        for verdict in _CLASSES
-        if any(verdict == v for section in sections for _, v, _, _ in _judged(section))
-    ]
-    rows = []
-    for section in sections:
-        verdicts = [verdict for _, verdict, _, _ in _judged(section)]
-        days = sorted({row.made for row in section.results if row.made})
-        rows.append(
-            [
-                f'<a href="#{section.experiment.name}">{escape(section.experiment.title)}</a>',
-                *(f'<span class="count {_CLASSES[v]}">{verdicts.count(v) or ""}</span>' for v in shown),
-                f"{len(section.results):,} of {len(section.cells):,}",
-                " to ".join(dict.fromkeys((days[0], days[-1]))) if days else "",
-            ]
-        )
-    return html.table(["claims by experiment", *shown, "cells", "run"], rows, escaped=True)
-
-
-def _claims_table(sections: Sequence[Section]) -> str:
-    rows = [
-        [
-            f'{escape(claim.text)} <span class="small">({escape(claim.source)})</span>',
-            f'<span class="{_CLASSES[verdict]}">{verdict}</span>',
-            f'{escape(figures)} <a href="#{section.experiment.name}">{section.experiment.name}</a>',
-            f'<span class="small">{escape(claim.terms)}</span>',
-        ]
-        for section in sections
-        for claim, verdict, figures, _ in _judged(section)
-    ]
-    return html.table(["claim", "here", "evidence", "about"], rows, text=True, escaped=True)
-
-
-def _coverage(sections: Sequence[Section]) -> list[str]:
-    """Say which experiments were run in full, in part, and not at all."""
-    groups: dict[str, list[str]] = {
-        name: [] for name in ("Run in full", "Run in part", "Not run", "Left out, because data is missing")
-    }
-    full, part, none, left_out = groups.values()
-    for section in sections:
-        title, there, expected = section.experiment.title, len(section.results), len(section.cells)
-        group = full if there == expected else part if there else none
-        if not expected:
-            group = left_out if section.run else none
-        group.append(f"{title} ({there} of {expected} cells)" if group is part else title)
-    return [f"{what}: {', '.join(titles)}." for what, titles in groups.items() if titles]
-
-
-def _section(section: Section) -> list[str]:
-    e = section.experiment
-    used = [name for name in e.sets if name not in section.absent]
-    repeats = section.results.distinct("repeat")
-    seconds = sum(row.seconds for row in section.results)
-    facts = {
-        "Shows": e.shows,
-        "Data": _titles(used) or "none needed",
-        "Not on this machine": _titles(section.absent),
-        "Protocol": e.protocol,
-        "Methods": "; ".join(f"{name}: {how}" for name, how in e.methods.items()),
-        "Metrics": ", ".join(METRICS[name].title for name in e.metrics),
-        "Repeats": f"{', '.join(map(str, repeats))}; the number of a repeat is also the seed" if repeats else "",
-        "Cells": f"{len(section.results)} of {len(section.cells)}, {seconds:.0f} seconds",
-    }
-    parts = [f'<h2 id="{e.name}">{escape(e.title)}</h2>']
-    if not section.run and not section.results and not section.failures:
-        return [*parts, f"<p>{escape(e.shows)} Not run.</p>"]
-    parts += [f"<p>Left out: {escape(reason)}</p>" for reason in section.lacking]
-    parts += [f'<p class="warning">Failed: {escape(error)}</p>' for error in section.failures]
-    parts.append(html.definitions(facts))
-    return parts + section.page.parts
-
-
-def _markdown(sections: Sequence[Section], quick: bool, machine: Mapping[str, Any], now: str) -> str:
-    lines = [f"# Claims of the paper\n\nMade {now} by `cbid reproduce{' --quick' if quick else ''}`."]
-    lines.append(f"{machine['processor']}, {machine['cores']} cores, Python {machine['python']}.")
-    lines += [f"\n**{QUICK}**"] if quick else []
-    lines.append(f"\n**{_totals(sections)}**")
-    lines.append("\n| claim | here | evidence | about | experiment |\n|---|---|---|---|---|")
-    for section in sections:
-        for claim, verdict, figures, _ in _judged(section):
-            text = f"{claim.text} ({claim.source})"
-            cells = (text, f"**{verdict}**", figures, claim.terms, section.experiment.name)
-            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    lines += [f"\n{line}" for line in (GRADES, *_coverage(sections), *stale_lines(sections))]
-    return "\n".join(lines) + "\n"
-
-
-def _summary(sections: Sequence[Section], quick: bool, machine: Mapping[str, Any], now: str) -> dict[str, Any]:
-    """Return claims and tables as JSON values."""
-    return {
-        "made": now,
-        "quick": quick,
-        "defaults": defaults_fingerprint(),
-        "totals": _totals(sections),
-        "stale": stale_lines(sections),
-        "machine": dict(machine),
-        "experiments": {
-            s.experiment.name: {
-                "cells": len(s.results),
-                "expected": len(s.cells),
-                "seconds": round(sum(r.seconds for r in s.results), 1),
-                "absent": list(s.absent),
-                "lacking": list(s.lacking),
-                "failures": list(s.failures),
-                "claims": [
-                    {
-                        "claim": claim.text,
-                        "source": claim.source,
-                        "verdict": verdict,
-                        "figures": judged.figures if judged else None,
-                        "about": claim.terms,
-                    }
-                    for claim, verdict, _, judged in _judged(s)
-                ],
-                "tables": s.page.tables,
-            }
-            for s in sections
-        },
-    }

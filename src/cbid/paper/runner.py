@@ -20,8 +20,9 @@ from cbid.paper import EXPERIMENTS, LONG_EXPERIMENTS, get_experiment, load_exper
 from cbid.paper.base import Context, Experiment, Settings
 from cbid.paper.chapters import chapters
 from cbid.paper.raw import RawResults
-from cbid.paper.report import Page, Section, plot_style, write_report
+from cbid.paper.report import Page, plot_style
 from cbid.paper.sets import CATALOGUE, DataAbsent
+from cbid.paper.summary import Section, write_report
 from cbid.threads import faiss_threads
 
 _KILLED = (

@@ -14,7 +14,19 @@ from numpy.typing import NDArray
 from cbid import CBID
 from cbid.codes import weighted_hamming
 from cbid.evaluation import paired_test
-from cbid.paper.base import CLASS_BITS, Cell, Claim, Context, Experiment, Judgement, Results, Settings, all_of, grid
+from cbid.paper.base import (
+    CLASS_BITS,
+    Cell,
+    Claim,
+    Context,
+    Experiment,
+    Judgement,
+    Results,
+    Settings,
+    all_of,
+    grid,
+    p_text,
+)
 from cbid.paper.coding import FEATURES, PAPER
 from cbid.paper.report import Page, new_figure
 from cbid.paper.sets import CATALOGUE
@@ -136,9 +148,8 @@ def ordered(results: Results, method: str) -> Judgement | None:
     for near, far in ((0, 1), (1, 2)):
         both = ~np.isnan(of_query[:, [near, far]]).any(axis=1)
         p = paired_test(of_query[both, far], of_query[both, near]).p if both.any() else np.nan
-        parts.append(
-            Judgement(means[near] < means[far], f"{GROUPS[near]} nearer than {GROUPS[far]}: p = {p:.2g}.", p)
-        )
+        text = f"“{GROUPS[near]}” nearer than “{GROUPS[far]}”: {p_text(p)}."
+        parts.append(Judgement(means[near] < means[far], text, p))
     judged = all_of(parts)
     assert judged is not None
     return replace(judged, figures=f"{CATALOGUE[row['set']].title}: {shown}. {judged.figures}")

@@ -17,7 +17,18 @@ from sklearn.svm import LinearSVC
 from cbid import CBID, CodeKNeighborsClassifier
 from cbid.coders import SpectralHashing
 from cbid.evaluation import paired_test
-from cbid.paper.base import CLASS_BITS, Cell, Claim, Context, Experiment, Judgement, Results, Settings, by_test
+from cbid.paper.base import (
+    CLASS_BITS,
+    Cell,
+    Claim,
+    Context,
+    Experiment,
+    Judgement,
+    Results,
+    Settings,
+    by_test,
+    p_text,
+)
 from cbid.paper.report import COLOURS, Page, mean_and_deviation, new_figure, percent
 
 N_BITS, NEIGHBOURS = 8, 3
@@ -154,7 +165,7 @@ def _shorter(results: Results, method: str, other: str, shown: str) -> Judgement
         return None
     p = paired_test(ours, theirs).p
     return Judgement(
-        bool(ours.mean() < theirs.mean()), f"{shown.format(ours.mean(), theirs.mean())}, p = {p:.2g}.", p
+        bool(ours.mean() < theirs.mean()), f"{shown.format(ours.mean(), theirs.mean())}, {p_text(p)}.", p
     )
 
 
@@ -176,7 +187,7 @@ def rougher_spectral(results: Results) -> Judgement | None:
 _claim = partial(
     Claim,
     source="figure of decision regions",
-    form="linear class bits with the 5 nearest hits and misses (present defaults otherwise)",
+    form="linear class bits with the 5 nearest hits and misses",
     data="drawn by this program; the paper does not state its spiral",
     information="labels of all 400 training points, as 3-NN and the SVM have them",
 )

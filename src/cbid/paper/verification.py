@@ -16,7 +16,7 @@ from cbid.detection import evaluate
 from cbid.detection.scan import Windows
 from cbid.detection.verifier import fit_svm
 from cbid.evaluation import paired_test
-from cbid.paper.base import Judgement, Results, Row, on_every
+from cbid.paper.base import Judgement, Results, Row, on_every, p_text
 from cbid.paper.sets import CATALOGUE
 
 BASELINE, CONTROL, OURS = "HOG + SVM", "HOG itself", "C-BID"
@@ -117,7 +117,7 @@ def _longest_gains(results: Results) -> Iterator[tuple[str, int, NDArray[np.floa
 def _beyond(gains: NDArray[np.float64], base: NDArray[np.float64], text: str) -> Judgement:
     """Judge whether gains are larger than others of the same seeds."""
     p = paired_test(gains, base).p
-    shown = "one seed, no test" if np.isnan(p) else f"p = {p:.2g}"
+    shown = "one seed, no test" if np.isnan(p) else p_text(p)
     return Judgement(bool(gains.mean() > base.mean()), f"{text} ({shown}).", p)
 
 
