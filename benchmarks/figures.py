@@ -258,7 +258,7 @@ def measured() -> list[tuple[str, str]]:
             sources = sources_of(part) or sources_of(parts[0])
             if not any(source.startswith("setting") for source in sources):
                 found += [(relative(page), figure) for figure in dict.fromkeys(figures_of(part))]
-    return found
+    return list(dict.fromkeys(found))
 
 
 def sample(count: int, seed: int) -> int:
