@@ -10,7 +10,8 @@ index in the same run, before and after.
 The project holds vectors around 10 centres; CBID learns 64 bits from 2,000 of them, the rest is added. The server is
 a process of its own (``cbid serve``), the clients are another: on few cores they take processor time from each other,
 so the figures of the service are a lower bound. Each client keeps one connection and asks by code for the 10
-nearest, one request after the other. Processor time is reported too: it depends less on other load.
+nearest, one request after the other. Processor time is reported too: it depends less on other load. A project of
+vectors rejects images before it decodes them; ``--soak`` has images.
 
 With ``--soak`` the project holds 400 images, and all attackers are beside the clients all the time, from other
 addresses: also hostile images (``attacks.hostile_images``), slow cookies, a flood of connections, and smuggled
@@ -68,7 +69,7 @@ def build(path, n):
 
 
 def bare(path, queries):
-    """Seconds of each query alone on the index, in one thread, as the service searches; and of processor time."""
+    """Seconds of each query alone on the index, which uses all processors; and of processor time."""
     with Project.open(path) as project:
         project.search(queries[:1], K)
         times, spent = [], []
@@ -417,7 +418,7 @@ def line_of(run):
 
 def summary(results):
     lines = [
-        f"{results['images']:,} codes of {results['n_bits']} bits; the bare index, one thread: "
+        f"{results['images']:,} codes of {results['n_bits']} bits; the bare index, one query at a time: "
         f"{results['bare_index_per_second']:.0f} queries a second, "
         f"{results['bare_index_processor_milliseconds']:.2f} ms of processor time each"
     ]

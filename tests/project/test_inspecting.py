@@ -89,6 +89,11 @@ def test_occlusion_finds_the_part_that_decides():
     assert found.flipped.sum() == 0  # a 36th of the quarter does not flip it
     slow = occlude(Stub(), describe, image, np.array([0b10000000], np.uint8), np.array([1.0, 0.0]), seconds=0)
     assert (slow.heat.shape, slow.n_bits) == ((4, 4), 1)
+    coarse = occlude(Stub(), describe, image, np.array([0b10000000], np.uint8), np.ones(2), grid=2, seconds=0)
+    np.testing.assert_array_equal(coarse.heat > 0, [[True, False], [False, False]])
+    assert coarse.flipped.tolist() == [[1, 0], [0, 0]]  # of 200 in the quarter, its mean falls to 50
+    with pytest.raises(ValueError, match="grid=13"):
+        occlude(Stub(), describe, image, np.array([0b10000000], np.uint8), np.ones(2), grid=13)
 
 
 def test_occlusion_keeps_to_its_time(monkeypatch):

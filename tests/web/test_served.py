@@ -9,7 +9,8 @@ from fastapi import HTTPException
 
 from cbid.web import served
 from cbid.web.middleware import current_client
-from cbid.web.served import WorkerPool
+from cbid.web.served import ServedProject, WorkerPool
+from cbid.web.settings import ServiceSettings
 from tests.web.conftest import client_of
 
 
@@ -143,6 +144,27 @@ def test_the_client_with_the_most_calls_makes_room():
 
 def test_calls_that_are_cancelled_while_they_wait_leave_no_trace():
     assert in_turns(9, "aabbc", cancelled=(0, 3, 4))[0] == ["a1", "b2"]
+
+
+def test_searches_share_the_processors(copied, monkeypatch):
+    """One search is split among 4 processors, each of two among 2; of six each has one thread."""
+    monkeypatch.setattr(served, "_n_processors", lambda: 4)
+
+    async def threads_of(project, together):
+        inside = threading.Barrier(together)
+
+        def search():
+            inside.wait(30)
+            return project.read_consistently(lambda: project.project.index.n_threads)
+
+        return await asyncio.gather(*(project.search_pool.run(search) for _ in range(together)))
+
+    project = ServedProject(copied, ServiceSettings(threads=6))
+    try:
+        for together, threads in ((1, 4), (2, 2), (6, 1)):
+            assert asyncio.run(threads_of(project, together))[0] == threads
+    finally:
+        project.close()
 
 
 # Following other programs

@@ -18,7 +18,8 @@ from cbid.project.table import LABEL_SEPARATOR
 
 MAX_PAIRS = 1_000_000  # near-duplicates held in memory
 _SIDE = 224  # longer side in pixels of a picture whose parts are hidden
-_GRIDS = (12, 10, 8, 7, 6, 5, 4)  # parts along each side, the finest that fits into the time
+MAX_GRID = 12  # parts along each side
+_GRIDS = (MAX_GRID, 10, 8, 7, 6, 5, 4)  # the finest that fits into the time
 _FEWEST_PARTS = 16  # hidden also if the time has run out
 
 
@@ -123,6 +124,7 @@ def occlude(
     weights: NDArray[np.float64],
     *,
     own: NDArray[np.uint8] | None = None,
+    grid: int | None = None,
     seconds: float = 4.0,
 ) -> Occlusion:
     """Hide the parts of a picture one after the other, and see what happens to the bits it shares with another code.
@@ -141,16 +143,20 @@ def occlude(
         Weights of the bits; those with weight 0 are not considered.
     own : array (b,) uint8 or None, default=None
         The code of the picture, if it is known; the picture may be a thumbnail, whose bits can differ from it.
+    grid : int or None, default=None
+        Parts along each side; None chooses the finest grid that fits into the time.
     seconds : float, default=4
-        Time to spend; the grid becomes coarser for slow descriptors. If it runs out on the way, the parts that are
-        left have the values of the nearest part that was hidden.
+        Time to spend. If it runs out on the way, the parts that are left have the values of the nearest part that was
+        hidden.
     """
     picture = resize_longest(as_rgb(to_uint8(image)), _SIDE)
     whole = describe(picture)  # the first call may have to load a network
     begun = time.perf_counter()
-    describe(picture)
-    n_parts = seconds / max(time.perf_counter() - begun, 1e-4)
-    grid = next((g for g in _GRIDS if g * g <= n_parts), _GRIDS[-1])
+    if grid is None:
+        describe(picture)
+        n_parts = seconds / max(time.perf_counter() - begun, 1e-4)
+        grid = next((g for g in _GRIDS if g * g <= n_parts), _GRIDS[-1])
+    check_integer("grid", grid, 1, MAX_GRID)
     values = snapshot.coder.project(whole[None])[0].astype(np.float64)
     bits = snapshot.coder.project(describe(image)[None])[0] >= 0 if own is None else unpack(own, snapshot.n_bits) > 0
     shared = (bits == (unpack(other, snapshot.n_bits) > 0)) & (bits == (values >= 0)) & (weights > 0)

@@ -501,12 +501,13 @@ class Project:
         *,
         likeness: float | None = None,
         own: ArrayLike | None = None,
+        grid: int | None = None,
         seconds: float = 4.0,
     ) -> Occlusion:
         """Return which parts of a picture decide the bits that it shares with another code.
 
         Each part of a grid is hidden in turn. See ``Occlusion``. ``own`` is the code of the picture, if it is known;
-        ``seconds`` bounds the work by a coarser grid.
+        ``grid`` is the number of parts along each side (None: as many as fit into ``seconds``, at most 12).
         """
         array = decode_isolated(image, self.limits) if isinstance(image, bytes) else np.asarray(image)
         length = self.n_bits if n_bits is None else n_bits
@@ -514,7 +515,9 @@ class Project:
         code = check_codes(np.asarray(other), self.n_bits)[0]
         known = None if own is None else check_codes(np.asarray(own), self.n_bits)[0]
         describe = self.describe_image
-        return inspecting.occlude(self._snapshot, describe, array, code, weights, own=known, seconds=seconds)
+        return inspecting.occlude(
+            self._snapshot, describe, array, code, weights, own=known, grid=grid, seconds=seconds
+        )
 
     def bit(self, s: int, count: int = 24) -> BitSides:
         """Return the images on both sides of bit s (from 0), those farthest from its threshold first.

@@ -14,6 +14,7 @@ from pydantic import (
 )
 
 from cbid.project import ImageRecord
+from cbid.project.inspecting import MAX_GRID
 
 MAX_MATCHES = 1000
 MAX_SKIPPED = 10_000
@@ -42,6 +43,11 @@ Unknown = Annotated[
 Likeness = Annotated[
     float,
     Field(ge=0, le=1, description='Weights of the bits between "same class" (0) and "looks alike" (1).'),
+]
+
+Grid = Annotated[
+    int,
+    Field(ge=1, le=MAX_GRID, description="Parts along each side of a picture (default: as many as time allows)."),
 ]
 
 
@@ -170,6 +176,7 @@ class OcclusionRequest(_RequestBody):
     other: SearchQuery
     n_bits: Bits | None = None
     likeness: Likeness | None = None
+    grid: Grid | None = None
 
 
 class SessionRequest(_RequestBody):

@@ -65,6 +65,11 @@ class WorkerPool:
         self._waiting: dict[str, list[asyncio.Future[None]]] = {}
 
     @property
+    def n_running(self) -> int:
+        """Number of calls that run."""
+        return self._n_running
+
+    @property
     def n_open(self) -> int:
         """Number of calls that run or wait."""
         return self._n_running + sum(map(len, self._waiting.values()))
@@ -270,7 +275,12 @@ class ServedProject:
                 self.following_error = None
 
     def read_consistently(self, read: Callable[[], T]) -> T:
-        """Return ``read()``; repeat it if a commit arrives meanwhile, so that no result mixes two states."""
+        """Return ``read()``; repeat it if a commit arrives meanwhile, so that no result mixes two states.
+
+        A search in it uses the processors that are left by the other searches that run: starting threads on a busy
+        machine costs more than it saves.
+        """
+        self.project.index.n_threads = max(1, _n_processors() // max(1, self.search_pool.n_running))
         for _ in range(_MAX_RETRIES):
             before = self.project.version
             try:

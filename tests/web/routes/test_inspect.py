@@ -123,7 +123,9 @@ def test_occlusion(client, project):
     assert len(found["heat"]) == len(found["heat"][0]) == len(found["flipped"])
     assert 0 < found["n_bits"] <= project.n_bits
     files = {"image": ("q.png", png("rings", 800))}
-    other = client.post(f"/api/occlusion/image?id={b}&n_bits=8", files=files).json()
+    other = client.post(f"/api/occlusion/image?id={b}&n_bits=8&grid=3", files=files).json()
     assert other["n_bits"] <= 8
+    assert len(other["heat"]) == 3
+    assert client.post("/api/occlusion", json={"id": a, "other": {"id": b}, "grid": 13}).status_code == 422
     assert client.post("/api/occlusion", json={"id": 9999, "other": {"id": b}}).status_code == 404
     assert client.post(f"/api/occlusion/image?id={b}", files={"image": ("q.png", b"text")}).status_code == 415

@@ -6,6 +6,8 @@ import { $, figure, h, plural, showError } from "./dom.js";
 import { frame, strip } from "./parts.js";
 import { changed, state } from "./state.js";
 
+const GRIDS = [4, 8]; // parts along each side of a picture: a first look, then the result
+
 let asked = null; // the query
 let match = null;
 let settings = null; // of the search
@@ -103,20 +105,24 @@ function show(compared, options) {
   });
 }
 
-/** Show which parts of both pictures decide the bits that they share: these stay bright. */
+/** Show which parts of both pictures decide the bits that they share: these stay bright. Large parts first. */
 async function where() {
   const [own, other] = [asked, match];
   const options = { n_bits: settings.n_bits, likeness: settings.likeness };
   $("why-where").disabled = true;
-  $("why-where-text").textContent = "Hiding the parts of both pictures one after the other…";
   try {
-    const first = own.source instanceof Blob ? api.occlusionImage(own.source, other.id, options) : api.occlusion(own.source.id, { id: other.id }, options);
-    const maps = await Promise.all([first, api.occlusion(other.id, own.ask, options)]);
-    if (match !== other) return;
-    shade($("why-query"), maps[0]);
-    shade($("why-match"), maps[1]);
-    const most = maps.map((map) => Math.max(...map.flipped.flat()));
-    $("why-where-text").textContent = `Bright parts decide. Hiding the brightest changes ${plural(most[0], "shared bit")} of the query and ${most[1]} of the match, of ${maps[0].n_bits}.`;
+    for (const grid of GRIDS) {
+      const step = grid === GRIDS[0] ? "" : "A first look. ";
+      $("why-where-text").textContent = `${step}Hiding ${grid * grid} parts of each picture, one after the other…`;
+      const sized = { ...options, grid };
+      const first = own.source instanceof Blob ? api.occlusionImage(own.source, other.id, sized) : api.occlusion(own.source.id, { id: other.id }, sized);
+      const maps = await Promise.all([first, api.occlusion(other.id, own.ask, sized)]);
+      if (match !== other || !$("why").open) return;
+      shade($("why-query"), maps[0]);
+      shade($("why-match"), maps[1]);
+      const most = maps.map((map) => Math.max(...map.flipped.flat()));
+      if (grid === GRIDS.at(-1)) $("why-where-text").textContent = `Bright parts decide. Hiding the brightest changes ${plural(most[0], "shared bit")} of the query and ${most[1]} of the match, of ${maps[0].n_bits}.`;
+    }
   } catch (error) {
     $("why-where").disabled = false;
     $("why-where-text").textContent = "";

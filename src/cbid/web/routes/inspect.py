@@ -208,7 +208,7 @@ def occlusion(body: models.OcclusionRequest, served: Served) -> models.Occlusion
     """Return which parts of a stored picture decide the bits that it shares with another code."""
     project = served.project
     picture, own = project.thumbnail(body.id), project.code(body.id)
-    return _occlude(served, picture, code_of(project, body.other), body.n_bits, body.likeness, own)
+    return _occlude(served, picture, code_of(project, body.other), body.n_bits, body.likeness, body.grid, own)
 
 
 @router.post("/occlusion/image", responses=error_docs(415))
@@ -219,10 +219,11 @@ def occlusion_image(
     id: Annotated[int, Query(ge=0, le=models.MAX_ID, description="A stored image to compare with.")],
     n_bits: Annotated[models.Bits | None, Query()] = None,
     likeness: Annotated[models.Likeness | None, Query()] = None,
+    grid: Annotated[models.Grid | None, Query()] = None,
 ) -> models.OcclusionMap:
     """Return which parts of an uploaded picture decide the bits that it shares with a stored image."""
     data = image.file.read()
-    return served.read_consistently(lambda: _occlude(served, data, served.project.code(id), n_bits, likeness))
+    return served.read_consistently(lambda: _occlude(served, data, served.project.code(id), n_bits, likeness, grid))
 
 
 def _occlude(
@@ -231,10 +232,11 @@ def _occlude(
     other: NDArray[np.uint8],
     n_bits: int | None,
     likeness: float | None,
+    grid: int | None,
     own: NDArray[np.uint8] | None = None,
 ) -> models.OcclusionMap:
     settings = served.settings
     picture = decode_isolated(data, settings.limits)
     seconds = 0.2 * settings.seconds
-    found = served.project.occlude(picture, other, n_bits, likeness=likeness, own=own, seconds=seconds)
+    found = served.project.occlude(picture, other, n_bits, likeness=likeness, own=own, grid=grid, seconds=seconds)
     return models.OcclusionMap(heat=found.heat.tolist(), flipped=found.flipped.tolist(), n_bits=found.n_bits)
