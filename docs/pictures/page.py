@@ -36,7 +36,7 @@ def main(project: str, id: str) -> None:
         page.wait_for_selector("#why-bits button")
         page.locator("#why-bits button").nth(2).hover()
         page.click("#why-where")
-        page.wait_for_selector("#why .heat")
+        page.wait_for_selector("#why-where-text:has-text('Bright parts decide')")
         keep(page, "page_why")
         page.goto(f"{address}/#classes")
         page.wait_for_selector(".confusion")
@@ -111,7 +111,7 @@ def states(page: Page, address: str, id: str) -> Iterator[bytes]:
     page.wait_for_selector("#why-bits button")
     yield shot()
     page.click("#why-where")
-    page.wait_for_selector("#why .heat")
+    page.wait_for_selector("#why-where-text:has-text('Bright parts decide')")
     yield shot()
 
     show("#browse", "#browse-list .card")

@@ -276,9 +276,17 @@ def test_why_by_keyboard(browser, address, pictures, project):
         assert ("1 for" in page.inner_text("#why-bit-text")) == bool(ones)
         visit.keep("7-why")
         visit.check_access()
+        grids = []  # parts along a side, as asked for
+
+        def note_grid(request):
+            if "occlusion" in request.url:
+                grids.append(request.post_data_json["grid"])
+
+        page.on("request", note_grid)
         page.click("#why-where")
+        expect(page.locator("#why-where-text")).to_contain_text("Bright parts decide")
         expect(page.locator("#why .heat")).to_have_count(2)
-        assert "Bright parts decide" in page.inner_text("#why-where-text")
+        assert grids == [4, 4, 8, 8]  # a first look at both pictures comes soon
         visit.keep("21-where")
         visit.check_access()
         with visit.context.expect_page() as opened:

@@ -73,9 +73,15 @@ async function send(batch, label) {
       const half = batch.length >> 1;
       return (await send(batch.slice(0, half), label)) + (await send(batch.slice(half), label));
     }
-    $("added").prepend(...batch.map((file) => failure(file, error.message)));
+    $("added").prepend(...batch.map((file) => failure(file, withoutName(error.message, file))));
     return 0;
   }
+}
+
+/** The message without the name of the file, which is shown above it. */
+function withoutName(message, file) {
+  const text = message.startsWith(`${file.name}: `) ? message.slice(file.name.length + 2) : message;
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 function row(image) {

@@ -102,7 +102,7 @@ async function findTwins() {
           "section",
           { class: "panel twins", "aria-label": `Group ${i + 1}` },
           h("h2", {}, `${plural(group.images.length, "image")}, ${(100 * group.similarity).toFixed(1)}% alike`),
-          h("ul", { class: "cards small" }, ...group.images.map((image) => selectable(image, image.name))),
+          h("ul", { class: "cards small" }, ...group.images.map((image) => selectable(image, image.name.split("/").at(-1)))),
         ),
       ),
     );

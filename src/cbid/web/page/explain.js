@@ -112,8 +112,8 @@ async function where() {
   $("why-where").disabled = true;
   try {
     for (const grid of GRIDS) {
-      const step = grid === GRIDS[0] ? "" : "A first look. ";
-      $("why-where-text").textContent = `${step}Hiding ${grid * grid} parts of each picture, one after the other…`;
+      const parts = `${grid * grid} parts of each picture, one after the other…`;
+      $("why-where-text").textContent = grid === GRIDS[0] ? `Hiding ${parts}` : `A first look. More precisely: hiding ${parts}`;
       const sized = { ...options, grid };
       const first = own.source instanceof Blob ? api.occlusionImage(own.source, other.id, sized) : api.occlusion(own.source.id, { id: other.id }, sized);
       const maps = await Promise.all([first, api.occlusion(other.id, own.ask, sized)]);
