@@ -26,7 +26,7 @@ from cbid.paper.runner import one_thread
 from cbid.paper.sets import open_set
 from cbid.threads import faiss_products
 
-RAW = RawResults(FOLDER / "patches.jsonl", EXPERIMENT.revision, EXPERIMENT.independent)
+RAW = RawResults(FOLDER / "patches.jsonl", EXPERIMENT.revision, EXPERIMENT.independent, EXPERIMENT.scope)
 SETS = ("caltech101-five", "scene15")
 # Numbers of queries whose accuracies are compared; exact search of Scene-15 takes half an hour for each thousand.
 CHECKED = {"cbid128": (50, 150, 300, 1000), "exact": (50, 150, 300, 600)}

@@ -13,7 +13,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from cbid import CBID
-from cbid.paper.base import CLASS_BITS, INDEPENDENT
+from cbid.paper.base import CLASS_BITS, INDEPENDENT, PATCH_BITS
 from cbid.paper.raw import (
     _CONSTANTS,
     _NOT_OF_CLASS_BITS,
@@ -118,6 +118,21 @@ def test_class_bits_do_not_age_with_the_defaults_of_likeness(raw, monkeypatch):
     defaults_fingerprint.cache_clear()
     monkeypatch.setattr("cbid.coders.large_margin._NU", 0.2)
     assert of_class.missing([cell]) == [cell]
+    monkeypatch.undo()
+    defaults_fingerprint.cache_clear()
+
+
+@pytest.mark.parametrize("changed", ["cbid.learning.patches._TURNS", "cbid.classify.class_distances._ROUNDS"])
+def test_patches_age_with_their_own_defaults_alone(raw, monkeypatch, changed):
+    cell = {"method": "C-BID"}
+    of_patches = RawResults(raw.path, scope=PATCH_BITS)
+    of_patches.add(cell, {}, 1)
+    defaults_fingerprint.cache_clear()
+    monkeypatch.setattr("cbid.coders.large_margin._LINEAR_WHITENING", 0.7)
+    assert of_patches.missing([cell]) == []
+    defaults_fingerprint.cache_clear()
+    monkeypatch.setattr(changed, 3)
+    assert of_patches.missing([cell]) == [cell]
     monkeypatch.undo()
     defaults_fingerprint.cache_clear()
 

@@ -46,8 +46,8 @@ class Context:
 
 INDEPENDENT = "independent"  # stands for the fingerprint where no defaults of CBID take part
 # On which defaults of CBID results depend: all; those of class bits whose form is given (likeness=0, kernel="linear"
-# or "rbf"); the settings of CBID.paper.
-ALL_DEFAULTS, CLASS_BITS, PAPER_SETTINGS = "all", "class", "paper"
+# or "rbf"); the settings of CBID.paper; those of PatchCBID and of class factors.
+ALL_DEFAULTS, CLASS_BITS, PAPER_SETTINGS, PATCH_BITS = "all", "class", "paper", "patches"
 
 
 @dataclass(frozen=True)

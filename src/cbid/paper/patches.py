@@ -14,7 +14,19 @@ from cbid import NBNNClassifier, PatchCBID
 from cbid.bags import Bags
 from cbid.coders import ITQ, LSH
 from cbid.descriptors import DenseSIFT
-from cbid.paper.base import Cell, Claim, Context, Experiment, Judgement, Results, Settings, by_test, grid, on_every
+from cbid.paper.base import (
+    PATCH_BITS,
+    Cell,
+    Claim,
+    Context,
+    Experiment,
+    Judgement,
+    Results,
+    Settings,
+    by_test,
+    grid,
+    on_every,
+)
 from cbid.paper.report import Page, mean_and_deviation
 from cbid.paper.sets import CATALOGUE, per_class
 from cbid.pooling import AdditiveKernelMap, BagOfWords
@@ -392,6 +404,7 @@ EXPERIMENT = Experiment(
     show=show,
     together=("set", "repeat"),
     apart=SLOW,
+    scope=PATCH_BITS,
     independent=RIVALS,
     claims=_CLAIMS,
     cost=(28.0, 3.0),

@@ -18,11 +18,13 @@ from typing import Any, Self
 import numpy as np
 
 import cbid
+from cbid.coders import large_margin
 from cbid.paper.base import (
     ALL_DEFAULTS,
     CLASS_BITS,
     INDEPENDENT,
     PAPER_SETTINGS,
+    PATCH_BITS,
     Experiment,
     Result,
     Results,
@@ -173,6 +175,7 @@ class RawResults:
 
 # The values that the coders use where a parameter is None.
 _CONSTANTS = ("cbid.coders.large_margin", "cbid.learning.likeness", "cbid.learning.form")
+_CONSTANTS_OF_PATCHES = ("cbid.coders.patch_cbid", "cbid.learning.patches", "cbid.classify.class_distances")
 _OF_THE_RUN = ("callback", "n_jobs", "random_state", "verbose", "warm_start")
 
 
@@ -190,15 +193,17 @@ def defaults_fingerprint(scope: str = ALL_DEFAULTS) -> str:
     """Return a text that changes with any default of ``CBID`` or ``PatchCBID`` that bits or weights depend on.
 
     With the scope ``CLASS_BITS`` only with those that matter to ``CBID(likeness=0)`` with a given kernel, with
-    ``PAPER_SETTINGS`` with the settings of ``CBID.paper``.
+    ``PAPER_SETTINGS`` with the settings of ``CBID.paper``, with ``PATCH_BITS`` with those of ``PatchCBID`` and of the
+    class factors of NBNN.
     """
     coders = {
         ALL_DEFAULTS: (cbid.CBID(), cbid.PatchCBID()),
         CLASS_BITS: (cbid.CBID(),),
         PAPER_SETTINGS: (cbid.CBID.paper(),),
+        PATCH_BITS: (cbid.PatchCBID(), cbid.NBNNClassifier()),
     }[scope]
     known: dict[str, Any] = {type(coder).__name__: coder.get_params() for coder in coders}
-    for place in _CONSTANTS:
+    for place in _CONSTANTS_OF_PATCHES if scope == PATCH_BITS else _CONSTANTS:
         if scope == ALL_DEFAULTS or place not in _NOT_OF_CLASS_BITS:
             known[place] = _constants(place)
     skipped = (*_OF_THE_RUN, *(_SKIPPED_BY_CLASS_BITS if scope == CLASS_BITS else ()))
@@ -206,6 +211,9 @@ def defaults_fingerprint(scope: str = ALL_DEFAULTS) -> str:
     if scope == PAPER_SETTINGS:
         place = "cbid.coders.large_margin"
         kept[place] = {k: kept[place][k] for k in _OF_THE_PAPER_FORM}
+    if scope == PATCH_BITS:
+        own = {"whitening": cbid.PatchCBID.whitening, "paper": cbid.PatchCBID.paper().get_params()}
+        kept["own"] = {"_NU": large_margin._NU, **own}
     return digest_text(json.dumps(kept, sort_keys=True, default=_name_of), size=6)
 
 
@@ -216,7 +224,7 @@ def _constants(place: str) -> dict[str, Any]:
 
 def current_defaults() -> set[str]:
     """Return what the lines of today's defaults of CBID name."""
-    return {INDEPENDENT, *map(defaults_fingerprint, (ALL_DEFAULTS, CLASS_BITS, PAPER_SETTINGS))}
+    return {INDEPENDENT, *map(defaults_fingerprint, (ALL_DEFAULTS, CLASS_BITS, PAPER_SETTINGS, PATCH_BITS))}
 
 
 def is_current(row: Row) -> bool:
