@@ -123,7 +123,7 @@ class PatchCBID(LargeMarginCoder):
         nu: float | None = None,
         n_hits: int = 1,
         n_misses: int = 1,
-        max_patches: int = 10_000,
+        max_patches: int = 30_000,
         max_rows: int = 500_000,
         n_components: int | None = None,
         ridge: float = 1e-3,

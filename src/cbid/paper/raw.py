@@ -190,14 +190,15 @@ _OF_THE_PAPER_FORM = ("_LINEAR_COMPONENTS",)  # the one constant that ``CBID.pap
 
 @cache
 def defaults_fingerprint(scope: str = ALL_DEFAULTS) -> str:
-    """Return a text that changes with any default of ``CBID`` or ``PatchCBID`` that bits or weights depend on.
+    """Return a text that changes with any default of ``CBID`` that bits or weights depend on.
 
     With the scope ``CLASS_BITS`` only with those that matter to ``CBID(likeness=0)`` with a given kernel, with
     ``PAPER_SETTINGS`` with the settings of ``CBID.paper``, with ``PATCH_BITS`` with those of ``PatchCBID`` and of the
     class factors of NBNN.
     """
     coders = {
-        ALL_DEFAULTS: (cbid.CBID(), cbid.PatchCBID()),
+        # Patches have a scope of their own, so the number that stored fingerprints know stays.
+        ALL_DEFAULTS: (cbid.CBID(), cbid.PatchCBID(max_patches=10_000)),
         CLASS_BITS: (cbid.CBID(),),
         PAPER_SETTINGS: (cbid.CBID.paper(),),
         PATCH_BITS: (cbid.PatchCBID(), cbid.NBNNClassifier()),
