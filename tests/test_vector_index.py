@@ -9,7 +9,8 @@ import pytest
 import cbid
 from cbid.coders import ITQ, LSH
 from cbid.search import CodeIndex, IndexCorruptError, UnknownIdError
-from cbid.vector_index import VectorIndex, p_value_of_mean
+from cbid.search.recall import p_value_of_mean
+from cbid.vector_index import VectorIndex
 from tests.search.test_store_crash import die_at, in_child
 
 D = 12
@@ -222,31 +223,83 @@ def test_p_value_of_a_perfect_sample():
     assert p_value_of_mean(np.empty(0), 0.01) == 1
 
 
-def broken_promises(n_calibrations):
+def broken_promises(n_calibrations, cells=None):
     """Calibrate on fresh queries each time, and compare with the recall over many others."""
-    index = VectorIndex(CODER, "float16")
+    index = VectorIndex(CODER, "float16", cells=cells)
     index.add(sample(1500))
+    probes = [None] if cells is None else list(range(cells, 0, -1))
     fresh = sample(4000, 10**6)
-    ranks = index._ranks(fresh, 5, 1500, None)  # the recall of all counts of candidates at once
+    ranks = index._ranks(fresh, 5, 1500, None, probes)  # the recall of all counts of candidates at once
     broken = 0
     chosen = []
     for seed in range(n_calibrations):
         promise = index.calibrate(0.9, 5, sample(150, 1000 + seed))
-        broken += (ranks < promise.candidates).mean() < 0.9
-        chosen.append(promise.candidates)
+        broken += (ranks[probes.index(promise.probes)] < promise.candidates).mean() < 0.9
+        chosen.append(promise)
     return broken, chosen
 
 
-def test_recall_is_promised_with_confidence():
-    """The chance that more than 6 of 40 promises break at delta = .05 is below .002."""
-    broken, chosen = broken_promises(40)
-    assert broken <= 6
-    assert np.median(chosen) < 750
+@pytest.mark.parametrize(("cells", "n", "most"), [(None, 40, 6), (24, 20, 4)])
+def test_recall_is_promised_with_confidence(cells, n, most):
+    """The chance that more of them break at delta = .05 is below .003."""
+    broken, chosen = broken_promises(n, cells)
+    assert broken <= most
+    assert np.median([promise.candidates for promise in chosen]) < 750
+    if cells is not None:
+        assert np.median([promise.probes for promise in chosen]) < 20
 
 
 @pytest.mark.long
-def test_recall_is_promised_with_confidence_in_200_calibrations():
-    assert broken_promises(200)[0] <= 18
+@pytest.mark.parametrize("cells", [None, 24])
+def test_recall_is_promised_with_confidence_in_200_calibrations(cells):
+    assert broken_promises(200, cells)[0] <= 18
+
+
+@pytest.mark.parametrize("asymmetric", [True, False])
+def test_places_predict_what_a_search_finds(asymmetric):
+    """With some codes in no cell yet, and queries that are stored and leave themselves out."""
+    index = VectorIndex(CODER, "float16", asymmetric=asymmetric, cells=12)
+    index.add(sample(700))
+    index.codes.train()
+    index.add(sample(40, 1))
+    index.remove([3, 4, 720])
+    probes, own = [12, 5, 2, 1], np.array([700, 9, 735, 30, 8])
+    for asked, without in ((sample(30, 2), None), (index.vectors(own), own)):
+        ranks = index._ranks(asked, 5, 600, without, probes)
+        extra = 0 if without is None else 1
+        true, _ = index._kept.nearest(index._kept.as_queries(asked), 5, without)
+        for place, p in enumerate(probes):
+            for count in (5, 20, 200):
+                found = index.search(asked, count + extra, candidates=count + extra, probes=p).ids
+                for row, neighbours in enumerate(true):
+                    by_code = [id for id in found[row] if id >= 0 and (without is None or id != without[row])]
+                    # Without itself among the candidates, a stored query has one more of the others.
+                    assert (ranks[place, row] < count).sum() <= np.isin(neighbours, by_code).sum()
+                    if len(by_code) <= count:
+                        assert (ranks[place, row] < count).sum() == np.isin(neighbours, by_code).sum()
+
+
+def test_a_promise_of_probes(tmp_path):
+    X = sample(3000)
+    index = VectorIndex(CODER, "float16", cells=32, probes=2)
+    index.add(X)
+    assert index.codes.probes == 2
+    promise = index.calibrate(0.9, 10)
+    assert promise.probes < 32
+    asked = sample(300, 9)
+    found = index.search(asked, 10, recall=0.9)
+    exact = index.search(asked, 10, candidates=3000, probes=32)
+    assert np.mean([np.isin(a, b).mean() for a, b in zip(exact.ids, found.ids)]) > 0.87
+    index.save(tmp_path / "index")
+    assert VectorIndex.open(tmp_path / "index").promises == [promise]
+    with pytest.raises(ValueError, match=r"recall=0\.9: expected no candidates, probes"):
+        index.search(asked, 10, recall=0.9, probes=3)
+    with pytest.raises(ValueError, match="probes=33"):
+        index.search(asked, 10, probes=33)
+    with pytest.raises(ValueError, match="this index has no cells"):
+        VectorIndex(CODER).search(asked, 10, probes=3)
+    with pytest.raises(ValueError, match="probes"):
+        VectorIndex(CODER, probes=3)
 
 
 def test_p_value_is_valid_at_the_limit():

@@ -4,7 +4,6 @@ import dataclasses
 import math
 import os
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
@@ -17,16 +16,27 @@ from cbid.search import CodeIndex, IndexCorruptError, Matches
 from cbid.search.checks import as_count
 from cbid.search.collection import AttachedFile
 from cbid.search.pairs import Pairs
+from cbid.search.recall import (
+    RecallPromise,
+    Setting,
+    frontier,
+    geometric,
+    p_value_of_mean,
+    queries_needed,
+    recall_losses,
+)
 from cbid.search.vectors import KEEP, METRICS, KeptVectors
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-__all__ = ["RecallPromise", "VectorIndex", "p_value_of_mean"]
+__all__ = ["RecallPromise", "VectorIndex"]
 
 _KIND = "VectorIndex"
 _MOST_CANDIDATES = 1 << 16
 _SAMPLE = 1000  # stored vectors that serve as queries of a calibration
+_PILOT = 250  # stored vectors that choose which probes and candidates are tested
+_CANDIDATE_COST = 25  # of one candidate, in codes scanned; a measure of time only, no promise depends on it
 _TRIES = 20  # a reader retries when a commit replaces files while it opens them
 
 
@@ -46,19 +56,6 @@ class FittedCoder(Protocol):
         """Write a model file."""
 
 
-@dataclass
-class RecallPromise:
-    """A number of candidates with which the mean recall at k is at least ``recall``, with confidence 1 - delta."""
-
-    k: int
-    recall: float
-    delta: float
-    candidates: int
-    n_queries: int
-    stored_queries: bool  # calibrated on stored vectors, not on queries given for it
-    valid: bool = True  # False once vectors were added or removed
-
-
 class VectorIndex:
     """Search over vectors through their codes, with a second look at the best candidates.
 
@@ -74,6 +71,9 @@ class VectorIndex:
         Compare the real-valued projections of a query, not its bits, with the stored codes.
     n_threads : int, default=None
         Threads of a search; None uses all processors.
+    cells, probes : int, default=None
+        IVF: search only the codes in the ``probes`` of this many cells that are nearest to a query; see `CodeIndex`.
+        `calibrate` finds probes and candidates for a recall.
 
     Examples
     --------
@@ -94,6 +94,8 @@ class VectorIndex:
         *,
         asymmetric: bool = True,
         n_threads: int | None = None,
+        cells: int | None = None,
+        probes: int | None = None,
     ) -> None:
         for name in ("encode", "project", "save", "n_bits_", "n_features_in_"):
             if not hasattr(coder, name):
@@ -104,7 +106,9 @@ class VectorIndex:
         weights = getattr(coder, "weights_", None)
         by_class = weights is not None and np.ndim(weights) == 2
         classes = getattr(coder, "classes_", None) if by_class else None
-        self.codes = CodeIndex(coder.n_bits_, weights, classes=classes, n_threads=n_threads)
+        self.codes = CodeIndex(
+            coder.n_bits_, weights, classes=classes, n_threads=n_threads, cells=cells, probes=probes
+        )
         self.promises: list[RecallPromise] = []
         self._kept = None if keep is None else KeptVectors(keep, metric, int(coder.n_features_in_))
         self._coder_name: str | None = None  # the model file in the store
@@ -232,6 +236,7 @@ class VectorIndex:
         labels: ArrayLike | None = None,
         match: str = "any",
         among: ArrayLike | None = None,
+        probes: int | None = None,
     ) -> Matches:
         """Return the ``k`` nearest stored vectors of each query.
 
@@ -244,8 +249,8 @@ class VectorIndex:
         k : int, default=10
             Missing places have id -1 and distance inf.
         recall : float, default=None
-            Use the number of candidates that `calibrate` found for this mean recall. The first search calibrates
-            on stored vectors if there is no promise yet; a promise that is void raises until `check_recall`.
+            Use the candidates, and the probes, that `calibrate` found for this mean recall. The first search
+            calibrates on stored vectors if there is no promise yet; a void promise raises until `check_recall`.
         candidates : int, default=None
             Number of candidates to rank again; by default 10 k, at least 100.
         rerank : bool, default=True
@@ -254,18 +259,23 @@ class VectorIndex:
             Return only vectors with one of these labels, or one of these ids. A recall cannot be combined with them.
         match : {"any", "all", "branch"}, default="any"
             How ``labels`` filter; see `CodeIndex.search`.
+        probes : int, default=None
+            IVF cells to scan, instead of the default of the index.
         """
         queries = self._vectors(X)
         k = as_count(k, "k", at_most=max(len(self), _MOST_CANDIDATES))
         if recall is not None:
             self._kept_vectors(f"recall={recall}")
-            if candidates is not None or not rerank or labels is not None or among is not None:
-                raise ValueError(f"recall={recall}: expected no candidates, rerank=False, labels or among with it")
-            candidates = self._promise(k, recall).candidates
+            if any(value is not None for value in (candidates, probes, labels, among)) or not rerank:
+                raise ValueError(
+                    f"recall={recall}: expected no candidates, probes, rerank=False, labels or among with it"
+                )
+            promise = self._promise(k, recall)
+            candidates, probes = promise.candidates, promise.probes
         if candidates is not None:
             self._kept_vectors(f"candidates={candidates}")
             candidates = as_count(candidates, "candidates", at_least=k)
-        filters = {"labels": labels, "match": match, "among": among}
+        filters = {"labels": labels, "match": match, "among": among, "probes": probes}
         if self._kept is None:
             return self._by_code(queries, k, filters)
         n_candidates = k if not rerank else candidates or max(10 * k, 100)
@@ -296,11 +306,15 @@ class VectorIndex:
         return _reordered(found, order, found.distances), complete
 
     def _by_code(self, queries: NDArray[np.floating], k: int, filters: dict[str, Any]) -> Matches:
+        return self.codes.search(k=k, **self._code_queries(queries), **filters)
+
+    def _code_queries(self, queries: NDArray[np.floating]) -> dict[str, Any]:
+        """The queries as arguments of a search of codes."""
         if len(queries) == 0:
-            return self.codes.search([], k, **filters)
-        if self.asymmetric:
-            return self.codes.search(projections=self.coder.project(queries), k=k, **filters)
-        return self.codes.search(self.coder.encode(queries), k, **filters)
+            return {"codes": []}
+        return (
+            {"projections": self.coder.project(queries)} if self.asymmetric else {"codes": self.coder.encode(queries)}
+        )
 
     def _with_ties(self, queries: NDArray[np.floating], k: int, filters: dict[str, Any]) -> Matches:
         """The k nearest by code, and all others whose codes are as near as the k-th."""
@@ -314,24 +328,26 @@ class VectorIndex:
                 return found
             wanted = min(4 * wanted, n)
 
-    def pairs(self, radius: float) -> Pairs:
+    def pairs(self, radius: float, *, checkpoint: str | os.PathLike[str] | None = None) -> Pairs:
         """Return all pairs of vectors whose codes differ by at most ``radius``; see `CodeIndex.pairs`."""
-        return self.codes.pairs(radius)
+        return self.codes.pairs(radius, checkpoint=checkpoint)
 
-    def neighbours(self, k: int = 10) -> "csr_array":
+    def neighbours(self, k: int = 10, *, checkpoint: str | os.PathLike[str] | None = None) -> "csr_array":
         """Return the k-NN graph of the codes; see `CodeIndex.neighbours`."""
-        return self.codes.neighbours(k)
+        return self.codes.neighbours(k, checkpoint=checkpoint)
 
     # Recall
 
     def calibrate(
         self, recall: float = 0.99, k: int = 10, queries: ArrayLike | None = None, *, delta: float = 0.05
     ) -> RecallPromise:
-        """Find the number of candidates that gives a mean recall at k of at least ``recall``.
+        """Find the number of candidates, and of probes, that gives a mean recall at k of at least ``recall``.
 
-        The promise holds with confidence 1 - delta for queries distributed as those given. Candidate counts are
-        tested from large to small, each at level delta, until one fails (a fixed-sequence test). Each test is that
+        The promise holds with confidence 1 - delta for queries distributed as those given. Settings are tested from
+        the safest to the cheapest, each at level delta, until one fails (a fixed-sequence test). Each test is that
         of `p_value_of_mean`. Recall counts the k nearest by exact search over the kept vectors.
+        With cells, up to 250 stored vectors that are no queries of the test choose the settings: those with a higher
+        recall than every cheaper one.
 
         Parameters
         ----------
@@ -346,21 +362,18 @@ class VectorIndex:
         ValueError
             If there are too few queries for this recall and delta, or if 65,536 candidates are too few.
         """
-        kept = self._kept_vectors("calibrate")
+        self._kept_vectors("calibrate")
         for name, value in (("recall", recall), ("delta", delta)):
             if not 0 < float(value) < 1:
                 raise ValueError(f"{name}={value}: expected a number between 0 and 1, exclusive")
         k = as_count(k, "k")
         with self._mutex:
-            own = None
-            if queries is None:
-                ids = self.ids
-                own = np.sort(np.random.default_rng(0).choice(ids, min(_SAMPLE, len(ids)), replace=False))
-                own = np.random.default_rng(1).permutation(own)
-                sample: NDArray[np.floating] = self.vectors(own) if len(own) else np.empty((0, kept.n_features))
-            else:
-                sample = self._vectors(queries)
-            needed = math.ceil(math.log(1 / delta) / math.log1p(1 - recall))
+            drawn = np.random.default_rng(1).permutation(self.ids)
+            n_pilot = 0 if self.codes.cells is None else min(_PILOT, len(drawn) // 5)
+            pilot, drawn = drawn[:n_pilot], drawn[n_pilot:]
+            own = None if queries is not None else drawn[:_SAMPLE]
+            sample = self.vectors(own) if own is not None else self._vectors(queries if queries is not None else [])
+            needed = queries_needed(recall, delta)
             if len(sample) < needed:
                 what = "stored vectors" if queries is None else "queries"
                 raise ValueError(
@@ -371,20 +384,38 @@ class VectorIndex:
             if k > n_other:
                 raise ValueError(f"k={k}: expected at most {n_other}, the vectors that a query can find")
             largest = min(n_other, _MOST_CANDIDATES)
-            ranks = self._ranks(sample, k, largest, own)
-            chosen = len(self) if largest == n_other else None  # all vectors: the recall is 1
-            for count in _candidate_counts(k, largest):
-                if count == n_other:
+            probes: list[int | None] = [None] if self.codes.cells is None else [*geometric(self.codes.cells, 1)]
+            settings = [Setting(0, count) for count in geometric(largest, k)]
+            if self.codes.cells is not None:
+                settings = self._settings(pilot, k, largest, probes)
+            ranks = self._ranks(sample, k, largest, own, probes)
+            chosen = Setting(0, len(self)) if largest == n_other else None  # all vectors: the recall is 1
+            for setting in settings:
+                if setting == (0, n_other):
                     continue
-                if p_value_of_mean((ranks >= count).mean(axis=1), 1 - recall, delta) > delta:
+                if p_value_of_mean(recall_losses(ranks, setting), 1 - recall, delta) > delta:
                     break
-                chosen = count
+                chosen = setting
             if chosen is None:
                 raise ValueError(f"recall={recall}: {largest:,} candidates are too few; expected a lower recall")
-            promise = RecallPromise(k, float(recall), float(delta), chosen, len(sample), own is not None)
+            promise = RecallPromise(
+                k, float(recall), float(delta), chosen.candidates, len(sample), own is not None,
+                probes=probes[chosen.place],
+            )  # fmt: skip
             others = [p for p in self.promises if (p.k, p.recall) != (k, promise.recall)]
             self.promises = [*others, promise]
             return promise
+
+    def _settings(self, pilot: NDArray[np.int64], k: int, largest: int, probes: list[int | None]) -> list[Setting]:
+        """The settings to test, from the safest to the cheapest, chosen on stored vectors."""
+        counts = geometric(largest, k)
+        ranks = self._ranks(self.vectors(pilot), k, largest, pilot, probes)
+        scanned = np.array([len(self) * (at or 1) / (self.codes.cells or 1) for at in probes])
+        found = frontier(ranks, scanned[:, None] + _CANDIDATE_COST * np.array(counts), counts)
+        # The pilot may find all its neighbours with too few candidates for other queries.
+        first = found[0]
+        larger = [Setting(max(first.place - 4 * i, 0), min(2**i * first.candidates, largest)) for i in (3, 2, 1)]
+        return [Setting(0, largest), *larger, *found]
 
     def check_recall(self, queries: ArrayLike | None = None) -> list[RecallPromise]:
         """Renew every promise on the vectors stored now, and return the promises.
@@ -412,31 +443,47 @@ class VectorIndex:
             return made[0] if made else self.calibrate(recall, k)
 
     def _ranks(
-        self, queries: NDArray[np.floating], k: int, largest: int, own: NDArray[np.int64] | None
+        self,
+        queries: NDArray[np.floating],
+        k: int,
+        largest: int,
+        own: NDArray[np.int64] | None,
+        probes: list[int | None],
     ) -> NDArray[np.int64]:
-        """The places of the k true neighbours of each query in the order of the codes; ``largest`` if beyond."""
+        """The places (probes, q, k) of the true neighbours of queries among the codes of so many cells, descending.
+
+        A place is ``largest`` if the neighbour is beyond it, or in another cell.
+        """
         assert self._kept is not None
-        ranks = np.full((len(queries), k), largest)
+        ranks = np.full((len(probes), len(queries), k), largest)
         step = max((1 << 22) // largest, 64)
         for first in range(0, len(queries), step):
             rows = np.arange(first, min(first + step, len(queries)))
             true, _ = self._kept.nearest(self._kept.as_queries(queries[rows]), k, None if own is None else own[rows])
             wanted = min(8 * k, largest)
             while len(rows):
-                found = self._by_code(queries[rows], min(wanted + 1, len(self)), {}).ids
+                asked = self._code_queries(queries[rows])
+                found = self.codes.search(k=min(wanted + 1, len(self)), probes=self.codes.cells, **asked).ids
                 if own is not None:  # leave the query itself out: it moves to the end
                     is_own = found == own[rows, None]
                     found = np.take_along_axis(found, np.argsort(is_own, axis=1, kind="stable"), axis=1)
                 found = found[:, :wanted]
                 order = np.argsort(found, axis=1)
                 ascending = np.take_along_axis(found, order, axis=1)
+                reach = None if probes == [None] else self.codes.probes_to_reach(found, **asked)
                 for i, row in enumerate(rows):
                     at = np.minimum(np.searchsorted(ascending[i], true[i]), wanted - 1)
                     hit = ascending[i][at] == true[i]
-                    ranks[row, hit] = order[i][at[hit]]
+                    place = order[i][at[hit]]
+                    if reach is None:
+                        ranks[0, row, hit] = place
+                        continue
+                    scanned = reach[i] <= np.array(probes)[:, None]
+                    before = np.cumsum(scanned, axis=1) - 1
+                    ranks[:, row, hit] = np.where(scanned[:, place], before[:, place], largest)
                 if wanted == largest:
                     break
-                missing = (ranks[rows] == largest).any(axis=1)
+                missing = (ranks[0, rows] == largest).any(axis=1)
                 rows, true = rows[missing], true[missing]
                 wanted = min(4 * wanted, largest)
         return ranks
@@ -538,8 +585,11 @@ class VectorIndex:
                 {name: as_count(chunk[name], name, at_least=0) for name in ("n", "n_live")}
                 for chunk in values["chunks"]
             ]
-            if not all(_is_number(value) for promise in promises for value in vars(promise).values()):
-                raise TypeError("a promise of recall has entries that are not numbers")
+            for promise in promises:
+                if not all(
+                    _is_number(value) or (key, value) == ("probes", None) for key, value in vars(promise).items()
+                ):
+                    raise TypeError("a promise of recall has entries that are not numbers")
         except (KeyError, TypeError, ValueError) as error:
             raise IndexCorruptError(f"{directory} has missing or unknown fields ({error})") from error
         if (keep is not None and keep not in KEEP) or metric not in METRICS:
@@ -558,36 +608,6 @@ class VectorIndex:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
-
-
-def p_value_of_mean(losses: NDArray[np.floating], limit: float, delta: float = 0.05) -> float:
-    """Return a p-value of "the mean of the losses is at least ``limit``", for independent losses in [0, 1].
-
-    A test by betting: the wealth prod_i (1 + v_i (limit - loss_i)), where the bet v_i in [0, 1] depends on earlier
-    losses only, has an expectation of at most 1 if the mean loss is at least the limit. So it exceeds 1/p with
-    probability at most p (Ville's inequality), for any number of losses. Small variances give small p-values.
-    The bets are tuned for a test at level ``delta``; the p-value is valid at any level.
-
-    References
-    ----------
-    Waudby-Smith and Ramdas, Estimating means of bounded random variables by betting, JRSS B 2024.
-    """
-    n = len(losses)
-    earlier = np.arange(1, n + 1)
-    means = (limit + np.concatenate([[0], np.cumsum(losses)[:-1]])) / earlier  # of the losses before each
-    squares = np.concatenate([[0], np.cumsum((losses - means) ** 2)[:-1]])
-    variances = (limit * (1 - limit) + squares) / earlier
-    bets = np.minimum(np.sqrt(2 * math.log(1 / delta) / (n * np.maximum(variances, 1e-12))), 1)
-    wealth = np.cumsum(np.log1p(bets * (limit - losses)))
-    return float(np.exp(-max(wealth.max(initial=0), 0)))
-
-
-def _candidate_counts(k: int, largest: int) -> list[int]:
-    """Counts from ``largest`` down to k, each about 16 % smaller than the one before."""
-    counts = [largest]
-    while counts[-1] > k:
-        counts.append(max(min(int(counts[-1] / 2**0.25), counts[-1] - 1), k))
-    return counts
 
 
 def _reordered(found: Matches, order: NDArray[np.int64], distances: NDArray[np.float32]) -> Matches:

@@ -159,3 +159,22 @@ def test_weights_of_zero_and_of_any_scale_make_cells():
     weights[:2] = 1
     cells = Cells.train(codes, 16, 4, weights).of(codes)
     assert len(set(zip(cells, codes[:, 0] >> 6))) == 4  # a cell for each value of the two bits that count
+
+
+def test_probes_to_reach_a_code(data):
+    """A search with so many probes scans the code, one with fewer does not."""
+    codes, queries, weights = data
+    index = CodeIndex(48, weights, cells=16)
+    assert index.probes_to_reach(np.zeros((100, 0), np.int64), queries).shape == (100, 0)
+    index.train(codes)
+    index.add(codes[:5900], ids=np.arange(5900) * 3)
+    index.add(codes[5900:], ids=np.arange(100) * 3 + 1)  # in no cell yet
+    asked = np.array([3 * np.arange(0, 5900, 61), np.arange(97) * 3 + 1])
+    needed = index.probes_to_reach(asked, queries[:2])
+    assert set(needed[0]) <= set(range(1, 17))
+    assert not needed[1].any()
+    for probes in (1, 3, 16):
+        scanned = index.search(queries[:2], 6000, probes=probes).ids
+        for row in range(2):
+            np.testing.assert_array_equal(np.isin(asked[row], scanned[row]), needed[row] <= probes)
+    assert not CodeIndex(48).probes_to_reach(np.array([[-1, 5]]), queries[:1]).any()

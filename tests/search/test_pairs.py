@@ -148,6 +148,27 @@ def test_an_interrupted_search_goes_on(tmp_path, monkeypatch):
             assert found == expected
 
 
+@pytest.mark.parametrize("by_class", [False, True])
+def test_an_interrupted_graph_goes_on(tmp_path, monkeypatch, by_class):
+    monkeypatch.setattr(pairs_module, "_BLOCK", 16)
+    rng = np.random.default_rng(0)
+    index = CodeIndex(16, rng.random((16, 2)) if by_class else np.arange(16) / 4)
+    index.add(random_codes(rng, 100, 16), labels=rng.integers(0, 2, 100))
+    file, expected = tmp_path / "state", index.neighbours(3)
+    interrupted(lambda: index.neighbours(3, checkpoint=file), 2, monkeypatch)
+    with pytest.raises(CheckpointError, match="another search"):
+        index.neighbours(4, checkpoint=file)
+    searched, search = [], index.search
+    monkeypatch.setattr(
+        index, "search", lambda codes, *given, **more: searched.append(len(codes)) or search(codes, *given, **more)
+    )
+    found = index.neighbours(3, checkpoint=file)
+    assert sum(searched) == 100 - 32
+    assert not file.exists()
+    for name in ("data", "indices", "indptr"):
+        assert (getattr(found, name) == getattr(expected, name)).all()
+
+
 def test_checkpoint_of_another_search(tmp_path, monkeypatch):
     monkeypatch.setattr(pairs_module, "_BLOCK", 4)
     index, file = CodeIndex(16), tmp_path / "state"

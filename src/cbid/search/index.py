@@ -20,7 +20,7 @@ from cbid.search.matches import Matches, RangeMatches
 from cbid.search.pairs import DuplicateGroup, Pairs, PairSearch, duplicate_groups, near_pairs, neighbour_graph
 from cbid.search.queries import QueryBatch
 from cbid.search.segment_search import Best, Filtered, filtered, search_all, search_cells, search_within
-from cbid.search.segments import Segment
+from cbid.search.segments import ANY, Segment
 from cbid.search.store import IndexStore
 from cbid.search.vocabulary import Vocabulary, named_columns
 from cbid.storage.atomic import deferred_signals
@@ -180,10 +180,13 @@ class CodeIndex:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of codes, ids, labels, tables of buckets and bookkeeping, in memory or mapped."""
+        """Bytes of codes, ids, labels, cells, tables of buckets and bookkeeping, in memory or mapped."""
         with self._codes.mutex:
             longer = [] if self._codes.longer is None else self._codes.longer.segments()
-            return sum(segment.nbytes for segment in (*self._segments(), *longer))
+            cells = self._codes.state.cells
+            return sum(segment.nbytes for segment in (*self._segments(), *longer)) + (
+                0 if cells is None else cells.nbytes
+            )
 
     @property
     def ids(self) -> NDArray[np.int64]:
@@ -405,13 +408,13 @@ class CodeIndex:
         """
         return duplicate_groups(self._pair_search(radius, weighted, checkpoint)[0])
 
-    def neighbours(self, k: int = 10) -> "csr_array":
+    def neighbours(self, k: int = 10, *, checkpoint: str | os.PathLike[str] | None = None) -> "csr_array":
         """Return the k-NN graph: row i holds the distances of the k codes nearest to ``ids[i]``, without itself.
 
         Rows and columns are in the order of `ids`, and each row is ordered by (distance, id). Distance 0 is stored
-        explicitly. The graph is exact also with IVF.
+        explicitly. The graph is exact also with IVF. ``checkpoint`` is that of `pairs`.
         """
-        return neighbour_graph(self, as_count(k, "k"))
+        return neighbour_graph(self, as_count(k, "k"), checkpoint)
 
     def _pair_search(
         self, radius: float, weighted: bool, checkpoint: str | os.PathLike[str] | None
@@ -529,6 +532,28 @@ class CodeIndex:
             weights = self._codes.state.weights
             per_bit = weights.mean(axis=1) if weights is not None and weights.ndim == 2 else weights
             self._codes.use_cells(Cells.train(sample, self.n_bits, self.cells, per_bit))
+
+    def probes_to_reach(
+        self, ids: NDArray[np.int64], codes: ArrayLike | None = None, *, projections: ArrayLike | None = None
+    ) -> NDArray[np.int64]:
+        """Return with how many probes a search of query i scans the stored code ids[i, j]: (q, m); 0 if all do.
+
+        The queries are those of `search`. Ids that are not stored, such as -1, count as 0.
+        """
+        state, stored = self._view()
+        batch = self._batch(state, codes, projections, None, True)
+        if state.cells is None:
+            return np.zeros(ids.shape, np.int64)
+        nearest = state.cells.nearest(batch.values(), len(state.cells), batch.mean_weights())
+        place = np.empty_like(nearest)
+        np.put_along_axis(place, nearest, np.arange(1, len(state.cells) + 1)[None], axis=1)
+        distinct, at = np.unique(ids, return_inverse=True)
+        cells = np.full(len(distinct), ANY)
+        for segment in stored:
+            found, positions = segment.positions_of(distinct)
+            cells[found] = segment.cells_at(positions)
+        own = cells[at.reshape(ids.shape)]
+        return np.where(own == ANY, 0, np.take_along_axis(place, np.maximum(own, 0), axis=1))
 
     def measure_recall(self, sample: ArrayLike | int = 100, k: int = 10, *, probes: int | None = None) -> float:
         """Return the share of the exact ``k`` nearest that a search with ``probes`` cells finds; 1 without cells.

@@ -61,6 +61,11 @@ class Cells:
     def __len__(self) -> int:
         return len(self.centres)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the centres, in the forms that searches use."""
+        return self.centres.nbytes + self._twice.nbytes + self._squares.nbytes
+
     def of(self, codes: NDArray[np.uint8]) -> NDArray[np.int64]:
         """Return the cell of each code."""
         n_bits = self.centres.shape[1]

@@ -34,6 +34,7 @@ _BLOCK = 4096  # queries of one search
 _MOST_EDGES = 1 << 22  # pairs of distinct codes held at a time; groups need only their components
 _SECONDS = 30.0  # between two writes of a checkpoint
 
+FilePath = str | os.PathLike[str] | None
 Positions = NDArray[np.int64]
 Part = tuple[Positions, Positions, NDArray[np.float32]]  # left, right, distances
 
@@ -73,21 +74,39 @@ class PairSearch(NamedTuple):
     weights: NDArray[np.float64] | None
     radius: float
     method: str = "auto"
-    checkpoint: str | os.PathLike[str] | None = None  # a file from which an interrupted search goes on
+    checkpoint: FilePath = None  # a file from which an interrupted search goes on
     n_threads: int | None = None
 
 
 class _Checkpoint:
-    """The blocks that are done and what they gave, in a file that is replaced atomically every half minute."""
+    """The blocks that are done and what they gave, in a file that is replaced atomically every half minute.
 
-    def __init__(self, search: PairSearch, what: str) -> None:
-        self._path = search.checkpoint
+    ``search`` is what identifies a search, as JSON values.
+    """
+
+    def __init__(self, path: FilePath, search: dict[str, Any]) -> None:
+        self._path, self._search = path, search
         self._written = time.monotonic()
-        self._search: dict[str, Any] = {}
-        if self._path is not None:
-            weights = None if search.weights is None else search.weights.tolist()
-            digest = digest_of(search.ids.tobytes(), search.codes.tobytes())
-            self._search = {"what": what, "radius": search.radius, "weights": weights, "codes": digest}
+
+    @classmethod
+    def of_pairs(cls, search: PairSearch, what: str) -> "_Checkpoint":
+        if search.checkpoint is None:
+            return cls(None, {})
+        weights = None if search.weights is None else search.weights.tolist()
+        codes = digest_of(search.ids.tobytes(), search.codes.tobytes())
+        return cls(search.checkpoint, {"what": what, "radius": search.radius, "weights": weights, "codes": codes})
+
+    @classmethod
+    def of_graph(cls, path: FilePath, index: "CodeIndex", ids: Positions, k: int) -> "_Checkpoint":
+        if path is None:
+            return cls(None, {})
+        given = index.weights
+        weights = None if given is None else given.tolist()
+        labels = index.labels if given is not None and given.ndim == 2 else None  # they choose the weights
+        codes = digest_of(
+            ids.tobytes(), index.reconstruct(ids).tobytes(), None if labels is None else labels.tolist()
+        )
+        return cls(path, {"what": "neighbours", "k": k, "weights": weights, "codes": codes})
 
     def read(self) -> tuple[int, dict[str, NDArray[Any]]]:
         """Return the first row that is not done, and the arrays; 0 and none without a file."""
@@ -97,7 +116,7 @@ class _Checkpoint:
         if not isinstance(content, dict) or content.get("search") != self._search:
             raise CheckpointError(
                 f"checkpoint={os.fspath(self._path)!r} is of another search: expected the same codes, weights and "
-                "radius, or a new file"
+                "radius or k, or a new file"
             )
         return int(content["done"]), arrays
 
@@ -135,7 +154,7 @@ def _pair_blocks(search: PairSearch, first: int = 0) -> Iterator[tuple[int, Part
 
 def near_pairs(search: PairSearch, *, limit: int) -> Pairs:
     """Return all pairs at distance <= radius; raise if there are more than ``limit``."""
-    checkpoint = _Checkpoint(search, "pairs")
+    checkpoint = _Checkpoint.of_pairs(search, "pairs")
     first, held = checkpoint.read()
     names = ("left", "right", "distances")
     none = (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32))
@@ -162,7 +181,7 @@ def duplicate_groups(search: PairSearch) -> list[DuplicateGroup]:
     if len(search.ids) == 0:
         return []
     distinct, code_of, counts = _distinct(search.codes)
-    checkpoint = _Checkpoint(search, "groups")
+    checkpoint = _Checkpoint.of_pairs(search, "groups")
     first, held = checkpoint.read()
     n_near = held.get("n_near", counts.copy())  # codes within the radius, with multiplicity
     component = held.get("component", np.arange(len(distinct)))
@@ -205,21 +224,28 @@ def _joined(component: Positions, edges: list[NDArray[np.int64]]) -> Positions:
     return connected_components(graph, directed=False)[1].astype(np.int64)[component]
 
 
-def neighbour_graph(index: "CodeIndex", k: int) -> "csr_array":
+def neighbour_graph(index: "CodeIndex", k: int, checkpoint: FilePath = None) -> "csr_array":
     """Return the k nearest of each code, without itself, as a sparse matrix; see `CodeIndex.neighbours`."""
     from scipy.sparse import csr_array
 
     ids = index.ids
     n = len(ids)
     k = min(k, max(n - 1, 0))
-    columns = np.empty((n, k), np.int64)
-    distances = np.empty((n, k), np.float32)
-    for first in range(0, n if k else 0, _BLOCK):
+    state = _Checkpoint.of_graph(checkpoint, index, ids, k)
+    done, held = state.read()
+    columns, distances = np.empty((n, k), np.int64), np.empty((n, k), np.float32)
+    if held:
+        columns[:done], distances[:done] = held["columns"], held["distances"]
+    for first in range(done, n if k else 0, _BLOCK):
         own = ids[first : first + _BLOCK]
+        rows = slice(first, first + len(own))
         found = index.search(index.reconstruct(own), k + 1, probes=index.cells)
         # Leave the code itself out; more than k equal codes with smaller ids may have displaced it already.
         keep = np.argsort(found.ids == own[:, None], axis=1, kind="stable")[:, :k]
-        columns[first : first + len(own)] = np.searchsorted(ids, np.take_along_axis(found.ids, keep, axis=1))
-        distances[first : first + len(own)] = np.take_along_axis(found.distances, keep, axis=1)
+        columns[rows] = np.searchsorted(ids, np.take_along_axis(found.ids, keep, axis=1))
+        distances[rows] = np.take_along_axis(found.distances, keep, axis=1)
+        if state.is_due():
+            state.write(rows.stop, {"columns": columns[: rows.stop], "distances": distances[: rows.stop]})
+    state.remove()
     starts = np.arange(n + 1) * k
     return csr_array((distances.reshape(-1), columns.reshape(-1), starts), shape=(n, n))

@@ -209,6 +209,10 @@ class Segment:
             return segment
         return replace(segment, keep=keep[subset.positions], n_live=-1)
 
+    def cells_at(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the cells of the codes at ``positions``; ANY for codes that have none."""
+        return self.runs[np.searchsorted(self.runs[:, 0], positions, side="right") - 1, 1]
+
     def live(self) -> NDArray[np.int64]:
         """Return the positions that are not removed."""
         return np.arange(len(self)) if self.keep is None else np.flatnonzero(self.keep)
@@ -219,7 +223,5 @@ class Segment:
             positions = self.live()
         codes = from_blocks(self.blocks, len(self) if len(positions) == len(self) else positions)
         labels = None if self.labels is None else self.labels[positions]
-        cells = None
-        if self.runs[0, 1] != ANY:
-            cells = self.runs[np.searchsorted(self.runs[:, 0], positions, side="right") - 1, 1]
+        cells = None if self.runs[0, 1] == ANY else self.cells_at(positions)
         return CodeRows(codes, self.ids[positions], labels, cells)

@@ -253,10 +253,28 @@ def _filter_portable(
 
 
 # ---- the k best: a heap of candidates ----
+#
+# Equal distances are ordered by position or, with ``ids`` (an array instead of None), by the id there.
+
+Ids = NDArray[np.int64] | None
 
 
 @helper
-def _sift_down(distances: Singles, positions: NDArray[np.int64], size: int, distance: float, position: int) -> None:
+def is_worse(
+    distance: float, position: int, than_distance: float, than_position: int, ids: Ids = None
+) -> bool:  # fmt: skip
+    """Return whether an entry comes after another one."""
+    if distance != than_distance:
+        return distance > than_distance
+    if ids is None:
+        return position > than_position
+    return ids[position] > ids[than_position]
+
+
+@helper
+def _sift_down(
+    distances: Singles, positions: NDArray[np.int64], size: int, distance: float, position: int, ids: Ids = None
+) -> None:
     """Replace the top of the heap by an entry and restore the order."""
     hole = 0
     while True:
@@ -264,12 +282,9 @@ def _sift_down(distances: Singles, positions: NDArray[np.int64], size: int, dist
         if child >= size:
             break
         other = child + 1
-        if other < size and (
-            distances[other] > distances[child]
-            or (distances[other] == distances[child] and positions[other] > positions[child])
-        ):
+        if other < size and is_worse(distances[other], positions[other], distances[child], positions[child], ids):
             child = other
-        if distances[child] < distance or (distances[child] == distance and positions[child] < position):
+        if is_worse(distance, position, distances[child], positions[child], ids):
             break
         distances[hole] = distances[child]
         positions[hole] = positions[child]
@@ -279,18 +294,20 @@ def _sift_down(distances: Singles, positions: NDArray[np.int64], size: int, dist
 
 
 @helper
-def push(distances: Singles, positions: NDArray[np.int64], size: int, distance: float, position: int) -> int:
-    """Add an entry to a heap with the worst (distance, position) on top, in place of the top if it is full.
+def push(
+    distances: Singles, positions: NDArray[np.int64], size: int, distance: float, position: int, ids: Ids = None
+) -> int:
+    """Add an entry to a heap with the worst on top, in place of the top if it is full.
 
     Returns the new size.
     """
     if size == len(distances):
-        _sift_down(distances, positions, size, distance, position)
+        _sift_down(distances, positions, size, distance, position, ids)
         return size
     hole = size
     while hole > 0:
         parent = (hole - 1) // 2
-        if distances[parent] > distance or (distances[parent] == distance and positions[parent] > position):
+        if is_worse(distances[parent], positions[parent], distance, position, ids):
             break
         distances[hole] = distances[parent]
         positions[hole] = positions[parent]
@@ -301,12 +318,12 @@ def push(distances: Singles, positions: NDArray[np.int64], size: int, distance: 
 
 
 @helper
-def sort_heap(distances: Singles, positions: NDArray[np.int64], size: int) -> None:
-    """Sort the entries by (distance, position) and mark the empty places."""
+def sort_heap(distances: Singles, positions: NDArray[np.int64], size: int, ids: Ids = None) -> None:
+    """Sort the entries from the best to the worst and mark the empty places."""
     for end in range(size - 1, 0, -1):
         distance, position = distances[end], positions[end]
         top_distance, top_position = distances[0], positions[0]
-        _sift_down(distances, positions, end, distance, position)
+        _sift_down(distances, positions, end, distance, position, ids)
         distances[end] = top_distance
         positions[end] = top_position
     distances[size:] = np.inf

@@ -22,6 +22,7 @@ from cbid.search.kernels.candidates import (
     chunk_end,
     find_candidates,
     find_hits,
+    is_worse,
     keep_hits,
     make_workspace,
     open_chunk,
@@ -279,10 +280,8 @@ def scan_spans(
     tables = make_tables(if_zero, if_one)
     width = blocks.shape[1]
     work, plans = make_workspace(width, chunk_blocks(width, len(blocks), k)), make_plans(n_queries)
-    distances[:] = np.inf
-    positions[:] = -1
     for i in range(n_queries):
-        done = 0
+        done, held = 0, 0
         for s in range(edges[i], edges[i + 1]):
             codes = Codes(blocks, spans[s, 0], spans[s, 1], keep)
             first, end = codes.start // 32, (codes.stop + 31) // 32
@@ -303,32 +302,16 @@ def scan_spans(
                     judge_level(plans, i, tables, n_false, done, done + last - first)
                 for c in range(work.counts[0]):
                     if work.distances[0, c] < thresholds[i]:
-                        position = 32 * chunk.first + work.candidates[0, c]
-                        _insert(ids, distances[i], positions[i], work.distances[0, c], position)
-                        if positions[i, k - 1] >= 0:
+                        distance, position = work.distances[0, c], 32 * chunk.first + work.candidates[0, c]
+                        if held < k or is_worse(distances[i, 0], positions[i, 0], distance, position, ids):
+                            held = push(distances[i], positions[i], held, distance, position, ids)
+                        if held == k:
                             # Just above the k-th best: a code at this distance with a smaller id replaces it.
-                            above = np.nextafter(distances[i, k - 1], np.float32(np.inf))
+                            above = np.nextafter(distances[i, 0], np.float32(np.inf))
                             thresholds[i] = min(thresholds[i], above)
                 done += last - first
                 first = last
-
-
-@helper
-def _insert(
-    ids: NDArray[np.int64], distances: Singles, positions: Positions, distance: np.float32, position: int
-) -> None:
-    """Insert a code into the sorted k best, by (distance, id), if it is one of them."""
-    place = len(distances)
-    while place > 0 and (
-        positions[place - 1] < 0
-        or distance < distances[place - 1]
-        or (distance == distances[place - 1] and ids[position] < ids[positions[place - 1]])
-    ):
-        place -= 1
-    for i in range(len(distances) - 1, place, -1):
-        distances[i], positions[i] = distances[i - 1], positions[i - 1]
-    if place < len(distances):
-        distances[place], positions[place] = distance, position
+        sort_heap(distances[i], positions[i], held, ids)
 
 
 # ---- the second look: candidates ranked again by their vectors ----
