@@ -1,10 +1,11 @@
 """Where exact search by buckets is faster than a scan, and whether method "auto" finds out.
 
-    python -m benchmarks.bucket_search [--quick]
+    python -m benchmarks.bucket_search [--quick] [--cells 10000000-64-clustered-plain,...]
 
 Codes around a thousand centres (an eighth of the bits flipped) and random codes; queries are drawn like the codes.
 One thread, processor time, the sides one after the other in random order; every result is compared with that of the
 scan. `results/bucket_search.json` keeps every time. "batch" is 200 queries at once, "single" is one by one.
+``--cells`` runs some of the sets; the rows of the others are kept.
 """
 
 import argparse
@@ -13,7 +14,7 @@ from functools import partial
 
 import numpy as np
 
-from benchmarks.results import store
+from benchmarks.results import load, store
 from benchmarks.search_speed import WEIGHTS, interleaved, near, random_codes
 from cbid.search import CodeIndex
 
@@ -83,19 +84,21 @@ def compare(n, n_bits, data, weights, repeats, quick):
     return rows
 
 
+def name_of(row):
+    return f"{row['codes']}-{row['bits']}-{row['data']}-{row['weights']}"
+
+
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--quick", action="store_true", help="64 bits and k = 10 only, for a busy machine")
-    quick = parser.parse_args().quick
-    if quick:
-        cells = [(n, 64, "clustered", "plain") for n in (10**7, 10**6)]
-        cells += [(10**6, 64, "random", "plain"), (10**7, 64, "clustered", "uniform")]
-    else:
-        cells = [
-            (n, bits, data, "plain") for n in (10**6, 10**7) for bits in (64, 128) for data in ("clustered", "random")
-        ]
-        cells += [(10**7, 64, "clustered", weights) for weights in ("uniform", "exponential")]
-    rows = []
-    for cell in cells:
-        rows += compare(*cell, repeats=3 if quick else 5, quick=quick)
-        store("bucket_search", rows)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="k = 10 only, for a busy machine")
+    parser.add_argument("--cells", default="", help="CODES-BITS-DATA-WEIGHTS, comma-separated; by default all")
+    arguments = parser.parse_args()
+    cells = [
+        (n, bits, data, "plain") for n in (10**6, 10**7) for bits in (64, 128) for data in ("clustered", "random")
+    ]
+    cells += [(10**7, 64, "clustered", weights) for weights in ("uniform", "exponential")]
+    wanted = arguments.cells.split(",") if arguments.cells else ["-".join(map(str, cell)) for cell in cells]
+    for n, bits, data, weights in (name.split("-") for name in wanted):
+        made = compare(int(n), int(bits), data, weights, repeats=3 if arguments.quick else 5, quick=arguments.quick)
+        kept = [row for row in load("bucket_search", []) if name_of(row) != name_of(made[0])]
+        store("bucket_search", kept + made)

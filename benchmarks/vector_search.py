@@ -1,24 +1,27 @@
 """Recall, memory and speed of `VectorIndex` beside what people use today for vectors as bits with a second look.
 
     python -m benchmarks.vector_search [--only speed,queries,guarantee] [--sets clustered-128,...] [--thousands 1000]
-                                       [--no-graphs] [--cache FOLDER] [--build]
+                                       [--methods NAME,...] [--cache FOLDER] [--build]
 
 - speed: sets of unit vectors, so cosine: clustered in 128 and 768 dimensions (1,000 centres), SIFT descriptors of the
   Caltech-101 photographs, and their EfficientNet embeddings (both below CBID_DATA). Each method finds candidates in
   its compressed index, then ranks them again by the original vectors: by faiss's own compiled loops over float32
   vectors, and by float16 vectors in `VectorIndex`. The number of candidates is the smallest of a list whose mean
-  recall at 10 reaches the target on validation queries; recall and speed are those of other queries. One thread,
-  processor time, 100 queries at once, the methods one after the other in random order. Bytes are those of the
-  compressed index in memory, without the original vectors, which all methods need for the second look.
+  recall at 10 reaches the target on validation queries; with cells (IVF), probes and candidates are those that take
+  the least time there. Recall and speed are those of other queries. One thread, processor time, 100 queries at once,
+  the methods one after the other in random order. Bytes are those of the compressed index in memory, without the
+  original vectors, which all methods need for the second look.
 - queries: recall of exact cosine search, with the queries as bits and as real values.
 - guarantee: 200 calibrations on fresh queries; how often the mean recall of 2,000 others is below the promise.
 
-``--cache`` keeps the sets and the graphs, which take minutes to build; ``--build`` only builds them.
+``--cache`` keeps the graphs, which take minutes to build; ``--build`` only builds them. ``--methods`` runs only
+those whose name contains one of these texts, and keeps the other rows.
 `results/vector_search.json`, `vector_queries.json` and `vector_guarantee.json` keep all.
 """
 
 import argparse
 import os
+import time
 from functools import partial
 from pathlib import Path
 from tempfile import gettempdir
@@ -27,6 +30,7 @@ import faiss
 import numpy as np
 from PIL import Image
 from sklearn.datasets import load_digits
+from threadpoolctl import threadpool_limits
 from usearch.index import Index as UsearchIndex
 from usearch.index import MetricKind, ScalarKind
 
@@ -41,6 +45,8 @@ COUNTS = (10, 20, 30, 50, 80, 120, 200, 300, 500, 800, 1200, 2000, 4000, 8000)
 K = 10
 SETS = ("clustered-128", "clustered-768", "sift", "caltech101")
 N_QUERIES = 100  # for validation, and as many for the test
+CELLS = 1024
+PROBES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64)
 
 
 # ---- sets ----
@@ -138,8 +144,10 @@ class Original:
         """Search(queries, candidates) of a faiss index with faiss's refinement."""
         made = faiss.IndexRefine(index, self.flat)
 
-        def search(queries, count):
-            return made.search(queries, K, params=faiss.IndexRefineSearchParameters(k_factor=count / K))[1]
+        def search(queries, count, probes):
+            own = None if probes is None else faiss.SearchParametersIVF(nprobe=probes)
+            params = faiss.IndexRefineSearchParameters(k_factor=count / K, base_index_params=own)
+            return made.search(queries, K, params=params)[1]
 
         return search
 
@@ -168,67 +176,89 @@ def build_usearch(bits):
     return made
 
 
-def graphs(bits, folder):
-    """The graphs over sign bits, by faiss and by usearch, from the folder or built."""
-    hnsw = cached(
+def hnsw_of(bits, folder):
+    """The graph of faiss over sign bits, from the folder or built."""
+    return cached(
         folder / "hnsw", lambda: build_hnsw(bits),
         lambda path: faiss.read_index_binary(str(path)), lambda made, path: faiss.write_index_binary(made, str(path)),
     )  # fmt: skip
-    small = cached(
+
+
+def usearch_of(bits, folder):
+    """The graph of usearch over sign bits, from the folder or built."""
+    return cached(
         folder / "usearch", lambda: build_usearch(bits),
         lambda path: UsearchIndex.restore(str(path)), lambda made, path: made.save(str(path)),
     )  # fmt: skip
-    return hnsw, small
 
 
-def methods(original, folder):
-    """Yield the name, bytes per vector, and search(queries, candidates) -> ids of each method.
+def methods(original, folder, wanted):
+    """Yield the name, bytes per vector, search(queries, candidates, probes) -> ids, and the probes of each method.
 
-    Without a folder, the graphs are left out.
+    ``wanted`` are texts, one of which a name contains. Methods with cells are for large sets.
     """
     X = original.X
     n, d = X.shape
     mean = X.mean(axis=0)
     bits = as_bits(X, mean)
     n_bits = d if d <= 256 else 256
-    index = VectorIndex(ITQ(n_bits=n_bits, random_state=0).fit(X[:20_000]), keep="float16", n_threads=1)
-    index.add(X)
-    yield (
-        f"VectorIndex, ITQ {n_bits} bits",
-        index.codes.nbytes / n,
-        lambda queries, count: index.search(queries, K, candidates=count).ids,
-    )
-    flat = faiss.IndexBinaryFlat(bits.shape[1] * 8)
-    flat.add(bits)
-    yield (
-        "sign bits, faiss binary flat",
-        size_of(flat) / n,
-        lambda queries, count: original.second_look(queries, flat.search(as_bits(queries, mean), count)[1]),
-    )
-    for name, made in (
-        ("faiss RaBitQ", faiss.IndexRaBitQ(d, faiss.METRIC_INNER_PRODUCT)),
-        ("faiss RaBitQ FastScan", faiss.IndexRaBitQFastScan(d, faiss.METRIC_INNER_PRODUCT)),
-        ("faiss PQ FastScan", faiss.IndexPQFastScan(d, n_bits // 4, 4, faiss.METRIC_INNER_PRODUCT)),
+
+    def asked(name):
+        return any(text in name for text in wanted)
+
+    for cells in (None, CELLS):
+        name = f"VectorIndex, ITQ {n_bits} bits" + ("" if cells is None else f", {cells} cells")
+        if asked(name) and (cells is None or n >= 100 * cells):
+            index = VectorIndex(
+                ITQ(n_bits=n_bits, random_state=0).fit(X[:20_000]), keep="float16", n_threads=1, cells=cells
+            )
+            index.add(X)
+            index.search(X[:1])  # trains the cells
+
+            def search(queries, count, probes, index=index):
+                return index.search(queries, K, candidates=count, probes=probes).ids
+
+            yield name, index.codes.nbytes / n, search, (None,) if cells is None else PROBES
+    if asked("sign bits, faiss binary flat"):
+        flat = faiss.IndexBinaryFlat(bits.shape[1] * 8)
+        flat.add(bits)
+
+        def by_scan(queries, count, probes):
+            return original.second_look(queries, flat.search(as_bits(queries, mean), count)[1])
+
+        yield "sign bits, faiss binary flat", size_of(flat) / n, by_scan, (None,)
+    for name, make in (
+        ("faiss RaBitQ", lambda: faiss.IndexRaBitQ(d, faiss.METRIC_INNER_PRODUCT)),
+        ("faiss RaBitQ FastScan", lambda: faiss.IndexRaBitQFastScan(d, faiss.METRIC_INNER_PRODUCT)),
+        ("faiss PQ FastScan", lambda: faiss.IndexPQFastScan(d, n_bits // 4, 4, faiss.METRIC_INNER_PRODUCT)),
     ):
+        if asked(name):
+            made = make()
+            made.train(X[:50_000])
+            made.add(X)
+            yield name, size_of(made) / n, original.refined(made), (None,)
+    if asked("faiss IVF PQ FastScan") and n >= 100 * CELLS:
+        made = faiss.index_factory(d, f"IVF{CELLS},PQ{n_bits // 4}x4fs", faiss.METRIC_INNER_PRODUCT)
         made.train(X[:50_000])
         made.add(X)
-        yield name, size_of(made) / n, original.refined(made)
-    if folder is None:
-        return
-    graph, small = graphs(bits, folder)
+        yield f"faiss IVF PQ FastScan, {CELLS} cells", size_of(made) / n, original.refined(made), PROBES
+    if asked("sign bits, faiss binary HNSW"):
+        graph = hnsw_of(bits, folder)
 
-    def by_graph(queries, count):
-        graph.hnsw.efSearch = count
-        return original.second_look(queries, graph.search(as_bits(queries, mean), count)[1])
+        def by_graph(queries, count, probes):
+            graph.hnsw.efSearch = count
+            return original.second_look(queries, graph.search(as_bits(queries, mean), count)[1])
 
-    yield "sign bits, faiss binary HNSW", size_of(graph) / n, by_graph
+        yield "sign bits, faiss binary HNSW", size_of(graph) / n, by_graph, (None,)
+    if asked("sign bits, usearch b1"):
+        small = usearch_of(bits, folder)
 
-    def by_usearch(queries, count):
-        small.expansion_search = count
-        found = small.search(as_bits(queries, mean), count, threads=1).keys
-        return original.second_look(queries, np.asarray(found, np.int64).reshape(len(queries), -1))
+        def by_usearch(queries, count, probes):
+            small.expansion_search = count
+            found = small.search(as_bits(queries, mean), count, threads=1).keys
+            return original.second_look(queries, np.asarray(found, np.int64).reshape(len(queries), -1))
 
-    yield "sign bits, usearch b1", small.memory_usage / n, by_usearch
+        yield "sign bits, usearch b1", small.memory_usage / n, by_usearch, (None,)
 
 
 # ---- speed at a recall ----
@@ -253,7 +283,22 @@ def smallest_count(search, queries, true, target, most):
     return counts[low], True
 
 
-def compare(name, X, queries, folder, repeats=5):
+def fastest_setting(search, all_probes, queries, true, target, most):
+    """Candidates and probes with this recall that take the least time; the largest and False if none has it."""
+    best = None
+    for probes in all_probes:
+        run = partial(search, probes=probes)
+        count, reached = smallest_count(run, queries, true, target, most)
+        if not reached:
+            continue
+        if len(all_probes) == 1:
+            return count, probes, True
+        times = interleaved({"": partial(run, queries, count)}, 3)[""]
+        best = min(best or (np.inf,), (min(times), count, probes))
+    return (count, all_probes[-1], False) if best is None else (*best[1:], True)
+
+
+def compare(name, X, queries, folder, wanted, repeats=5):
     faiss.omp_set_num_threads(1)
     original = Original(X)
     del X
@@ -261,13 +306,13 @@ def compare(name, X, queries, folder, repeats=5):
     validation, test = queries[:N_QUERIES], queries[N_QUERIES:]
     rows, sides = [], {}
     n, d = original.X.shape
-    for method, size, search in methods(original, folder):
+    for method, size, search, all_probes in methods(original, folder, wanted):
         for target in TARGETS:
-            count, reached = smallest_count(search, validation, true[:N_QUERIES], target, n // 2)
-            tested = recall(search(test, count), true[N_QUERIES:])
+            count, probes, reached = fastest_setting(search, all_probes, validation, true[:N_QUERIES], target, n // 2)
+            tested = recall(search(test, count, probes), true[N_QUERIES:])
             row = {"data": name, "n": n, "d": d, "method": method, "target": target, "candidates": count}
-            rows.append({**row, "reached": reached, "recall": tested, "bytes": size})
-            sides[f"{method}, {target}"] = partial(search, test, count)
+            rows.append({**row, "probes": probes, "reached": reached, "recall": tested, "bytes": size})
+            sides[f"{method}, {target}"] = partial(search, test, count, probes)
             print(rows[-1], flush=True)
     times = interleaved(sides, repeats)
     for row in rows:
@@ -276,20 +321,24 @@ def compare(name, X, queries, folder, repeats=5):
     return rows
 
 
-def speed(names, n, folder):
-    rows = [row for row in load("vector_search", []) if row["data"] in set(SETS) - set(names)]
+def speed(names, n, folder, wanted):
+    rows = load("vector_search", [])
     for name in names:
         given = vectors_of(name, n)
         if given is None:
             print(f"{name} is absent")
             continue
-        rows += compare(name, *given, folder and folder / f"{name}-{n}")
+        with threadpool_limits(1, user_api="blas"):
+            made = compare(name, *given, folder / f"{name}-{n}", wanted)
+        new = {(row["data"], row["method"]) for row in made}
+        rows = [row for row in rows if (row["data"], row["method"]) not in new] + made
         store("vector_search", rows)
     for row in rows:
+        probes = "" if row.get("probes") is None else f"{row['probes']} probes, "
         print(
-            f"{row['data']:14} {row['method']:30} recall {row['target']}: {row['recall']:.4f} with "
-            f"{row['candidates']:5} candidates, {row['bytes']:6.1f} bytes, {row['queries per second']:8.0f} queries/s"
-            + ("" if row["reached"] else "  (target not reached)")
+            f"{row['data']:14} {row['method']:38} recall {row['target']}: {row['recall']:.4f} with "
+            f"{row['candidates']:5} candidates, {probes}{row['bytes']:6.1f} bytes, "
+            f"{row['queries per second']:8.0f} queries/s" + ("" if row["reached"] else "  (target not reached)")
         )
 
 
@@ -297,7 +346,11 @@ def build(names, n, folder):
     for name in names:
         given = vectors_of(name, n)
         if given is not None:
-            graphs(as_bits(given[0], given[0].mean(axis=0)), folder / f"{name}-{n}")
+            bits = as_bits(given[0], given[0].mean(axis=0))
+            for make in (hnsw_of, usearch_of):
+                began = time.perf_counter()
+                make(bits, folder / f"{name}-{n}")
+                print(f"{name} {make.__name__}: {time.perf_counter() - began:.0f} s", flush=True)
 
 
 # ---- real-valued queries, and the guarantee ----
@@ -356,7 +409,7 @@ if __name__ == "__main__":
     parser.add_argument("--sets", default=",".join(SETS))
     parser.add_argument("--thousands", type=int, default=1000, help="vectors of the large sets")
     parser.add_argument("--cache", type=Path, default=Path(gettempdir()) / "cbid-vector-search")
-    parser.add_argument("--no-graphs", action="store_true", help="leave out the methods that build a graph")
+    parser.add_argument("--methods", default="", help="texts, one of which the name of a method contains")
     parser.add_argument("--build", action="store_true", help="only build the graphs")
     arguments = parser.parse_args()
     names, size = arguments.sets.split(","), 1000 * arguments.thousands
@@ -364,7 +417,7 @@ if __name__ == "__main__":
         build(names, size, arguments.cache)
     else:
         parts = {
-            "speed": partial(speed, names, size, None if arguments.no_graphs else arguments.cache),
+            "speed": partial(speed, names, size, arguments.cache, arguments.methods.split(",")),
             "queries": compare_queries,
         }
         for part in arguments.only.split(","):

@@ -60,6 +60,16 @@ class IndexState:
     attached: Attached | None = None
     longer: "IndexState | None" = None  # codes of the same ids at a greater length, until every id has one
 
+    def unnamed(self) -> "IndexState":
+        """Return a copy for another directory, whose segments and files have no names in the store."""
+        attached = None
+        if self.attached is not None:
+            files = {key: replace(file, stored_as=None) for key, file in self.attached.files.items()}
+            attached = Attached(self.attached.values, files)
+        segments = [replace(segment, stored_as=None) for segment in self.segments]
+        longer = None if self.longer is None else self.longer.unnamed()
+        return replace(self, segments=segments, attached=attached, longer=longer)
+
 
 class CodeCollection:
     """Codes by id: add, remove and look up. A call that raises changes nothing.

@@ -658,14 +658,7 @@ class CodeIndex:
                     assert path is not None
                     store = IndexStore(Path(path))
                     if self._store is not None:
-                        attached = None
-                        if state.attached is not None:
-                            files = state.attached.files.items()
-                            copies = {key: dataclasses.replace(file, stored_as=None) for key, file in files}
-                            attached = Attached(state.attached.values, copies)
-                        copied = _unnamed(state)
-                        longer = None if state.longer is None else _unnamed(state.longer)
-                        store.commit(dataclasses.replace(copied, longer=longer, attached=attached))
+                        store.commit(state.unnamed())
                         return
                 else:
                     store = self._store
@@ -720,12 +713,6 @@ class CodeIndex:
     def __getstate__(self) -> dict[str, Any]:
         # Copies within a program (joblib, deepcopy) hold the codes, but no directory.
         return {**self.__dict__, "_store": None}
-
-
-def _unnamed(state: IndexState) -> IndexState:
-    """Return a state with copies of its segments, so that ours keep the names they have in our own directory."""
-    segments = [dataclasses.replace(segment, stored_as=None) for segment in state.segments]
-    return dataclasses.replace(state, segments=segments)
 
 
 def _decoded(state: IndexState, label_codes: NDArray[np.int64]) -> NDArray[Any] | None:
