@@ -140,6 +140,7 @@ def tied(tmp_path_factory):
     return fit, np.array([answer["label"] for answer in answers]), labels.astype(str)
 
 
+@pytest.mark.long
 def test_ties_favour_no_class(tied):
     """Each class is predicted 600 times, give or take 40 %."""
     _, predicted, labels = tied
@@ -148,6 +149,7 @@ def test_ties_favour_no_class(tied):
     assert max(counts) <= 840, counts
 
 
+@pytest.mark.long
 def test_the_printed_accuracy_is_that_of_new_vectors(tied):
     """The accuracy on 6,000 new vectors is in the interval that the fit prints."""
     fit, predicted, labels = tied
@@ -156,6 +158,7 @@ def test_the_printed_accuracy_is_that_of_new_vectors(tied):
     assert low <= (predicted == labels).mean() <= high
 
 
+@pytest.mark.long
 def test_no_label_is_no_class(tied):
     fit, predicted, labels = tied
     assert fit["classes"] == sorted(np.unique(labels).tolist())
