@@ -8,7 +8,7 @@ repeat runs both versions, one after the other, and every other repeat starts wi
 the median over the repeats of earlier / present: above 1, the present version is faster. Claim: at least .95 in
 every case.
 
-- search: 1 million random codes of 64, 128 and 256 bits under uniform weights, k = 10: 1,000 queries at once, and 20
+- search: 1 million random codes of 64, 128 and 256 bits under uniform weights, k = 10: 1,000 queries at once, and 200
   one after the other. The index is the default one, and also, for one query at a time, the scan alone: the default
   may use buckets, which earlier versions lack.
 - learning: 64 bits. 10,000 x 64 in 10 classes with hyperplanes, 2,000 x 64 with the RBF kernel; class bits alone,
@@ -38,9 +38,9 @@ ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "NUMBA"
 SIDES = ("earlier", "present")
 N_BITS = (64, 128, 256)
 FORMS = ("linear", "rbf")
-SIZE = {"codes": 1_000_000, "queries": 1000, "linear": 10_000, "rbf": 2_000, "encoded": 100_000, "repeats": 7}
+SIZE = {"codes": 1_000_000, "queries": 1000, "linear": 10_000, "rbf": 2_000, "encoded": 100_000, "repeats": 15}
 QUICK = {"codes": 50_000, "queries": 50, "linear": 600, "rbf": 300, "encoded": 5_000, "repeats": 3}
-SINGLE = 20  # queries in a row
+SINGLE = 200  # queries in a row
 
 
 def all_cases():

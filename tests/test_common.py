@@ -11,7 +11,7 @@ from tests.coders.every import EVERY, make
 SHORT = [
     CBID(n_bits=8, kernel="linear"),
     make(KSH),
-    make(FastHash),
+    make(FastHash, n_trees=3),
     make(AnchorGraphHashing, n_layers=1),
     make(PStableLSH, p=1),
     make(SignEmbedding),

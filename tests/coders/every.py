@@ -24,4 +24,4 @@ def make(cls, n_bits=None, **params):
     """Return an instance with few bits and small settings."""
     known = inspect.signature(cls).parameters
     n_bits = n_bits or _FEWER.get(cls.__name__, 2)
-    return cls(n_bits=n_bits, **{k: v for k, v in _SMALL.items() if k in known}, **params)
+    return cls(n_bits=n_bits, **{**{k: v for k, v in _SMALL.items() if k in known}, **params})

@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import os
-import statistics
 import threading
 import time
 from collections.abc import Callable
@@ -321,7 +320,7 @@ class SearchClock:
     def expected(self, kind: tuple[Any, ...], method: str) -> float | None:
         """Seconds per query, or None if this method has not run yet."""
         last = self._seconds.get(kind, {}).get(method)
-        return statistics.median(last) if last else None
+        return sorted(last)[(len(last) - 1) // 2] if last else None
 
     def record(self, kind: tuple[Any, ...], method: str, n_queries: int, seconds: float) -> None:
         """Record a run of ``n_queries`` queries: the processor time of this thread, whose share is that of others.
@@ -399,8 +398,9 @@ class _Search:
                 plan = self.clock.plan(self.kind, n)
             else:
                 plan = [("scan", n)]
-        ends = np.cumsum([share for _, share in plan]).tolist()
-        return [(name, slice(end - share, end)) for (name, share), end in zip(plan, ends) if share]
+        first = plan[0][1]
+        parts = [slice(0, first), slice(first, n)]
+        return [(name, rows) for (name, share), rows in zip(plan, parts) if share]
 
     def tables(self) -> BucketTables:
         """The tables, ready for these queries, so that building and compiling are not measured."""
@@ -417,6 +417,8 @@ class _Search:
     def part(self, rows: slice | NDArray[np.int64]) -> Queries:
         """Some of the queries."""
         assert self.queries.codes is not None
+        if isinstance(rows, slice) and rows == slice(0, len(self.queries)):
+            return self.queries
         return dataclasses.replace(self.queries, codes=self.queries.codes[rows])
 
 
