@@ -31,7 +31,7 @@ VARIANTS = [
     *({"margin": margin} for margin in ("class", "paper", "database")),
     *({"starts": starts} for starts in ("spectral", "random")),
     {"starts": "paper", "n_starts": 200},
-    *({"n_climbs": n} for n in (0, 1, 6)),
+    *({"n_climbs": n} for n in (0, 2, 6)),
     *({"loss": loss} for loss in ("exponential", "squared_hinge")),
     {"penalty": "l1", "nu": 1e-5},
     *({"penalty": penalty} for penalty in ("l1", 2.0)),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import textbook
-from cbid.learning.bits import SIGMOIDS, STARTS, BitSearch, TakenBits, descend, relaxed_objective
+from cbid.learning.bits import SIGMOIDS, STARTS, BitSearch, TakenBits, _ClassObjective, descend, relaxed_objective
 from cbid.learning.features import fit_whitening
 from cbid.learning.graph import PairGraph, worth
 from cbid.learning.ridge import RidgeMap
@@ -45,6 +45,17 @@ def test_gradient_of_the_relaxed_objective_by_finite_differences(hits, sigmoid, 
         for f in (lambda t, e=e: relaxed_objective(params + t * e, *args)[0] for e in np.eye(4))
     ]
     np.testing.assert_allclose(relaxed_objective(params, *args)[1], slope, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("n", [40, 1024, 2100])  # whole and broken blocks of samples
+def test_the_compiled_objective_equals_the_general_one(n):
+    X, y = blobs(n=n)
+    (graph,) = graph_on(X, y)
+    params = np.random.default_rng(1).standard_normal(4).astype(np.float32)
+    value, gradient = _ClassObjective(X, graph, 0.05)(params)
+    expected, slope = relaxed_objective(params, X, graph, SIGMOIDS["arctan"], 0.05)
+    assert value == pytest.approx(expected, rel=1e-5)
+    np.testing.assert_allclose(gradient, slope, rtol=1e-4, atol=1e-6)
 
 
 def test_relaxed_objective_equals_the_triplet_by_triplet_one():

@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks.textbook import Triplets, coefficients
 from cbid.learning.graph import ClassGraph, PairGraph, worth, worths
-from cbid.learning.margins import MARGINS
+from cbid.learning.margins import MARGINS, Columns
 from cbid.learning.neighbourhoods import find_neighbourhoods
 from cbid.learning.rows import rows_from_triplets
 from cbid.learning.sides import PairSides
@@ -86,6 +86,21 @@ def test_only_margins_of_one_difference_compare():
     assert found == {"shared", "class", "paper"}
 
 
+@pytest.mark.parametrize(("triplets", "hits"), KINDS)
+def test_totals_are_margins_under_weights_of_one(triplets, hits):
+    """Also where bits join those that were added up before, and for bits of two kinds."""
+    X, y = blobs()
+    H = random_bits(len(y), 11)
+    columns = Columns(make_rows(X, y, triplets, hits), "shared", len(H))
+    for t, h in enumerate(H, 1):
+        columns.append(h)
+        for bits in (np.arange(t), np.arange(1, t, 2)):
+            if len(bits):
+                W = np.zeros((t, 1))
+                W[bits] = 1
+                np.testing.assert_allclose(columns.total(bits), columns.margins(W, precise=True), atol=1e-9)
+
+
 def graphs_of(rows, columns, u, n):
     pairs = ClassGraph(rows.misses) if rows.hits is rows.misses else PairGraph([rows.misses, rows.hits], n)
     return [pairs.weighted(*sides) for sides in columns.side_weights(u)]
@@ -118,6 +133,7 @@ def test_laplacian_products_agree_with_a_dense_laplacian(triplets, hits):
     np.testing.assert_allclose(L, L.T, atol=1e-6)
     np.testing.assert_allclose(L.sum(axis=0), 0, atol=1e-6)
     np.testing.assert_allclose(graph.laplacian_times(X), L @ X, atol=1e-4)
+    np.testing.assert_allclose(graph.quadratic_form(X), X.T @ L @ X, rtol=1e-4, atol=1e-4)
     h = np.random.default_rng(9).standard_normal(30).astype(np.float32)
     C = -L + np.diag(np.diag(L))
     by_pairs = sum(C[i, j] * (h[i] - h[j]) ** 2 for i in range(30) for j in range(i))

@@ -155,6 +155,26 @@ def test_newtons_method_and_first_order_steps_agree(loss, margin, nu, monkeypatc
         assert by_newton < (len(counts) - by_newton) / 2
 
 
+@pytest.mark.parametrize("loss", ["logistic", "exponential", "squared_hinge"])
+@pytest.mark.parametrize("make", [lambda loss: problem_of(loss, "linf"), lambda loss: mixed_problem(loss, "kinds")])
+def test_even_weights_are_the_best_of_their_kind(make, loss):
+    """The optimum over one value for each bound, against a general solver; its certificate is never too good."""
+    problem = make(loss)
+    trace = weights._even(problem, np.zeros(problem.shape), 1e-3)
+    rows = problem.norm.groups(problem.shape[0]) if isinstance(problem.norm, KindNorm) else [np.arange(6)]
+
+    def value(v):
+        W = np.zeros(problem.shape)
+        for of_bound, level in zip(rows, v):
+            W[of_bound] = level
+        return primal(problem, W)
+
+    best = minimize(value, np.full(len(rows), 0.1), method="Nelder-Mead", bounds=[(1e-9, None)] * len(rows)).fun
+    assert trace.objective == pytest.approx(best, rel=1e-3)
+    assert trace.objective == pytest.approx(primal(problem, trace.W), rel=1e-9)
+    assert trace.bound <= fit(problem).objective * (1 + 1e-9)
+
+
 def test_two_levels_of_weights_equal_a_general_solver():
     """SLSQP over the weights and the two bounds, in float64 throughout."""
     problem = mixed_problem("logistic", "kinds", t=4)

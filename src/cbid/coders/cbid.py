@@ -104,7 +104,7 @@ class CBID(LargeMarginCoder):
         the pairs' scatter alone, or random directions, all at their best threshold; or, as in the paper, the best of
         many random hyperplanes.
     n_starts : int, default=12
-    n_climbs : int, default=2
+    n_climbs : int, default=1
         How many starts are tried, and how many of the best are improved by L-BFGS.
     distinct : float in [0, 0.5), default=0
         Least share of training samples in which two bits must differ. Copies are always rejected.
@@ -189,7 +189,7 @@ class CBID(LargeMarginCoder):
         sigmoid: str = "arctan",
         starts: str = "pencil",
         n_starts: int = 12,
-        n_climbs: int = 2,
+        n_climbs: int = 1,
         distinct: float = 0.0,
         max_rows: int = 2_000_000,
         tol: float = 1e-3,

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from cbid.checks import (
     as_random_state,
@@ -183,7 +184,9 @@ class LargeMarginCoder(HyperplaneCoder):
         if extend:
             kinds = self._extended_kinds(share, len(classes))
         n_threads = effective_n_jobs(self.n_jobs)
-        with threadpool_limits(_blas_threads(n_threads, X.size), user_api="blas"):
+        # One look at the libraries for all limits: it takes longer than a bit.
+        limited = partial(ThreadpoolController().limit, user_api="blas")
+        with limited(limits=_blas_threads(n_threads, X.size)):
             rng = np.random.default_rng(seed)
             class_rows = make_rows(rng, n_threads) if make_rows is not None and share < 1 else None
             if class_rows is not None and not len(class_rows):
@@ -199,7 +202,7 @@ class LargeMarginCoder(HyperplaneCoder):
                 about |= {"tree_": tree.tree, "levels_": _level_prefixes(tree, ends, kinds)}
             form = self._form(X, labels, sets, seed, resumed, share)
             width = self.n_anchors if form.kernel == "rbf" else X.shape[1]
-            with threadpool_limits(_blas_threads(n_threads, len(X) * width), user_api="blas"):
+            with limited(limits=_blas_threads(n_threads, len(X) * width)):
                 anchors, whitening, F = self._fit_features(X, seed, form, resumed)
             labelled = np.flatnonzero(labels >= 0) if labels is not None and (labels < 0).any() else None
             alike = self._likeness_rows(X, F, whitening, labels, share, seed) if share > 0 else None
@@ -216,7 +219,7 @@ class LargeMarginCoder(HyperplaneCoder):
                 learned.recall(self, kinds[: self.n_bits_])
             by_class = None
             if class_rows is not None:
-                with threadpool_limits(_blas_threads(n_threads, F.size), user_api="blas"):
+                with limited(limits=_blas_threads(n_threads, F.size)):
                     Z = whitening(F if labelled is None else F[labelled])
                 smoothing = self._smoothing(F if labelled is None else F[labelled], form.kernel, sets is not None)
                 search = self._bit_search(Z, whitening, form.kernel, seed, smoothing)
@@ -251,7 +254,7 @@ class LargeMarginCoder(HyperplaneCoder):
                 with (
                     bit_progress(self.n_bits, len(learned), shown=bool(self.verbose)) as progress,
                     np.errstate(invalid="ignore"),
-                    threadpool_limits(1, user_api="blas"),  # many small products, in threads of our own
+                    limited(limits=1),  # many small products, in threads of our own
                 ):
                     for bit, fit, problem in bits:
                         learned.add(bit, fit)

@@ -87,6 +87,64 @@ def relaxed_objective(params: Array, X: Array, graph: Graph, sigmoid: Sigmoid, r
     return ridge * float(np.dot(beta, beta)) - value, gradient
 
 
+class _ClassObjective:
+    """The same for whole classes and the arctan, compiled: a bit takes dozens of these, on few samples."""
+
+    def __init__(self, X: Array, graph: WeightedClassGraph, ridge: float) -> None:
+        sides = graph.sides
+        self.X = X
+        self.about = X, np.ascontiguousarray(graph.V.T), sides.y, sides.sizes, graph.degree
+        self.numbers = np.float32(1 / graph.size), np.float32(ridge)
+        self.z, self.h = np.empty((2, len(X)), dtype=np.float32)
+
+    def __call__(self, params: Array) -> tuple[float, Array]:
+        np.dot(self.X, params[:-1], out=self.z)
+        self.z += params[-1]
+        np.arctan(self.z, out=self.h)
+        gradient = np.empty_like(params)
+        return _class_objective(params, *self.about, *self.numbers, self.z, self.h, gradient), gradient
+
+
+_SAMPLES_AT_A_TIME = 1024  # their values stay in the cache
+_TWO_OVER_PI = np.float32(2 / np.pi)
+
+
+@numba.njit(nogil=True, cache=True, fastmath=True)
+def _class_objective(params, X, V, y, sizes, degree, scale, ridge, z, h, gradient):  # type: ignore[no-untyped-def]
+    """Return the value and write the gradient, with V (k, n); z = X beta + b and its arctan h are overwritten."""
+    n, k = len(h), len(V)
+    mean, received = np.zeros(k, np.float32), np.zeros(k, np.float32)
+    for i in range(n):
+        h[i] *= _TWO_OVER_PI
+        mean[y[i]] += h[i]
+    mean /= sizes
+    Lh = np.empty(n, np.float32)  # as in WeightedClassGraph
+    for start in range(0, n, _SAMPLES_AT_A_TIME):
+        here = slice(start, start + _SAMPLES_AT_A_TIME)
+        some, out = h[here], Lh[here]
+        out[:] = degree[here] * some
+        for r in range(k):
+            edges, of_class, total = V[r, here], mean[r], np.float32(0)
+            for i in range(len(some)):
+                total += edges[i] * some[i]
+                out[i] -= edges[i] * of_class
+            received[r] += total
+    received /= sizes
+    value, total, factor = 0.0, np.float32(0), np.float32(-2) * scale * _TWO_OVER_PI
+    for i in range(n):
+        Lh[i] -= received[y[i]]
+        value += h[i] * Lh[i]
+        z[i] = factor * Lh[i] / (np.float32(1) + z[i] * z[i])
+        total += z[i]
+    np.dot(z, X, gradient[:-1])
+    square = np.float32(0)
+    for j in range(len(gradient) - 1):
+        gradient[j] += np.float32(2) * ridge * params[j]
+        square += params[j] * params[j]
+    gradient[-1] = total
+    return ridge * square - value * scale
+
+
 def _krylov_space(times: Callable[[Array], Array], d: int, count: int, rng: np.random.Generator) -> Array:
     """Return orthonormal columns (d, m), with m > count where d allows it, near the leading eigenvectors."""
     block = rng.standard_normal((d, min(d, count + _OVERSAMPLING))).astype(np.float32)
@@ -104,21 +162,20 @@ def descend(
     Everything is float32, and the whole costs little more than the evaluations: general solvers spend as long on a
     step as these small problems on an evaluation.
     """
+    x = x.copy()
     value, gradient = objective(x)
     # The latest steps, the changes of the gradient along them, and one over their products; oldest overwritten first.
-    steps, changes = np.empty((2, memory, len(x)), dtype=np.float32)
-    inverse = np.empty(memory, dtype=np.float32)
-    known = 0
-    scale = 1 / max(float(np.linalg.norm(gradient)), 1e-30)
-    direction = np.empty_like(x)
+    steps, changes = np.zeros((2, memory, len(x)), dtype=np.float32)
+    inverse = np.zeros(memory, dtype=np.float32)
+    known, scale = 0, np.float32(1 / max(float(np.linalg.norm(gradient)), 1e-30))
+    direction = -scale * gradient
+    slope = float(np.dot(direction, gradient))
     for _ in range(max_iter):
-        _quasi_newton(gradient, steps, changes, inverse, known, np.float32(scale), direction)
-        slope = float(np.dot(direction, gradient))
         if not slope < 0:
             break
         size = 1.0
         for _ in range(_MOST_HALVINGS):
-            new = x + np.float32(size) * direction
+            new = x + direction if size == 1 else x + np.float32(size) * direction
             new_value, new_gradient = objective(new)
             if new_value <= value + _SUFFICIENT * size * slope:
                 break
@@ -127,28 +184,42 @@ def descend(
             size *= min(max(-slope * size / (2 * curve), 0.1), 0.5)
         else:
             break
-        step, change = new - x, new_gradient - gradient
-        curvature = float(np.dot(step, change))
-        gained = value - new_value
-        x, value, gradient = new, new_value, new_gradient
-        square = float(np.dot(change, change))
-        if square > 0 and curvature > _LEAST_CURVATURE * square:
-            scale = curvature / square
-            place = known % memory
-            steps[place], changes[place], inverse[place] = step, change, 1 / curvature
-            known += 1
+        gained, value = value - new_value, new_value
         if gained <= tol * abs(value):
-            break
+            return new
+        known, scale, slope = _advance(
+            new, new_gradient, x, gradient, steps, changes, inverse, known, scale, direction
+        )
     return x
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True)
-def _quasi_newton(gradient, steps, changes, inverse, known, scale, out):  # type: ignore[no-untyped-def]
-    """The two loops of L-BFGS: out = -H gradient."""
+def _advance(  # type: ignore[no-untyped-def]
+    new, new_gradient, x, gradient, steps, changes, inverse, known, scale, out
+):
+    """Move to the new point, learn from the step to it, and write the next direction, out = -H gradient.
+
+    H is that of the two loops of L-BFGS. Return the number of steps known, the scale of H and the slope along out.
+    """
     memory, d = steps.shape
-    shares = np.empty(memory, np.float32)
+    curvature, square, place = np.float32(0), np.float32(0), known % memory
     for j in range(d):
+        change = new_gradient[j] - gradient[j]
+        curvature += (new[j] - x[j]) * change
+        square += change * change
+    learned = square > 0 and curvature > _LEAST_CURVATURE * square
+    for j in range(d):
+        if learned:
+            steps[place, j] = new[j] - x[j]
+            changes[place, j] = new_gradient[j] - gradient[j]
+        x[j] = new[j]
+        gradient[j] = new_gradient[j]
         out[j] = -gradient[j]
+    if learned:
+        scale = curvature / square
+        inverse[place] = 1 / curvature
+        known += 1
+    shares = np.empty(memory, np.float32)
     for number in range(known - 1, max(known - memory, 0) - 1, -1):
         place = number % memory
         product = np.float32(0)
@@ -167,13 +238,17 @@ def _quasi_newton(gradient, steps, changes, inverse, known, scale, out):  # type
         share = shares[place] - inverse[place] * product
         for j in range(d):
             out[j] += share * steps[place, j]
+    slope = np.float32(0)
+    for j in range(d):
+        slope += out[j] * gradient[j]
+    return known, scale, slope
 
 
 # A step must gain this share of what the slope promises; it is shortened at most so many times.
 _SUFFICIENT = 1e-4
 _MOST_HALVINGS = 10
 # A step along which the gradient changes by rounding only teaches nothing.
-_LEAST_CURVATURE = 1e-10
+_LEAST_CURVATURE = np.float32(1e-10)
 
 # Iterations of L-BFGS, and the share of the value that one must gain to be followed by another: a start rarely gains
 # after that, and the best threshold is found exactly anyway.
@@ -298,8 +373,7 @@ class BitSearch:
         else:
             Q = _krylov_space(lambda V: back * (self.X.T @ graph.laplacian_times(self.X @ (back * V))), d, count, rng)
             P = self.X @ (back * Q)
-        projected = (P.T @ graph.laplacian_times(P)).astype(np.float64)
-        inside = np.linalg.eigh((projected + projected.T) / 2)[1][:, -count:]
+        inside = np.linalg.eigh(graph.quadratic_form(P).astype(np.float64))[1][:, -count:]
         vectors = Q @ inside
         # Eigenvectors have no sign; fixing it keeps rounding from turning a bit into its complement.
         largest = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=0)[None], axis=0)
@@ -320,19 +394,21 @@ class BitSearch:
         return self._span[1:]
 
     def _climb(self, graph: Graph, start: Bit) -> Bit:
-        spread = float(np.std(self.X @ start.beta.astype(np.float32))) or 1.0
+        projection = self.X @ start.beta.astype(np.float32)
+        projection -= projection.mean()
+        spread = float(np.sqrt(np.dot(projection, projection) / len(projection))) or 1.0
         params = (np.append(start.beta, start.intercept) * (_SHARPNESS / spread)).astype(np.float32)
-        found = descend(
-            lambda params: relaxed_objective(params, self.X, graph, self.sigmoid, self.ridge),
-            params,
-            max_iter=_MOST_ITERATIONS,
-            tol=_LEAST_GAIN,
-        ).astype(np.float64)
+        found = descend(self._objective(graph), params, max_iter=_MOST_ITERATIONS, tol=_LEAST_GAIN).astype(np.float64)
         beta, b = found[:-1, None], found[-1:]
         ends = (
             self._at_own_threshold(graph, beta, b) if self.starts == "paper" else self._at_best_threshold(graph, beta)
         )
         return max([start, *ends], key=lambda bit: bit.value)
+
+    def _objective(self, graph: Graph) -> Callable[[Array], tuple[float, Array]]:
+        if isinstance(graph, WeightedClassGraph) and self.sigmoid is arctan:
+            return _ClassObjective(self.X, graph, self.ridge)
+        return lambda params: relaxed_objective(params, self.X, graph, self.sigmoid, self.ridge)
 
     def _smoothed(self, graph: Graph, smoothing: RidgeMap, bit: Bit) -> list[Bit]:
         """The bit of the regression of a bit's values, at its best threshold; none where that is constant."""
@@ -357,15 +433,10 @@ class BitSearch:
         """The same from the samples' projections P (n, m)."""
         columns = np.array_split(P, min(self._threads, P.shape[1]) or 1, axis=1)
         thresholds, values = (np.concatenate(part) for part in zip(*self._each(graph.best_thresholds, columns)))
+        H = np.where(np.ascontiguousarray(P.T) >= thresholds[:, None].astype(P.dtype), np.float32(1), np.float32(-1))
         return [
-            Bit(
-                directions[:, c],
-                -thresholds[c],
-                np.where(P[:, c] >= thresholds[c], 1, -1).astype(np.float32),
-                v,
-                whitened,
-            )
-            for c, v in enumerate(values)
+            Bit(directions[:, c], -thresholds[c], H[c], v, whitened)
+            for c, v in enumerate(values.tolist())
             if np.isfinite(v)
         ]
 

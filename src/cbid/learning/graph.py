@@ -29,6 +29,9 @@ class Graph(Protocol):
     def laplacian_times(self, h: Array) -> Array:
         """Return L h for h (n,), or L H for several columns H (n, m)."""
 
+    def quadratic_form(self, P: Array) -> Array:
+        """Return P' L P (m, m), symmetric, for columns P (n, m)."""
+
     def best_thresholds(self, P: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """For every column of projections P (n, m), the threshold whose bit sign(p - threshold) is worth most.
 
@@ -107,6 +110,11 @@ class SignedGraph:
         out = np.empty_like(h)
         self._each_part(_laplacian_times if h.ndim == 1 else _laplacian_times_columns, self._degree, h, out)
         return out
+
+    def quadratic_form(self, P: Array) -> Array:
+        """Return P' L P (m, m), symmetric, for columns P (n, m)."""
+        projected = P.T @ self.laplacian_times(P)
+        return (projected + projected.T) * np.float32(0.5)
 
     def best_thresholds(self, P: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The best threshold of every column, exactly.
@@ -213,7 +221,7 @@ class WeightedClassGraph:
         self.V = V
         self.size = float(np.abs(V).sum(dtype=np.float64))
         received = V.sum(axis=0, dtype=np.float64) / sides.sizes  # what each member of class r gets from all samples
-        self._degree = (V.sum(axis=1, dtype=np.float64) + received[sides.y]).astype(np.float32)
+        self.degree = (V.sum(axis=1, dtype=np.float64) + received[sides.y]).astype(np.float32)
 
     def laplacian_times(self, h: Array) -> Array:
         """Return L h for h (n,), or L H for several columns H (n, m).
@@ -222,12 +230,20 @@ class WeightedClassGraph:
         """
         if h.ndim == 1:
             sums = np.bincount(self.sides.y, weights=h, minlength=len(self.sides.sizes)).astype(np.float32)
-            out = self._degree * h
+            out = self.degree * h
             out -= self.V @ (sums / self.sides.sizes)
             out -= ((h @ self.V) / self.sides.sizes)[self.sides.y]
             return out
         received = (self.V.T @ h) / self.sides.sizes[:, None]
-        return self._degree[:, None] * h - self.V @ self.sides.means(h) - received[self.sides.y]
+        return self.degree[:, None] * h - self.V @ self.sides.means(h) - received[self.sides.y]
+
+    def quadratic_form(self, P: Array) -> Array:
+        """Return P' L P (m, m), symmetric, for columns P (n, m).
+
+        It is P' degree P - A - A' with A = sum over classes r of (P' V_r) mean_r(P)'.
+        """
+        across = (P.T @ self.V) @ self.sides.means(P)
+        return P.T @ (self.degree[:, None] * P) - across - across.T
 
     def best_thresholds(self, P: Array) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The best threshold of every column, exactly.
@@ -235,29 +251,52 @@ class WeightedClassGraph:
         The worth of a bit is sum_r (sum_i V_ir - mean_r(h) sum_i V_ir h_i). Going up the sorted projections, one
         sample turns at a time, and with it its class's mean and the k weighted sums.
         """
-        P = np.ascontiguousarray(P, dtype=np.float32)
-        order = np.argsort(P, axis=0, kind="stable")
-        worths = np.empty(P.shape)
-        _worths(self.V, self.sides.y, self.sides.sizes.astype(np.float64), order, worths)
-        return best_cut(np.take_along_axis(P, order, axis=0), worths)
+        columns = np.ascontiguousarray(P.T, dtype=np.float32)
+        thresholds, worths = np.empty((2, len(columns)))
+        _best_cuts(self.V, self.sides.y, self.sides.sizes, columns, _ascending(columns), thresholds, worths)
+        return thresholds, worths
 
 
-@numba.njit(nogil=True, cache=True)
-def _worths(V, y, sizes, order, worths):  # type: ignore[no-untyped-def]
+def _ascending(P: Array) -> NDArray[np.uint32]:
+    """Return the places of each row of P (m, n) in ascending order; equal values keep theirs.
+
+    Value and place in one integer: numpy sorts integers many times faster than it sorts places by value.
+    """
+    keys = (P + np.float32(0)).view(np.int32)  # no negative zero
+    keys = keys ^ ((keys >> 31) & 0x7FFFFFFF)  # integers in the order of the values
+    keys = (keys.astype(np.int64) << 32) | np.arange(P.shape[1])
+    keys.sort(axis=1)
+    return keys.astype(np.uint32)  # the low half
+
+
+@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
+def _best_cuts(V, y, sizes, P, order, thresholds, worths):  # type: ignore[no-untyped-def]
+    """For every row of P (m, n), with its order, the threshold whose bit is worth most, and its worth."""
     n, k = V.shape
     total = np.zeros(k)
     for i in range(n):
         for r in range(k):
             total[r] += V[i, r]
-    for c in range(order.shape[1]):
-        mean, signed = np.ones(k), total.copy()
-        product = total.sum()  # sum_r mean_r signed_r, at mean = 1
-        for place in range(n):
-            i = order[place, c]
+    everything = total.sum()
+    mean, signed, step = np.empty(k), np.empty(k), 2 / sizes.astype(np.float64)
+    for c in range(len(P)):
+        mean[:] = 1
+        signed[:] = total
+        product = everything  # sum_r mean_r signed_r
+        thresholds[c], worths[c] = 0.0, -np.inf
+        for place in range(n - 1):
+            i = order[c, place]
             # Sample i turns from +1 to -1: first in the sums, then in its class's mean.
+            turned = 0.0
             for r in range(k):
-                product -= 2 * V[i, r] * mean[r]
+                turned += V[i, r] * mean[r]
                 signed[r] -= 2 * V[i, r]
-            product -= 2 / sizes[y[i]] * signed[y[i]]
-            mean[y[i]] -= 2 / sizes[y[i]]
-            worths[place, c] = total.sum() - product
+            own = y[i]
+            product -= 2 * turned + step[own] * signed[own]
+            mean[own] -= step[own]
+            if everything - product > worths[c]:
+                # The middle of two neighbours must part them in float32 as well; equal neighbours cannot be parted.
+                below, above = P[c, i], P[c, order[c, place + 1]]
+                middle = np.float32((np.float64(below) + np.float64(above)) / 2)
+                if below < middle <= above:
+                    thresholds[c], worths[c] = middle, everything - product

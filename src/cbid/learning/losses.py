@@ -30,6 +30,10 @@ Array = NDArray[np.floating]
 _LARGEST_EXPONENT = 700.0
 
 
+# The largest numbers whose exp() is finite, or nearly.
+_LARGEST_LOG: dict[type, float] = {np.float32: 88.0, np.float64: _LARGEST_EXPONENT}
+
+
 class Loss(Protocol):
     """What the learner asks of a loss."""
 
@@ -47,8 +51,10 @@ class Logistic:
         return np.log1p(np.exp(-np.abs(rho))) + np.maximum(-rho, 0)  # as logaddexp(0, -rho), but vectorised
 
     def derivative(self, rho: Array) -> Array:
-        e = np.exp(-np.abs(rho))
-        return -np.where(rho >= 0, e, np.ones_like(e)) / (1 + e)  # as -expit(-rho), but vectorised
+        # As -expit(-rho), but vectorised; beyond these margins it is zero, or tiny.
+        e = np.exp(np.minimum(rho, _LARGEST_LOG[rho.dtype.type]))
+        e += 1
+        return np.divide(-1, e, out=e)
 
     def conjugate(self, u: Array) -> Array:
         inside = (u >= 0) & (u <= 1)

@@ -40,6 +40,7 @@ class Columns:
         self.n_bits = 0
         self.margin = margin
         self._blocks: list[_Block] | None = None
+        self._totals: dict[int, tuple[int, NDArray[np.float64]]] = {}
         miss_terms, hit_terms = MARGINS[margin]
         miss = [(sign, whose, rows.miss) for sign, whose in miss_terms]
         hit = [(sign, whose, rows.hit) for sign, whose in hit_terms]
@@ -78,6 +79,23 @@ class Columns:
                     distances = group.store.weighted(w, part.sides, n_threads=n_threads)
                     for term in part.terms:
                         term.add(rho, distances, n_threads)
+        return rho
+
+    def total(self, bits: NDArray[np.integer]) -> NDArray[np.float64]:
+        """Return rho (R,) if ``bits`` have weight one and all others zero; one weight vector.
+
+        The sum is kept for the bits that begin with the same one: those that join them later are added.
+        """
+        first, count = int(bits[0]), len(bits)
+        known, rho = self._totals.get(first, (0, np.empty(0)))
+        if not 0 < known <= count:
+            known, rho = 0, np.zeros(len(self.rows))
+        for bit in bits[known:].tolist():
+            for group in self._groups:
+                distances = group.store.of_bit(bit)
+                for term in group.parts[0].terms:
+                    term.add(rho, distances, 1)
+        self._totals[first] = count, rho
         return rho
 
     def side_weights(self, u: NDArray[np.floating]) -> Iterator[list[NDArray[np.float64]]]:

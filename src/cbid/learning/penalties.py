@@ -112,10 +112,16 @@ class KindNorm:
         """Return the norm of weights with these largest values, one for each kind."""
         return _norm(bounds, 2) * _HALF
 
-    def bounds_gradient(self, bounds: Array) -> Array:
+    def bounds_gradient(self, bounds: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the gradient of ``of_bounds``."""
         size = _norm(bounds, 2)
         return np.zeros_like(bounds) if size == 0 else bounds / size * _HALF
+
+    def bounds_curvature(self, bounds: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the Hessian of ``of_bounds`` at bounds that are not all zero."""
+        size = _norm(bounds, 2)
+        across = np.multiply.outer(bounds, bounds) / size**2
+        return np.asarray((np.eye(len(bounds)) - across) / size * _HALF, dtype=np.float64)
 
     def value(self, W: Array) -> float:
         return self.of_bounds(np.array([_norm(W[rows], np.inf) for rows in self.groups(len(W))]))

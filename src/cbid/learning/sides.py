@@ -37,6 +37,9 @@ class Store(Protocol):
     def distances(self, sides: NDArray[np.integer]) -> NDArray[np.float32]:
         """Distances of m ``sides`` under every bit, (m, t)."""
 
+    def of_bit(self, bit: int) -> NDArray[np.float64]:
+        """Distances of all sides under one bit, (S,)."""
+
 
 class Sides(Protocol):
     """S comparisons of a sample with a set."""
@@ -178,6 +181,9 @@ class _DenseStore:
     def distances(self, sides: NDArray[np.integer]) -> NDArray[np.float32]:
         return self._D[sides, : self.n_bits]
 
+    def of_bit(self, bit: int) -> NDArray[np.float64]:
+        return self._D[:, bit].astype(np.float64)
+
     def _of(self, block: slice, dtype: np.dtype[Any]) -> Array:
         """Some rows of D' in a type; no second copy of the whole is ever held."""
         return self._D[block, : self.n_bits].astype(dtype, copy=False)
@@ -250,6 +256,10 @@ class _PairStore:
     def distances(self, sides: NDArray[np.integer]) -> NDArray[np.float32]:
         differ = np.unpackbits(self._packed[sides], axis=1, count=self.n_bits, bitorder="little")
         return np.multiply(differ, np.float32(2), dtype=np.float32)
+
+    def of_bit(self, bit: int) -> NDArray[np.float64]:
+        differ = self._packed[:, bit // 8] >> (bit % 8) & 1
+        return np.multiply(differ, 2.0, dtype=np.float64)
 
     @property
     def _n_bytes(self) -> int:
@@ -370,6 +380,12 @@ class _MeansStore:
         samples, classes = np.divmod(sides, self.sides.n_classes)
         products = self._H[: self.n_bits, samples].T * self._means[: self.n_bits, classes].T
         return self.sides.factor[samples, classes][:, None] * (1 - products)
+
+    def of_bit(self, bit: int) -> NDArray[np.float64]:
+        distances = np.multiply.outer(-self._H[bit].astype(np.float64), self._means[bit].astype(np.float64))
+        distances += 1
+        distances *= self.sides.factor
+        return distances.ravel()
 
     def _samples_of(
         self, sides: NDArray[np.integer] | None

@@ -24,6 +24,7 @@ from cbid.threads import blocks_of, each
 __all__ = ["Part", "Problem", "WeightFit", "fit_weights", "newton"]
 
 Array = NDArray[np.floating]
+Vector = NDArray[np.float64]
 
 # Rows of which losses are computed at a time.
 _ROWS_IN_BLOCK = 32_768
@@ -179,7 +180,63 @@ def fit_weights(problem: Problem, start: NDArray[np.float64], *, tol: float, max
         if problem.norm.p in (1, np.inf):
             return _linear_program(problem)
         return _smoothed(problem, start, tol, max_iter)
+    if np.isinf(problem.norm.p) and problem.shape[1] == 1 and hasattr(problem.loss, "curvature"):
+        trace = _even(problem, start, tol)
+        if trace.done:
+            return trace.fit()
     return _descend(problem, start, tol, max_iter)
+
+
+# Newton steps for even weights, at most; a step changes a weight at most by this factor, and is the last one if it
+# changes it by less than this share: the next would be of the size of its square.
+_MOST_EVEN_STEPS, _MOST_GROWTH, _LAST_CHANGE = 12, 4.0, 0.01
+
+
+def _even(problem: Problem, start: NDArray[np.float64], tol: float) -> "_Certificate":
+    """Return the trace of weights that are even under each bound, as at most optima of l_infinity.
+
+    One variable for each bound: a few Newton steps in float32 find it, and the certificate is in float64.
+    """
+    norm, nu, every = problem.norm, problem.nu, np.arange(len(start))
+    groups = [rows for rows in (norm.groups(len(start)) if isinstance(norm, KindNorm) else [every]) if len(rows)]
+    totals = [[part.columns.total(rows) for rows in groups] for part in problem.parts]
+    single = [[total.astype(np.float32) for total in of_part] for of_part in totals]
+
+    def excess(v: Vector, of_parts: Sequence[Sequence[Array]]) -> list[Array]:
+        found: list[Array] = []
+        for part, of_part in zip(problem.parts, of_parts):
+            kind = of_part[0].dtype.type
+            rho = of_part[0] * kind(part.scale * v[0])
+            for total, value in zip(of_part[1:], v[1:]):
+                rho += total * kind(part.scale * value)
+            found.append(rho if part.required is None else rho - part.required.astype(rho.dtype))
+        return found
+
+    v = np.array([start[rows].max() for rows in groups])
+    v = np.where(v > 0, v, 1e-3)
+    for _ in range(_MOST_EVEN_STEPS):
+        gradient, H = np.full(len(v), nu), np.zeros((len(v), len(v)))
+        if isinstance(norm, KindNorm):
+            gradient, H = nu * norm.bounds_gradient(v), nu * norm.bounds_curvature(v)
+        for part, of_part, u in zip(problem.parts, single, problem.duals(excess(v, single))):
+            bend = problem.loss.curvature(u)  # type: ignore[attr-defined]
+            share = part.share * part.scale / len(u)
+            gradient -= share * np.array([total @ u for total in of_part])
+            H += share * part.scale * np.array([[(a * bend) @ b for b in of_part] for a in of_part])
+        H[np.diag_indices(len(H))] += 1e-9 * np.trace(H) + np.finfo(float).tiny
+        new = np.clip(v - np.linalg.solve(H, gradient), v / _MOST_GROWTH, v * _MOST_GROWTH)
+        change, v = np.abs(new - v).max() / v.max(), new
+        if change <= _LAST_CHANGE:
+            break
+    W = np.empty(problem.shape)
+    for rows, value in zip(groups, v):
+        W[rows] = value
+    trace = _Certificate(problem, tol, precise=True)
+    exact = excess(v, totals)
+    duals = problem.duals(exact)
+    G = problem.correlations(duals, precise=True)
+    trace.see(W, duals, G, problem.mean_loss(exact) + nu * norm.value(W))
+    return trace
 
 
 def _descend(problem: Problem, start: NDArray[np.float64], tol: float, max_iter: int) -> WeightFit:
@@ -247,8 +304,6 @@ def _suits_newton(problem: Problem) -> bool:
     known = smooth and all(part.columns.compares for part in problem.parts)
     return known and problem.shape[1] > 1 and int(np.prod(problem.shape)) <= _MOST_FOR_NEWTON
 
-
-Vector = NDArray[np.float64]
 
 # A step must gain this share of what the slope promises; it is halved at most so many times.
 _SUFFICIENT = 1e-4
