@@ -182,7 +182,8 @@ def fit_weights(problem: Problem, start: NDArray[np.float64], *, tol: float, max
         return _smoothed(problem, start, tol, max_iter)
     if np.isinf(problem.norm.p) and problem.shape[1] == 1 and hasattr(problem.loss, "curvature"):
         trace = _even(problem, start, tol)
-        if trace.done:
+        positive = trace.W.min() > _ZERO_BOUND * trace.W.max()  # else some weights may be zero at the optimum
+        if trace.done and positive and trace.objective < problem.loss_at_zero():
             return trace.fit()
     return _descend(problem, start, tol, max_iter)
 
