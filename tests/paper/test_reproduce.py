@@ -279,6 +279,7 @@ def test_raw_results_that_cannot_be_read_are_a_failure(tmp_path, run):
     assert "IsADirectoryError" in done.report.read_text()
 
 
+@pytest.mark.long
 def test_a_killed_worker_is_reported_and_the_others_continue(tmp_path, monkeypatch):
     """Four tasks of two cells, two at a time."""
     from dataclasses import replace

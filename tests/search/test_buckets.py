@@ -1,6 +1,7 @@
 """Buckets against the scan, bit for bit."""
 
 import copy
+import itertools
 
 import numpy as np
 import pytest
@@ -195,6 +196,19 @@ def test_auto_builds_after_scans_and_uses_the_faster_method(monkeypatch):
     copied._segments()[0].clock.scanned = 1e9
     copied.search(queries, 10)
     assert copied._segments()[0].tables is None  # not enough memory
+
+
+def test_the_time_of_a_search_that_compiles_is_not_recorded(monkeypatch):
+    """The first scan of a process loads its kernel: recorded, it would count as slower than buckets for very long."""
+    index, queries = made_index("auto")
+    loaded = itertools.count()
+    monkeypatch.setattr(buckets, "_n_kernels", lambda: next(loaded))
+    index.search(queries, 10)
+    (segment,) = index._segments()
+    assert segment.clock.expected(("k", 10, False, True), "scan") is None
+    monkeypatch.setattr(buckets, "_n_kernels", lambda: 2)
+    index.search(queries, 10)
+    assert segment.clock.expected(("k", 10, False, True), "scan") > 0
 
 
 def test_clock_tries_the_slower_method_seldom():

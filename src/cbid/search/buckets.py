@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.search.blocks import from_blocks, read_only
+from cbid.search.kernels.scan import scan_topk, scan_within
 from cbid.search.queries import Queries
 from cbid.search.scan import even_edges, run_in_threads, thread_count, topk, within
 from cbid.search.segments import ANY, Segment
@@ -380,6 +381,11 @@ def _worth_building(segment: Segment, n_bits: int, scanned: float) -> bool:
     return 4 * size <= memory and scanned > _BUILD_SECONDS * n_tables * len(segment)
 
 
+def _n_kernels() -> int:
+    """The number of kernels of scans that this process has compiled or loaded."""
+    return len(scan_topk.overloads) + len(scan_within.overloads)
+
+
 class _Search:
     """One search of a segment: its kind, the methods that it uses, and the time that they take."""
 
@@ -387,6 +393,7 @@ class _Search:
         segment.clock = segment.clock or SearchClock()
         self.segment, self.queries, self.clock = segment, queries, segment.clock
         self.kind = (*kind, queries.weights is None, len(queries) >= 16)
+        self._n_kernels = _n_kernels()
 
     def plan(self, method: str) -> list[tuple[str, slice]]:
         """The methods, each with its queries."""
@@ -413,6 +420,12 @@ class _Search:
         by_scan = self.clock.expected(self.kind, "scan")
         known = len(self.segment) / 8 if by_scan is None else by_scan * _WORK_PER_SECOND
         return max(int(known), _LEAST_WORK)
+
+    def record(self, name: str, rows: slice, seconds: float) -> None:
+        """Record the time of a method, unless kernels were compiled or loaded meanwhile."""
+        before, self._n_kernels = self._n_kernels, _n_kernels()
+        if before == self._n_kernels:
+            self.clock.record(self.kind, name, rows.stop - rows.start, seconds)
 
     def part(self, rows: slice | NDArray[np.int64]) -> Queries:
         """Some of the queries."""
@@ -457,7 +470,7 @@ def nearest(
             if len(again):
                 nearer = np.minimum(bound[again], distances[again, -1])
                 positions[again], distances[again] = scan(search.part(again), nearer)
-        search.clock.record(search.kind, name, rows.stop - rows.start, time.thread_time() - began)
+        search.record(name, rows, time.thread_time() - began)
     return positions, distances
 
 
@@ -510,5 +523,5 @@ def within_radius(
             again = every[given_up]
             if len(again):
                 collect(again, *scan(search.part(again)))
-        search.clock.record(search.kind, name, rows.stop - rows.start, time.thread_time() - began)
+        search.record(name, rows, time.thread_time() - began)
     return _by_query(found, len(queries))
