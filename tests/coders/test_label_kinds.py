@@ -5,6 +5,10 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from cbid import CBID, CodeIndex, load
+from cbid.coders.hyperplane import MOST_BITS
+from cbid.learning import label_scores
+from cbid.learning.features import Anchors
+from cbid.learning.label_scores import fit_label_scores
 
 from .blobs import blobs
 
@@ -126,13 +130,39 @@ def test_several_labels_with_likeness_and_kernel():
     assert len(found.weights_at(0.7)) == 40
 
 
-@pytest.mark.parametrize(
-    ("kernel", "n_anchors", "Y", "smoothing"),
-    [("rbf", 120, several(), 0.1), ("rbf", 119, several(), 0), ("linear", 120, several(), 0), ("rbf", 120, y, 0)],
-)
-def test_bits_for_several_labels_are_smoothed_if_every_sample_is_an_anchor(kernel, n_anchors, Y, smoothing):
-    settings = {"kernel": kernel, "n_anchors": n_anchors}
-    assert_same_code(coder(**settings).fit(X, Y), coder(smoothing=smoothing, **settings).fit(X, Y))
+@pytest.mark.parametrize("kernel", ["linear", "laplacian"])
+def test_bits_for_several_labels_are_hyperplanes_over_label_scores(kernel):
+    """The scores span few directions of the features, and every bit lies in their span."""
+    found = coder(kernel=kernel, n_anchors=60).fit(X, several())
+    anchors = None if kernel == "linear" else Anchors(found.anchors_, found.gamma_, kernel)
+    rng = np.random.default_rng([found.seed_, MOST_BITS + 3])
+    scores = fit_label_scores(
+        X if anchors is None else anchors(X), csr_matrix(several()), anchors, mean=found.mean_, rng=rng
+    )
+    inside = scores.basis @ np.linalg.lstsq(scores.basis, found.coef_.T)[0]
+    np.testing.assert_allclose(inside, found.coef_.T, atol=1e-6 * np.abs(found.coef_).max())
+
+
+@pytest.mark.parametrize(("n_anchors", "smoothing"), [(120, 0.1), (119, 0)])
+def test_where_scores_say_little_bits_are_over_similarities(monkeypatch, n_anchors, smoothing):
+    """They are smoothed if every sample is an anchor."""
+    monkeypatch.setattr(label_scores, "_LEAST_EXPLAINED", 1.1)
+    settings = {"kernel": "rbf", "n_anchors": n_anchors}
+    found = coder(**settings).fit(X, several())
+    assert_same_code(found, coder(smoothing=smoothing, **settings).fit(X, several()))
+    monkeypatch.setattr(label_scores, "_LEAST_EXPLAINED", 0.4)
+    assert not np.array_equal(found.coef_, coder(**settings).fit(X, several()).coef_)
+
+
+def test_plain_labels_have_no_scores():
+    settings = {"kernel": "rbf", "n_anchors": 120}
+    assert_same_code(coder(**settings).fit(X, y), coder(smoothing=0, **settings).fit(X, y))
+
+
+def test_codes_longer_than_the_scores_have_bits_go_on():
+    """One label of two differs: along its one score there are no more bits than samples."""
+    Y = np.stack([np.arange(20) % 2, np.ones(20)], axis=1).astype(int)
+    assert coder(n_bits=30).fit(X[:20], Y).n_bits_ == 30
 
 
 def test_the_kernel_is_chosen_for_label_sets():
@@ -143,7 +173,7 @@ def test_the_kernel_is_chosen_for_label_sets():
     Y = np.stack([corner % 2, 1 - corner % 2, np.ones(200)], axis=1).astype(int)
     Y[::5, 2] = 0
     found = coder(n_bits=4, kernel="auto").fit(Q, Y)
-    assert found.kernel_ == "rbf"
+    assert found.kernel_ in ("rbf", "laplacian")
     same = corner[:, None] % 2 == corner % 2
     B = found.transform(Q).astype(float)
     assert (B @ B.T)[same].mean() > (B @ B.T)[~same].mean() + 2
@@ -157,6 +187,7 @@ def test_warm_start_goes_on_with_several_labels():
     whole = coder(nu=0.1).fit(X, Y)
     short.fit(X, Y)
     np.testing.assert_array_equal(short.coef_[:6], whole.coef_[:6])
+    np.testing.assert_allclose(short.coef_, coder(n_bits=12, nu=short.nu_).fit(X, Y).coef_, rtol=1e-9)
     Y[0] = 1 - Y[0]
     with pytest.raises(ValueError, match="changed since the last fit: data"):
         short.fit(X, Y)

@@ -57,6 +57,7 @@ def check_codes(coder, found, X):
         CBID(n_bits=21, likeness=0.0),
         CBID(n_bits=21, kernel="rbf", n_anchors=100, likeness=0.0),
         CBID(n_bits=21, kernel="rbf", n_anchors=100, likeness=0.5),
+        CBID(n_bits=21, kernel="laplacian", n_anchors=100, likeness=0.5),
         ITQ(n_bits=32),
         KSH(n_bits=12, n_anchors=50),
         LSH(n_bits=100),

@@ -40,12 +40,15 @@ class CBID(LargeMarginCoder):
         bits of likeness the larger it is. None means 0.5: the first 16 bits are spent on the classes; of 128 bits 57
         if there are ten classes, 114 if there are a hundred. Above 0 it needs ``margin="shared"``; with other
         margins, ``loss="hinge"`` or a loss of your own, None means 0.
-    kernel : {"auto", "linear", "rbf"} or None, default="auto"
-        Class bits are hyperplanes in X ("linear", or None), or over similarities to ``n_anchors`` training samples
-        with width ``gamma`` ("rbf"). "auto" chooses the form and the width on a trial inside the training samples;
-        with fewer than 100 samples, or without labels, it is linear. With more than 32 classes, "auto" also learns
-        the first 16 class bits over the shares of the classes in a sample (linear discriminant analysis), unless
-        that names the classes much worse. Bits of likeness are hyperplanes in X.
+    kernel : {"auto", "linear", "rbf", "laplacian"} or None, default="auto"
+        Class bits are hyperplanes in X ("linear", or None), or over similarities to ``n_anchors`` training samples a
+        with width ``gamma``: exp(-gamma ||x - a||^2) ("rbf") or exp(-gamma ||x - a||_1) ("laplacian"). "auto" chooses
+        the form and the width on a trial inside the training samples ("laplacian" only with several labels per
+        sample); with fewer than 100 samples, or without labels, it is linear. With more than 32 classes, "auto" also
+        learns the first 16 class bits over the shares of the classes in a sample (linear discriminant analysis),
+        unless that names the classes much worse. With several labels per sample, class bits are hyperplanes over
+        ridge regressions of the similarity by labels, if these explain at least 0.4 of its variance. Bits of likeness
+        are hyperplanes in X.
     verbose : int, default=0
         1 shows a progress bar.
     random_state : int, RandomState or None, default=0
@@ -81,8 +84,8 @@ class CBID(LargeMarginCoder):
 
     n_anchors : int, default=1000
     gamma : float > 0 or None, default=None
-        The kernel's anchors and width. None: the inverse of the total variance of X; ``kernel="auto"`` also tries
-        half and twice that.
+        The kernel's anchors and width. None: the inverse of the total variance of X ("laplacian": of the total
+        mean absolute deviation); ``kernel="auto"`` also tries half and twice that.
     n_components : int or None, default=None
         Leading principal axes in which class bits are searched. None: 256, and all of them in the kernel form.
     whitening : float >= 0 or None, default=None
@@ -124,8 +127,8 @@ class CBID(LargeMarginCoder):
         Hyperplanes in the units of X, scaled so that the training samples' projections have unit deviation. Kernel
         form: over the similarities to ``anchors_``, followed by the columns of X if there are bits of likeness. With
         ``class_coef_``, the last columns are the shares of the classes.
-    kernel_ : {"linear", "rbf"}
-        The form of the class bits. "rbf": ``anchors_`` (m, d) and ``gamma_`` hold the anchors and the width.
+    kernel_ : {"linear", "rbf", "laplacian"}
+        The form of the class bits. Unless "linear", ``anchors_`` (m, d) and ``gamma_`` are anchors and width.
     class_coef_, class_intercept_, class_mean_ : (k, d), (k,), (d,)
         More than 32 classes only: the shares of the k classes that were learned first are the softmax of
         (x - class_mean_) . class_coef_ + class_intercept_.
@@ -286,7 +289,7 @@ class CBID(LargeMarginCoder):
         if self.likeness is not None:
             check_share("likeness", self.likeness)
         check_bool("spread_labels", self.spread_labels)
-        check_choice("kernel", self.kernel, (None, "auto", "linear", "rbf"))
+        check_choice("kernel", self.kernel, (None, "auto", "linear", "rbf", "laplacian"))
         check_integer("n_anchors", self.n_anchors, 1)
         if self.gamma is not None:
             check_real("gamma", self.gamma, 0, open_below=True)

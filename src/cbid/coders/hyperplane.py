@@ -19,7 +19,7 @@ MOST_BITS = 65_536
 
 
 class HyperplaneCoder(Coder):
-    """Bit s is sign(coef_s . f(x) + intercept_s), where f(x) is x, or exp(-gamma ||x - a||^2) for m anchors a.
+    """Bit s is sign(coef_s . f(x) + intercept_s), where f(x) is x, or its similarities to m anchors a.
 
     Attributes
     ----------
@@ -58,12 +58,16 @@ class HyperplaneCoder(Coder):
             del self.anchors_, self.gamma_
         return self
 
+    def _anchors(self) -> Anchors:
+        """Return the similarities that hyperplanes see."""
+        return Anchors(self.anchors_, self.gamma_, getattr(self, "kernel_", "rbf"))
+
     def _width(self) -> int:
         return max(super()._width(), self.coef_.shape[1])
 
     def _project(self, X: Array) -> Array:
         if hasattr(self, "anchors_"):
-            F: Array = Anchors(self.anchors_, self.gamma_)(X)
+            F: Array = self._anchors()(X)
             F -= self.mean_.astype(F.dtype)
         else:
             F = X - self.mean_.astype(X.dtype)
@@ -103,7 +107,7 @@ class HyperplaneCoder(Coder):
         if hasattr(self, "anchors_"):
             # Bits of likeness see X beside the similarities.
             beside = kinds if self.coef_.shape[1] - n_shares > len(self.anchors_) else []
-            kinds = [graph.similarities(X, self.anchors_, self.gamma_), *beside]
+            kinds = [graph.similarities(X, self.anchors_, self.gamma_, self._anchors().kernel), *beside]
         if n_shares:
             kinds.append(graph.shares(X, self.class_mean_, self.class_coef_, self.class_intercept_))
         features = kinds[0] if len(kinds) == 1 else graph.add("Concat", *kinds, axis=1)

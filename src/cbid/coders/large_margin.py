@@ -43,6 +43,7 @@ from cbid.learning.column_generation import ClassRows, LikenessRows, Search, Set
 from cbid.learning.features import Anchors, ClassShares, Whitening, fit_anchors, fit_class_shares, fit_whitening
 from cbid.learning.form import Form, choose_form
 from cbid.learning.graph import Graph
+from cbid.learning.label_scores import fit_label_scores
 from cbid.learning.likeness import (
     LikenessSearch,
     fit_likeness_axes,
@@ -201,7 +202,7 @@ class LargeMarginCoder(HyperplaneCoder):
             if tree is not None:
                 about |= {"tree_": tree.tree, "levels_": _level_prefixes(tree, ends, kinds)}
             form = self._form(X, labels, sets, seed, resumed, share)
-            width = self.n_anchors if form.kernel == "rbf" else X.shape[1]
+            width = self.n_anchors if form.kernel != "linear" else X.shape[1]
             with limited(limits=_blas_threads(n_threads, len(X) * width)):
                 anchors, whitening, F = self._fit_features(X, seed, form, resumed)
             labelled = np.flatnonzero(labels >= 0) if labels is not None and (labels < 0).any() else None
@@ -213,6 +214,9 @@ class LargeMarginCoder(HyperplaneCoder):
             if self._has_shares(form, class_rows, tree, resumed):
                 assert labels is not None
                 shares = self._fit_shares(X, labels, seed, extend)
+            elif sets is not None and class_rows is not None:
+                assert labels is not None
+                shares = self._fit_scores(F, sets, labels, whitening, anchors, seed)
             mean = self.mean_ if extend else None
             learned = Learned(X, F, whitening, anchors, likeness_mean, about, mean, shares)
             if resumed:
@@ -225,9 +229,10 @@ class LargeMarginCoder(HyperplaneCoder):
                 search = self._bit_search(Z, whitening, form.kernel, seed, smoothing)
                 patient = isinstance(search, RotatedBits)
                 by_class = ClassRows(class_rows, search, _shares(share)[0], labelled, coarser, ends, patient)
-                if shares is not None and not extend:
+                if shares is not None and not (extend and shares.of is not None):
                     first = self._share_search(shares, labelled, seed)
-                    by_class = replace(by_class, first=first, n_first=n_first_class_bits(share))
+                    n_first = n_first_class_bits(share) if shares.of is not None else self.n_bits
+                    by_class = replace(by_class, first=first, n_first=n_first)
             setting = Setting(
                 margin=self.margin,
                 loss=make_loss(self.loss),
@@ -408,7 +413,7 @@ class LargeMarginCoder(HyperplaneCoder):
         if self.ridge is not None:
             return float(self.ridge)
         n, d = shape
-        wanted = 0.0 if kernel == "rbf" else (0.8 * d / n) ** 2
+        wanted = 0.0 if kernel != "linear" else (0.8 * d / n) ** 2
         return min(max(wanted, _LEAST_RIDGE), _MOST_RIDGE)
 
     def _extended_kinds(self, likeness: float, n_classes: int) -> list[bool]:
@@ -430,7 +435,7 @@ class LargeMarginCoder(HyperplaneCoder):
         if resumed:
             return Form(self.kernel_)
         if self.kernel != "auto":
-            return Form("rbf" if self.kernel == "rbf" else "linear")
+            return Form(self.kernel or "linear")
         form = Form("linear")
         if labels is not None and share < 1:
             form = choose_form(X, labels, n_anchors=self.n_anchors, gamma=self.gamma, seed=seed, sets=sets)
@@ -442,12 +447,14 @@ class LargeMarginCoder(HyperplaneCoder):
     ) -> tuple[Anchors | None, Whitening, Array]:
         """Return anchors (kernel form only), whitening, and the samples as hyperplanes see them."""
         anchors, F = None, X
-        if form.kernel == "rbf":
+        if form.kernel != "linear":
             if resumed:
-                anchors = Anchors(self.anchors_, self.gamma_)
+                anchors = self._anchors()
             else:
                 rng = np.random.default_rng([seed, MOST_BITS])  # not the generator of any bit
-                anchors = fit_anchors(X, n_anchors=self.n_anchors, gamma=self.gamma, width=form.width, rng=rng)
+                anchors = fit_anchors(
+                    X, n_anchors=self.n_anchors, gamma=self.gamma, width=form.width, rng=rng, kernel=form.kernel
+                )
             F = anchors(X)
         ridge = _LINEAR_WHITENING if self.whitening is None and anchors is None else self.whitening
         n_components = self.n_components or (_LINEAR_COMPONENTS if anchors is None else len(anchors.points))
@@ -476,10 +483,34 @@ class LargeMarginCoder(HyperplaneCoder):
             values[labelled] = left_out
         ridge = _LINEAR_WHITENING if self.whitening is None else self.whitening
         whitening = fit_whitening(values[labelled], n_components=_LINEAR_COMPONENTS, ridge=ridge, random_state=seed)
-        return Shares(of, values, whitening)
+        return Shares(values, whitening, of)
+
+    def _fit_scores(
+        self,
+        F: Array,
+        sets: csr_matrix,
+        labels: NDArray[np.integer],
+        whitening: Whitening,
+        anchors: Anchors | None,
+        seed: int,
+    ) -> Shares | None:
+        """Return the scores of labels, those of labelled samples as if they were new; None if they say too little."""
+        labelled = np.flatnonzero(labels >= 0)
+        rng = np.random.default_rng([seed, MOST_BITS + 3])
+        scores = fit_label_scores(F[labelled], sets[labelled], anchors, mean=whitening.mean, rng=rng)
+        if not scores.suffice:
+            return None
+        if len(labelled) < len(F):
+            values = ((F - whitening.mean.astype(F.dtype)) @ scores.basis.astype(F.dtype)).astype(np.float32)
+            values[labelled] = scores.values
+        else:
+            values = scores.values
+        ridge = _LINEAR_WHITENING if self.whitening is None else self.whitening
+        over = fit_whitening(scores.values, n_components=_LINEAR_COMPONENTS, ridge=ridge, random_state=seed)
+        return Shares(values, over, basis=scores.basis)
 
     def _share_search(self, shares: Shares, labelled: NDArray[np.integer] | None, seed: int) -> Search:
-        """Return the search for bits over the shares of the classes."""
+        """Return the search for bits over the shares of the classes, or the scores of labels."""
         values = shares.values if labelled is None else shares.values[labelled]
         smoothing = self._smoothing(values, "linear", several=False)
         return _OverShares(self._bit_search(shares.whitening(values), shares.whitening, "linear", seed, smoothing))
@@ -504,10 +535,10 @@ class LargeMarginCoder(HyperplaneCoder):
         """The regression that smooths bits: on similarities, or on X with samples of unit mean squared length."""
         ridge = self.smoothing
         if ridge is None:
-            ridge = _SETS_SMOOTHING if several and kernel == "rbf" and F.shape[1] >= len(F) else 0.0
+            ridge = _SETS_SMOOTHING if several and kernel != "linear" and F.shape[1] >= len(F) else 0.0
         if not ridge:
             return None
-        return RidgeMap(F, float(ridge), unit=1.0 if kernel == "rbf" else centre(F).unit)
+        return RidgeMap(F, float(ridge), unit=1.0 if kernel != "linear" else centre(F).unit)
 
     def _warn_of_early_end(self, n_bits: int, nu: float) -> None:
         if n_bits == self.n_bits:
@@ -546,7 +577,7 @@ class LargeMarginCoder(HyperplaneCoder):
         kinds: list[tuple[int, Callable[[Array], Array]]] = [(X.shape[1], lambda X: X)]
         if hasattr(self, "anchors_"):
             beside = kinds if hasattr(self, "kinds_") else []
-            kinds = [(len(self.anchors_), Anchors(self.anchors_, self.gamma_)), *beside]
+            kinds = [(len(self.anchors_), self._anchors()), *beside]
         if hasattr(self, "class_coef_"):
             of_class = ClassShares(self.class_mean_, self.class_coef_, self.class_intercept_)
             kinds.append((len(self.class_coef_), of_class))
@@ -579,10 +610,10 @@ class LargeMarginCoder(HyperplaneCoder):
         }
         if not hasattr(self, "likeness_"):  # written by 0.1.0, which knew classes only
             self.likeness = self.likeness_ = 0.0
-        form = "rbf" if hasattr(self, "anchors_") else "linear"
-        if getattr(self, "kernel_", form) != form:
-            raise ValueError(f"kernel_={self.kernel_!r}: expected {form!r}")
-        self.kernel_ = form  # 0.1.0 did not write it
+        forms = ("rbf", "laplacian") if hasattr(self, "anchors_") else ("linear",)
+        if getattr(self, "kernel_", forms[0]) not in forms:
+            raise ValueError(f"kernel_={self.kernel_!r}: expected {' or '.join(map(repr, forms))}")
+        self.kernel_ = getattr(self, "kernel_", forms[0])  # 0.1.0 did not write it
         check_share("likeness_", self.likeness_)
         if hasattr(self, "kinds_"):
             check_indices(self, "kinds_", (t,), below=2)

@@ -94,11 +94,15 @@ class _Fitted(Protocol):
 
 @dataclass(frozen=True)
 class Shares:
-    """Shares of the classes in the training samples: how they are made, values (n, k), and their whitening."""
+    """Shares of the classes in the training samples: values (n, k), their whitening, and how they are made.
 
-    of: ClassShares
+    Or scores of labels, (F - mean) @ basis around the mean of the features F: bits over them are bits over F.
+    """
+
     values: NDArray[np.float32]
     whitening: Whitening
+    of: ClassShares | None = None
+    basis: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True)
@@ -106,21 +110,51 @@ class _Features:
     """What the hyperplanes of one kind of bits see: values around their mean, and the columns they have in all.
 
     shift : mean of the samples that a bit was found around, less the mean here
+    basis, constant : scores of labels only: (m, k) and (k,), scores are (columns - mean) @ basis + constant
     """
 
     centred: Array
     mean: Vector
     shift: Vector
     columns: slice
+    basis: NDArray[np.float64] | None = None
+    constant: Vector | None = None
 
     @classmethod
     def around(cls, values: Array, found_at: Vector, mean: Vector, first: int) -> "_Features":
         columns = slice(first, first + len(mean))
         return cls(values - mean.astype(values.dtype), mean, found_at - mean, columns)
 
+    @classmethod
+    def of_scores(cls, scores: Shares, of: "_Features") -> "_Features":
+        """Scores of labels around their mean, made of the features ``of``."""
+        assert scores.basis is not None
+        middle = scores.whitening.mean
+        constant = -(middle + of.shift @ scores.basis)
+        centred = scores.values - middle.astype(scores.values.dtype)
+        return cls(centred, of.mean, np.zeros_like(middle), of.columns, scores.basis, constant)
 
-# Kinds of bits by what they see: X or similarities to anchors, X beside such similarities, shares of the classes.
-_BY_CLASS, _BY_LIKENESS, _BY_SHARES = 0, 1, 2
+    def over_columns(self, coef: Vector, offset: float) -> tuple[Vector, float]:
+        """Return a hyperplane over the columns, around their mean."""
+        if self.basis is None or self.constant is None:
+            return coef, offset
+        return self.basis @ coef, offset + float(coef @ self.constant)
+
+    def over_scores(self, coef: Vector, offset: float) -> tuple[Vector, float] | None:
+        """Return a hyperplane over the scores of labels, from one over the columns; None if it is none."""
+        if self.basis is None or self.constant is None:
+            return None
+        found = np.linalg.lstsq(self.basis, coef)[0]
+        if np.linalg.norm(self.basis @ found - coef) > _SAME * np.linalg.norm(coef):
+            return None
+        return found, offset - float(found @ self.constant)
+
+
+# Kinds of bits by what they see: X or similarities to anchors, X beside such similarities, shares of the classes,
+# scores of labels.
+_BY_CLASS, _BY_LIKENESS, _BY_SHARES, _BY_SCORES = 0, 1, 2, 3
+# A hyperplane is over scores if it differs from one by no more than this.
+_SAME = 1e-6
 
 
 class Learned:
@@ -144,7 +178,7 @@ class Learned:
         """``mean`` is what hyperplanes lie around, if not the mean of the samples: that of a coder to be extended."""
         self.whitening, self.anchors, self.about, self.shares = whitening, anchors, about, shares
         m, d = F.shape[1], X.shape[1]
-        k = 0 if shares is None else shares.values.shape[1]
+        k = 0 if shares is None or shares.of is None else shares.values.shape[1]
         by_class = _Features.around(F, whitening.mean, whitening.mean if mean is None else mean[:m], 0)
         self.features = {_BY_CLASS: by_class, _BY_LIKENESS: by_class}
         width = m
@@ -156,7 +190,9 @@ class Learned:
                 width += d
             else:
                 self.features[_BY_LIKENESS] = replace(by_class, shift=likeness_mean - by_class.mean)
-        if shares is not None:
+        if shares is not None and shares.of is None:
+            self.features[_BY_SCORES] = _Features.of_scores(shares, by_class)
+        elif shares is not None:
             middle = shares.whitening.mean if mean is None else mean[len(mean) - k :]
             self.features[_BY_SHARES] = _Features.around(shares.values, shares.whitening.mean, middle, width)
         of_columns = {part.columns.start: part.mean for part in self.features.values()}
@@ -164,6 +200,7 @@ class Learned:
         self.coef: list[NDArray[np.float64]] = []
         self.offset: list[float] = []
         self.kinds: list[int] = []
+        self.recalled: dict[int, tuple[Vector, float]] = {}  # hyperplanes over the columns, of bits over scores
         self.path: list[NDArray[np.float64]] = []
         self.dial: list[NDArray[np.float64]] = []
         self.objective: list[float] = []
@@ -174,7 +211,7 @@ class Learned:
 
     def in_units_of_X(self, bit: Bit) -> Bit:
         """Return the bit over centred features, scaled to projections of unit deviation, with its values there."""
-        kind = _kind(bit)
+        kind = self._kind(bit)
         whitening = self.shares.whitening if self.shares is not None and bit.shares else self.whitening
         coef = whitening.fold(bit.beta) if bit.whitened else bit.beta
         part = self.features[kind]
@@ -188,13 +225,19 @@ class Learned:
         projection = features @ coef.astype(features.dtype) + features.dtype.type(offset)
         return np.where(projection >= 0, np.float32(1), np.float32(-1))
 
+    def _kind(self, bit: Bit) -> int:
+        """Return the kind of a bit by what it sees."""
+        if bit.shares:
+            return _BY_SHARES if _BY_SHARES in self.features else _BY_SCORES
+        return _BY_LIKENESS if bit.likeness else _BY_CLASS
+
     def add(self, bit: Bit, fit: WeightFit) -> None:
         """Keep a bit and the weights fitted with it."""
         if self.path and not _is_kept(len(self)):
             self.path.pop()  # it was the last, kept for that alone
         self.coef.append(bit.beta)
         self.offset.append(bit.intercept)
-        self.kinds.append(_kind(bit))
+        self.kinds.append(self._kind(bit))
         self.path.append(fit.W)
         self.objective.append(fit.objective)
         self.gap.append(fit.gap)
@@ -210,7 +253,7 @@ class Learned:
     def recall(self, coder: _Fitted, kinds: list[bool]) -> None:
         """Take over the bits of a fitted coder."""
         m, width = self.features[_BY_CLASS].columns.stop, coder.coef_.shape[1]
-        k = 0 if self.shares is None else self.shares.values.shape[1]
+        k = self.shares.values.shape[1] if _BY_SHARES in self.features and self.shares is not None else 0
         d = self.features[_BY_LIKENESS].centred.shape[1]
         places = {
             _BY_CLASS: slice(0, m),
@@ -221,8 +264,13 @@ class Learned:
             of_shares = k > 0 and bool(row[width - k :].any())
             kind = _BY_LIKENESS if of_likeness else _BY_SHARES if of_shares else _BY_CLASS
             coef = row[places[kind]]
+            offset = float(b + coef @ self.features[kind].mean)
+            scores = self.features[_BY_SCORES].over_scores(coef, offset) if _BY_SCORES in self.features else None
+            if scores is not None and not of_likeness:
+                self.recalled[len(self.coef)] = coef, offset
+                kind, (coef, offset) = _BY_SCORES, scores
             self.coef.append(coef)
-            self.offset.append(float(b + coef @ self.features[kind].mean))
+            self.offset.append(offset)
             self.kinds.append(kind)
         self.path = [at_length(coder.path_, coder.n_bits_, s) for s in kept_lengths(coder.n_bits_)]
         self.objective, self.gap = list(coder.objective_), list(coder.gap_)
@@ -241,9 +289,12 @@ class Learned:
         coder.n_bits_ = t
         coder.mean_ = self.mean
         coder.coef_ = np.zeros((t, len(self.mean)))
-        for row, coef, kind in zip(coder.coef_, self.coef, self.kinds):
-            row[self.features[kind].columns] = coef
-        coder.intercept_ = np.array(self.offset) - coder.coef_ @ self.mean
+        coder.intercept_ = np.empty(t)
+        for s, (coef, offset, kind) in enumerate(zip(self.coef, self.offset, self.kinds)):
+            part = self.features[kind]
+            known = self.recalled.get(s)
+            coder.coef_[s, part.columns], coder.intercept_[s] = known or part.over_columns(coef, offset)
+        coder.intercept_ -= coder.coef_ @ self.mean
         of_shares = ("class_mean_", "class_coef_", "class_intercept_")
         for name in ("anchors_", "gamma_", "dial_", "kinds_", *of_shares):  # of an earlier fit
             if hasattr(coder, name):
@@ -255,7 +306,7 @@ class Learned:
             coder.levels_ = np.minimum(self.about["levels_"], t)
         if self.anchors is not None:
             coder.anchors_, coder.gamma_ = self.anchors.points, self.anchors.gamma
-        if self.shares is not None:
+        if self.shares is not None and self.shares.of is not None:
             of = self.shares.of
             coder.class_mean_, coder.class_coef_, coder.class_intercept_ = of.mean, of.coef, of.intercept
         if _BY_LIKENESS in self.kinds:
@@ -265,8 +316,3 @@ class Learned:
         coder.path_ = np.concatenate(self.path)
         coder.weights_ = public_weights(self.path[-1])
         coder.objective_, coder.gap_ = np.array(self.objective), np.array(self.gap)
-
-
-def _kind(bit: Bit) -> int:
-    """Return the kind of a bit by what it sees."""
-    return _BY_LIKENESS if bit.likeness else _BY_SHARES if bit.shares else _BY_CLASS

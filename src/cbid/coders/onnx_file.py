@@ -46,16 +46,32 @@ class OnnxGraph:
         to = self._onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
         return self.add("Cast", value, to=to, output=output)
 
-    def similarities(self, X: str, anchors: NDArray[np.floating], gamma: float) -> str:
-        """Add exp(-gamma ||x - a||^2), computed as `cbid.learning.features.Anchors` does."""
-        centre, unit = anchors.mean(axis=0, dtype=np.float64), np.sqrt(gamma)
+    def similarities(self, X: str, anchors: NDArray[np.floating], gamma: float, kernel: str) -> str:
+        """Add similarities to anchors, computed as `cbid.learning.features.Anchors` does."""
+        centre, unit = anchors.mean(axis=0, dtype=np.float64), np.sqrt(gamma) if kernel == "rbf" else gamma
         points = ((anchors - centre) * unit).astype(np.float32)
         centred = self.add("Sub", self.cast(X, np.float64), centre)
         Z = self.cast(self.add("Mul", centred, np.array(unit)), np.float32)
+        if kernel == "laplacian":
+            return self.add("Exp", self.add("Neg", self._absolute_distances(Z, points)))
         lengths = self.add("MatMul", self.add("Mul", Z, Z), np.ones((anchors.shape[1], 1), np.float32))
         D = self.add("Add", self.add("MatMul", Z, -2 * points.T), lengths)
         D = self.add("Add", D, np.einsum("ij,ij->i", points, points))
         return self.add("Exp", self.add("Neg", self.add("Relu", D)))
+
+    def _absolute_distances(self, Z: str, points: NDArray[np.float32]) -> str:
+        """Add ||z - a||_1, one anchor after the other: all differences at once would not fit into memory."""
+        helper, FLOAT = self._onnx.helper, self._onnx.TensorProto.FLOAT
+        names = [f"{_PREFIX}{name}" for name in ("anchor", "difference", "size", "distance")]
+        nodes = [
+            helper.make_node("Sub", [Z, names[0]], [names[1]]),
+            helper.make_node("Abs", [names[1]], [names[2]]),
+            helper.make_node("ReduceSum", [names[2], self.constant(np.array([1]))], [names[3]], keepdims=0),
+        ]
+        inputs = [helper.make_tensor_value_info(names[0], FLOAT, [points.shape[1]])]
+        outputs = [helper.make_tensor_value_info(names[3], FLOAT, None)]
+        body = helper.make_graph(nodes, f"{_PREFIX}distance_to_anchor", inputs, outputs)
+        return self.add("Transpose", self.add("Scan", points, body=body, num_scan_inputs=1), perm=[1, 0])
 
     def shares(
         self, X: str, mean: NDArray[np.floating], coef: NDArray[np.floating], intercept: NDArray[np.floating]

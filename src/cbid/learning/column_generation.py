@@ -132,15 +132,18 @@ def generate_bits(
         # 1. The most violated dual constraint: a bit h, and the weight vector it violates most.
         if kinds[s]:
             assert likeness is not None
-            weights = next(problem.parts[-1].columns.side_weights(u[-1]))
-            bit: Bit | None = likeness.search.best(weights, taken, subset)
+            alike = next(problem.parts[-1].columns.side_weights(u[-1]))
+            bit: Bit | None = likeness.search.best(alike, taken, subset)
         else:
             assert by_class is not None
             number = s - sum(kinds[:s])  # among class bits: a mixed code has the same ones as a code of classes alone
             level = by_class.part_of_bit(number)
             of_class = (u if class_bits is None else class_bits.u)[level]
-            graphs = (pairs[level].weighted(*w) for w in problem.parts[level].columns.side_weights(of_class))
-            bit = by_class.search_of_bit(number).best(graphs, taken, np.random.default_rng([setting.seed, number]))
+            search, rng = by_class.search_of_bit(number), np.random.default_rng([setting.seed, number])
+            weights = problem.parts[level].columns.side_weights
+            bit = search.best((pairs[level].weighted(*w) for w in weights(of_class)), taken, rng)
+            if bit is None and search is not by_class.search:  # every bit that it finds is taken
+                bit = by_class.search.best((pairs[level].weighted(*w) for w in weights(of_class)), taken, rng)
         patient = kinds[s] or (by_class is not None and by_class.patient)
         if s == 0 and (bit is None or (bit.value <= 0 and not patient)):
             # No setting would help: without weights, the worth of a bit does not depend on nu.

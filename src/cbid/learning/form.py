@@ -2,11 +2,12 @@
 
 A trial needs no bits. A part of the samples is held out, and the classes are regressed on the other part by ridge
 regression, once in each form. The form that names the classes of the held-out samples better is chosen, and with it
-the width of the kernel. Several labels per sample are regressed side by side, and the form that explains more of
-their variance is chosen. The number of regressions is fixed, so the same samples and seed give the same form.
+the width of the kernel. With several labels per sample, their similarity is regressed, and the form is chosen that
+explains most of that of samples left out. The number of regressions is fixed, so the same samples and seed give the
+same form.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +16,8 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_matrix
 
-from cbid.learning.features import Anchors
-from cbid.learning.graded import label_weights
+from cbid.learning.features import Anchors, kernel_unit
+from cbid.learning.label_scores import fit_label_scores
 from cbid.learning.scaling import centre, indicator
 
 __all__ = ["Form", "choose_form"]
@@ -27,27 +28,24 @@ Array = NDArray[np.floating]
 _FEWEST = 100
 _LEAST_MOST, _MOST = 1200, 4500
 _MOST_CLASSES = 150
-_MOST_LABELS = 1000
 _SPLITS = 3
-# Widths, in units of the inverse of the total variance, and ridges, in units of the typical variance.
+# Widths, in units of the inverse of `kernel_unit`, and ridges of classes, in units of the typical variance.
 _WIDTHS = (0.5, 1.0, 2.0)
 _GAIN = 0.005  # by which another width than 1 must be better
 # The same for a narrower kernel if every sample is an anchor: a training sample is then like itself and little else,
 # which no new sample is, and bits learned from that may be constant on new samples.
 _NARROW_GAIN = 0.05
 _RIDGES = {"linear": (1e-3, 1e-2, 1e-1), "rbf": (1e-4, 1e-3, 1e-2)}
-# Explained variance, unlike accuracy, suffers from noise in the scores.
-_MORE_RIDGES = {"linear": (1.0, 10.0), "rbf": (0.1, 1.0)}
 
 
 @dataclass(frozen=True)
 class Form:
     """The form of class bits.
 
-    kernel : "linear" or "rbf"
+    kernel : "linear", "rbf" or, for several labels per sample, "laplacian"
     width : gamma in units of the inverse of the total variance; None: not chosen here
     scores : by form, the share of held-out samples whose class was right, or, of several labels per sample, the share
-        of their variance that was explained; empty without a trial
+        of the variance of their similarity that was explained; empty without a trial
     """
 
     kernel: str
@@ -71,9 +69,9 @@ def choose_form(
     """Return the form for samples X (n, d) with class numbers y (n,), -1 without a label, or with label sets.
 
     At most 3 + 2 regressions for the kernel and 3 for the linear form, on at most 4,500 samples of 150 classes, each
-    with three ridges (label sets: five). The kernel is chosen if it is at least as good: its bits separate classes
-    better than hyperplanes of the same accuracy do. ``gamma`` is the kernel's width, if it is given. ``sets`` (n, k)
-    of 0 and 1 are several labels per sample; the 1,000 most frequent ones are tried.
+    with three ridges; for label sets, seven regressions with seven. The kernel is chosen if it is at least as good:
+    its bits separate classes better than hyperplanes of the same accuracy do. ``gamma`` is the kernel's width, if it
+    is given. ``sets`` (n, k) of 0 and 1 are several labels per sample.
     """
     rng = np.random.default_rng(seed)
     rows = _trial_samples(y, rng) if sets is None else _trial_samples_of_sets(sets, rng)
@@ -83,14 +81,10 @@ def choose_form(
     if not centred.Z.any():
         return Form("linear")
     Z = centred.Z.astype(np.float32)
-    targets: NDArray[Any]
-    measure: Callable[..., float]
-    if sets is None:
-        targets, measure = np.unique(y[rows], return_inverse=True)[1], _accuracy
-        splits = [_split(targets, rng) for _ in range(_SPLITS)]
-    else:
-        targets, measure = _trial_labels(sets[rows]), _explained
-        splits = [_split(np.zeros(len(rows), dtype=np.int64), rng) for _ in range(_SPLITS)]
+    if sets is not None:
+        return _form_for_sets(Z, sets[rows], n_anchors, gamma, centred.unit, rng)
+    targets = np.unique(y[rows], return_inverse=True)[1]
+    splits = [_split(targets, rng) for _ in range(_SPLITS)]
     widths = _WIDTHS if gamma is None else (gamma * centred.unit**2,)
 
     def score(split: tuple[NDArray[np.int64], NDArray[np.int64]], width: float | None) -> float:
@@ -100,12 +94,11 @@ def choose_form(
             points = rng.permutation(len(features))[:n_anchors]
             anchors = Anchors(features[points], width)
             features, others = anchors(features), anchors(others)
-        kind = "linear" if width is None else "rbf"
-        ridges = _RIDGES[kind] + (() if sets is None else _MORE_RIDGES[kind])
-        return measure(features, targets[fit], others, targets[held_out], ridges)
+        ridges = _RIDGES["linear" if width is None else "rbf"]
+        return _accuracy(features, targets[fit], others, targets[held_out], ridges)
 
     first = {width: score(splits[0], width) for width in widths}
-    narrow = _NARROW_GAIN if sets is None and len(X) <= n_anchors else 0.0
+    narrow = _NARROW_GAIN if len(X) <= n_anchors else 0.0
     width = max(first, key=lambda w: first[w] + (_GAIN if w == 1 else -narrow if w > 1 else 0))
     rbf = [first[width], *(score(split, width) for split in splits[1:])]
     linear = [score(split, None) for split in splits]
@@ -113,6 +106,32 @@ def choose_form(
     if scores["linear"] > scores["rbf"]:
         return Form("linear", scores=scores)
     return Form("rbf", width if gamma is None else None, scores)
+
+
+def _form_for_sets(
+    Z: Array, sets: csr_matrix, n_anchors: int, gamma: float | None, unit: float, rng: np.random.Generator
+) -> Form:
+    """Return the form in which scores of left-out samples explain most of their similarity by labels.
+
+    ``gamma`` is in the units of X, of which ``unit`` is one in those of Z.
+    """
+    seed = rng.integers(2**31)  # the same similarities for all
+    points = Z[rng.permutation(len(Z))[:n_anchors]]
+
+    def explained(kernel: str, width: float) -> float:
+        anchors = Anchors(points, width / kernel_unit(Z, kernel), kernel) if kernel != "linear" else None
+        F = Z if anchors is None else anchors(Z)
+        mean = F.mean(axis=0, dtype=np.float64)
+        return fit_label_scores(F, sets, anchors, mean=mean, rng=np.random.default_rng(seed)).explained
+
+    widths = {(kernel, width): width for kernel in ("rbf", "laplacian") for width in _WIDTHS}
+    if gamma is not None:
+        widths = {("rbf", None): gamma * unit**2 * kernel_unit(Z, "rbf")}
+    found = {form: explained(form[0], width) for form, width in widths.items()}
+    linear = explained("linear", 0.0)
+    kernel, width = max(found, key=lambda form: found[form])
+    scores = {"linear": linear, kernel: found[kernel, width]}
+    return Form("linear", scores=scores) if linear > found[kernel, width] else Form(kernel, width, scores)
 
 
 def _trial_samples(y: NDArray[np.integer], rng: np.random.Generator) -> NDArray[np.int64]:
@@ -141,12 +160,6 @@ def _trial_samples_of_sets(sets: csr_matrix, rng: np.random.Generator) -> NDArra
     return rows[: int(np.clip(len(rows) // 5, _LEAST_MOST, _MOST))]
 
 
-def _trial_labels(sets: csr_matrix) -> NDArray[np.float64]:
-    """Return the most frequent labels as columns, times the root of what each weighs in the similarity of samples."""
-    frequent = np.argsort(-np.bincount(sets.indices, minlength=sets.shape[1]), kind="stable")[:_MOST_LABELS]
-    return (sets[:, frequent] > 0).toarray() * np.sqrt(label_weights(sets)[frequent])
-
-
 def _split(y: NDArray[np.integer], rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return samples to fit and samples held out, a third of each class."""
     held_out = np.zeros(len(y), dtype=bool)
@@ -160,12 +173,6 @@ def _accuracy(F: Array, y: NDArray[Any], others: Array, yo: NDArray[Any], ridges
     """Return the share of ``others`` whose class a ridge regression of F on the classes names, at its best ridge."""
     Y = indicator(y, int(max(y.max(), yo.max())) + 1)
     return max(float(np.mean(scores.argmax(axis=1) == yo)) for scores in _regressions(F, Y, others, ridges))
-
-
-def _explained(F: Array, Y: Array, others: Array, Yo: Array, ridges: Sequence[float]) -> float:
-    """Return the share of the variance of the targets Yo that a ridge regression explains, at its best ridge."""
-    total = float(np.square(Yo - Y.mean(axis=0)).sum()) or 1.0
-    return max(1 - float(np.square(Yo - P).sum()) / total for P in _regressions(F, Y, others, ridges))
 
 
 def _regressions(F: Array, Y: Array, others: Array, ridges: Sequence[float]) -> Iterator[Array]:

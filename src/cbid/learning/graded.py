@@ -54,6 +54,12 @@ class LabelSimilarity:
         union = self._total[left] + self._total[right] - shared
         return shared / np.where(union > 0, union, 1.0)
 
+    def to(self, others: Indices) -> NDArray[np.float64]:
+        """Return the similarity of every sample to each of some, (n, m)."""
+        shared: NDArray[np.float64] = (self._weighted @ self.labels[others].T).toarray()
+        union = self._total[:, None] + self._total[others] - shared
+        return np.divide(shared, union, out=shared, where=union > 0)
+
 
 def rows_from_label_sets(labels: csr_matrix, *, max_rows: int, rng: np.random.Generator) -> Rows:
     """Rows about samples with several labels, (n, k) of 0 and 1, each with at least one label.
