@@ -187,7 +187,7 @@ def test_warm_start_goes_on_with_several_labels():
     whole = coder(nu=0.1).fit(X, Y)
     short.fit(X, Y)
     np.testing.assert_array_equal(short.coef_[:6], whole.coef_[:6])
-    np.testing.assert_allclose(short.coef_, coder(n_bits=12, nu=short.nu_).fit(X, Y).coef_, rtol=1e-9)
+    np.testing.assert_allclose(short.coef_, coder(n_bits=12, nu=short.nu_).fit(X, Y).coef_, atol=1e-5)
     Y[0] = 1 - Y[0]
     with pytest.raises(ValueError, match="changed since the last fit: data"):
         short.fit(X, Y)
