@@ -156,7 +156,6 @@ def test_filters_projections_and_weights_of_a_search():
     ("options", "message"),
     [
         ({"method": "hash"}, "method='hash'"),
-        ({"method": "cells"}, "method='cells' and cells=None"),
         ({"method": "scan", "cells": 4}, "method='scan' and cells=4"),
         ({"method": "buckets", "n_bits": 1024}, "n_bits=1024"),
         ({"method": "buckets", "weights": np.ones((64, 2))}, "per class"),
@@ -170,6 +169,7 @@ def test_methods_that_do_not_fit(options, message):
 def test_method_of_an_index_with_cells(tmp_path):
     index = CodeIndex(16, cells=2)
     assert index.method == CodeIndex(16, method="cells", cells=2).method == "cells"
+    assert CodeIndex(16, method="cells").cells == 1024
     index.save(tmp_path / "index")
     with pytest.raises(ValueError, match="method='buckets' and cells=2"):
         CodeIndex.open(tmp_path / "index", method="buckets", writable=True)

@@ -33,6 +33,8 @@ __all__ = ["CodeIndex"]
 # A search for more neighbours than there are codes pads its result, up to this k: a larger k would only take memory.
 _LARGEST_PADDED_K = 1 << 16
 
+_N_CELLS = 1024  # the default of method="cells"; trained once there are 40 codes for each
+
 
 class CodeIndex:
     """Exact search over packed codes with 64-bit ids.
@@ -63,6 +65,7 @@ class CodeIndex:
         IVF: group the codes into this many cells. A search scans only the ``probes`` cells nearest to its query:
         distances are exact, but neighbours may be missing (see `measure_recall`). `train` trains the cells;
         otherwise the first search or save with at least 40 codes per cell does. Until then searches are exact.
+        With ``method="cells"`` the default is 1,024.
     probes : int, default=None
         Cells that a search scans; by default 1/32 of them.
 
@@ -100,6 +103,8 @@ class CodeIndex:
                 )
         elif classes is not None:
             raise ValueError("classes is given, but weights is not; expected weights of shape (n_bits, n_classes)")
+        if method == "cells" and cells is None:
+            cells = _N_CELLS
         n_cells, n_probes = as_cells(cells, probes)
         self.n_threads = None if n_threads is None else as_count(n_threads, "n_threads")
         self._codes = CodeCollection(IndexState(n_bits, checked, vocabulary, 0, n_cells, n_probes or 0, None, []))
@@ -121,8 +126,8 @@ class CodeIndex:
         if method is None:
             return "auto" if state.n_cells is None else "cells"
         if (method == "cells") != (state.n_cells is not None):
-            expected = "expected cells, their number, with it" if method == "cells" else "expected method='cells'"
-            raise ValueError(f"method={method!r} and cells={state.n_cells}: {expected}")
+            expected = "an index with cells" if method == "cells" else "method='cells'"
+            raise ValueError(f"method={method!r} and cells={state.n_cells}: expected {expected}")
         if method == "buckets" and state.n_bits > BUCKETS_UP_TO:
             raise ValueError(f"method='buckets' and n_bits={state.n_bits}: expected at most {BUCKETS_UP_TO} bits")
         if method == "buckets" and state.weights is not None and state.weights.ndim == 2:
