@@ -310,7 +310,7 @@ class SearchClock:
     """What each method has cost in the searches of a segment, by kind of search: the basis of method "auto".
 
     Tables are built once the scans have taken as long as building them. From then on the faster method runs. The
-    other one is tried again after it has been idle so long that the attempt takes about 3 % of the time.
+    other one is tried again after it has been idle so long that the attempt takes about 1 % of the time.
     """
 
     def __init__(self) -> None:
@@ -345,7 +345,7 @@ class SearchClock:
         if by_scan is None:
             return [("scan", few), ("buckets", n_queries - few)]
         best, other = ("buckets", "scan") if by_buckets <= by_scan else ("scan", "buckets")
-        if max(by_scan, by_buckets) * few > 0.03 * self._idle[kind]:
+        if max(by_scan, by_buckets) * few > 0.01 * self._idle[kind]:
             return [(best, n_queries)]
         self._idle[kind] = 0.0
         return [(other, few), (best, n_queries - few)]
