@@ -16,7 +16,7 @@ from benchmarks.sift_study import DATABASE
 from benchmarks.sift_study import QUERIES as ASKED
 from cbid.evaluation import paired_test
 from cbid.paper.base import Results
-from cbid.paper.patches import DRAWS, METHODS, PLACED, PREFIXES, QUERIES, UNPLACED, by_draw
+from cbid.paper.patches import DRAWS, EXPERIMENT, METHODS, PLACED, PREFIXES, QUERIES, UNPLACED, by_draw
 from cbid.paper.raw import defaults_fingerprint
 
 PAGE = Path(__file__).parent.parent / "docs" / "nbnn.md"
@@ -87,12 +87,14 @@ tries from `python -m benchmarks.patch_study noisy`.
 
 - **Protocol.** As in the paper: images of at most 150 pixels, dense SIFT at four scales, 10 training and 25 test
   images for each class, five draws, the same for all methods; {{descriptors}} descriptors for each image on average.
-- **What was run.** A part of the reduced form: {QUERIES} patches of a test image, drawn at random and the same for
-  all methods, are searched for among all training patches; the bag of words sees all patches. One coder seed for
-  each draw. A cell with fewer than {DRAWS} draws says how many. **The full form (1,000 queries, two coder seeds,
-  `cbid reproduce patches_full`) has not been run;** it is estimated at 40 hours of one core. The rows of exact NBNN,
-  best bin first, LSH, PCA, the bag of words and ITQ at 128 bits, and of random hyperplanes at 128 bits without place,
-  are from an earlier run on another machine, with the code of that day.
+- **What was run.** A part of the reduced form, which is one command, `python -m benchmarks.nbnn_times table`, and
+  goes on where it was stopped: {{left}}
+  {QUERIES} patches of a test image, drawn at random and the same for all methods, are searched for among all
+  training patches; the bag of words sees all patches. One coder seed for each draw. A cell with fewer than {DRAWS}
+  draws says how many. **The full form (1,000 queries, two coder seeds, `cbid reproduce patches_full`) has not been
+  run;** it is estimated at 40 hours of one core. The rows of exact NBNN, best bin first, LSH, PCA, the bag of words
+  and ITQ at 128 bits, and of random hyperplanes at 128 bits without place, are from an earlier run on another
+  machine, with the code of that day.
 - **Place.** The position of a patch in its image, with weight 1, is appended to the descriptor before coding
   (`NBNNClassifier(location=1)`), in the same way for every method that has it.
 - **Settings.** Best bin first: one tree, 500 comparisons. LSH: 25 tables of 20 functions, bins of 0.25. Bag of
@@ -224,6 +226,33 @@ def present(found):
     return Results([row for row in found if not (is_earlier(row) and (row["set"], row["method"]) in rerun)])
 
 
+def left_to_run():
+    """Say how many cells of the reduced form have present results, and how long the others and all of them take."""
+    wanted = EXPERIMENT.cells(SETS, False)
+    missing = RAW.missing(wanted)
+    seconds = seconds_of(RAW.results(CELLS))
+    rest, whole = (sum(seconds(cell) for cell in cells) / 60 for cells in (missing, wanted))
+    return (
+        f"{len(wanted) - len(missing)} of its\n  {len(wanted)} cells are stored with the present defaults; "
+        f"the others take about {rest:.0f} minutes of one core, all\n  of them {whole:.0f}."
+    )
+
+
+def seconds_of(found):
+    """Return a function that tells how long a cell takes: the mean of its method, or of one that does as much."""
+    taken = {}
+    for row in found:
+        taken.setdefault((row["set"], row["method"]), []).append(row.seconds)
+
+    def seconds(cell):
+        name, method = cell["set"], cell["method"].removesuffix(PLACED)
+        alike = (method + PLACED, method.replace("lsh", "itq"), method.replace("nearest", "cbid"), "itq128")
+        known = [taken[name, m] for m in (cell["method"], method, *alike) if (name, m) in taken]
+        return float(np.mean(known[0]))
+
+    return seconds
+
+
 def earlier(found):
     """Name the rows of C-BID that were measured with earlier defaults."""
     old = {}
@@ -297,7 +326,7 @@ Differences in points of accuracy, C-BID less the other.
 """
     if ratios:
         text += "- **Speed** for each image and class, against exact NBNN by faiss's flat search: "
-        text += ", ".join(f"{ratio:.0f} times as fast with {n} bits" for n, ratio in ratios)
+        text += ", ".join(f"{ratio:.1f} times as fast with {n} bits" for n, ratio in ratios)
         text += f" ({', '.join(f'{ASKED_SPEED[n]} asked for with {n}' for n, _ in ratios)}).\n"
     return text
 
@@ -441,9 +470,8 @@ def document():
     accuracies = present(RAW.results(CELLS))
     patches = [row["patches"] for row in accuracies if "patches" in row.result]
     timed = [line for line in found if line["kind"] == "time"]
-    text = HEAD.format(descriptors=f"{np.mean(patches):,.0f}", earlier=earlier(accuracies)) + summary(
-        accuracies, timed
-    )
+    about = {"descriptors": f"{np.mean(patches):,.0f}", "earlier": earlier(accuracies), "left": left_to_run()}
+    text = HEAD.format(**about) + summary(accuracies, timed)
     text += "\n## Accuracy and memory\n\nPercent of the test images: mean over the draws (standard deviation).\n\n"
     text += accuracy_table(accuracies)
     minutes = sum(row.seconds for row in accuracies) / 60

@@ -152,12 +152,13 @@ def _with_place(key: str, method: Method) -> Method:
 METHODS = UNPLACED | {key + PLACED: _with_place(key, method) for key, method in UNPLACED.items() if key != "bow"}
 SLOW = tuple(key + ending for key in ("exact", "bbf", "lsh") for ending in ("", PLACED))  # timed on one image
 # In how many draws the reduced form has the methods that would take it beyond 90 minutes; the others in all five.
+_BESIDE = ("corrected128", "itqcorrected128", "paper128")
 FEWER_DRAWS = {
-    **dict.fromkeys((key + PLACED for key in ("bbf", "lsh", "pca256", "pca512", "local128")), 0),
+    **dict.fromkeys((key + PLACED for key in ("bbf", "lsh", "pca256", "pca512", "cbid16", "local128", *_BESIDE)), 0),
     **dict.fromkeys((key + ending for key in ("kernel128", "itqkernel128") for ending in ("", PLACED)), 0),
-    **dict.fromkeys(("bbf", "lsh", "local128", "exact" + PLACED), 1),
-    **dict.fromkeys((k + e for k in ("paper128", "corrected128", "itqcorrected128") for e in ("", PLACED)), 1),
-    "exact": 2,
+    **dict.fromkeys(("bow", "bbf", "lsh", "pca256", "pca512", "local128", "exact", "exact" + PLACED, *_BESIDE), 1),
+    **dict.fromkeys((key + PLACED for key in ("nearest32", "nearest128", "lshbalanced32", "lshbalanced128")), 2),
+    "cbid16": 2,
 }
 
 
