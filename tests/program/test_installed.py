@@ -24,7 +24,9 @@ from PIL import Image, features
 
 from cbid import CBID
 from cbid.codes import pack
+from cbid.detection.drawing import write_picture as write_scene
 from cbid.report.page import interval
+from tests.detection.planted import BORDER, SIDE, scenes, training
 from tests.project.made import picture, write_images
 
 SCRIPT = Path(sysconfig.get_path("scripts")) / "cbid"
@@ -164,6 +166,47 @@ def test_no_label_is_no_class(tied):
     assert fit["classes"] == sorted(np.unique(labels).tolist())
     assert fit["fit"]["images"]["added"] == 60  # indexed, not learned from
     assert set(predicted.tolist()) <= set(fit["classes"])
+
+
+@pytest.mark.long
+def test_without_the_network_and_with_weak_codes(tmp_path):
+    """Noise with labels by chance: HOG describes it, and the output says why, and what may help."""
+    (tmp_path / "start").mkdir()  # onnxruntime cannot be found, as if it were not installed
+    (tmp_path / "start" / "sitecustomize.py").write_text("import sys\nsys.modules['onnxruntime'] = None\n")
+    paths = [str(tmp_path / "start"), os.environ.get("PYTHONPATH", "")]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    rng = np.random.default_rng(0)
+    for i in range(60):
+        write_picture(tmp_path / "noise" / "abcd"[i % 4] / f"{i}.png", rng.integers(0, 256, (32, 32, 3), np.uint8))
+    out = cbid(tmp_path, "fit", "noise", "-b", 8, env=env).stdout
+    assert "descriptor: hog, because the extra 'deep' is not installed; efficientnet is usually" in out
+    command = re.search(r"more accurate: (\S+ -m pip install .*?), then --descriptor efficientnet", out)
+    assert "onnxruntime" in command[1]
+    assert "cbid[" not in out
+    assert "% is weak: efficientnet is usually more accurate: " in out
+
+
+@pytest.mark.long
+def test_names_are_completed_and_the_help_follows_the_flow(tmp_path):
+    words = {"COMP_WORDS": "cbid fit photos --descriptor ", "COMP_CWORD": "4", "_CBID_COMPLETE": "complete_bash"}
+    assert {"efficientnet", "hog", "pixels"} <= set(cbid(tmp_path, env={**os.environ, **words}).stdout.split())
+    listed = re.findall(r"^│ ([a-z]+)  ", cbid(tmp_path, "--help").stdout, re.M)
+    flow = ["fit", "encode", "index", "search", "classify", "evaluate", "report", "reproduce", "serve", "export"]
+    assert [name for name in listed if name in flow] == flow
+
+
+@pytest.mark.long
+def test_a_detector_is_trained_and_finds(tmp_path):
+    objects, others = training()
+    for name, pictures in (("objects", objects[:30]), ("others", others), ("found", [scenes()[0][0]])):
+        (tmp_path / name).mkdir()
+        for i, pixels in enumerate(pictures):
+            write_scene(tmp_path / name / f"{i}.png", pixels)
+    options = ["--window", f"{SIDE}x{SIDE}", "--border", BORDER, "--n-rounds", 1, "--n-bits", 8]
+    cbid(tmp_path, "detect", "fit", "objects", "others", "--out", "rings.detector", *options, "--quiet")
+    done = cbid(tmp_path, "detect", "rings.detector", "found", "--threshold", -9, "--json")
+    (image,) = json.loads(done.stdout)["images"]
+    assert np.abs(scenes()[0][1].boxes - image["boxes"][0]).max(axis=1).min() < 12  # the best box is on a ring
 
 
 @pytest.mark.long
