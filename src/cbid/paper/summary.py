@@ -41,6 +41,7 @@ figure { margin: 1rem 0; } figcaption, .small { font-size: .85rem; opacity: .85;
 .noise { color: #8a5a00; font-weight: 600; } .untested { opacity: .75; }
 .trace { font-size: .8rem; opacity: .75; }
 .warning { border: 2px solid #c0341d; border-radius: 6px; padding: .5rem 1rem; }
+dl { display: grid; grid-template-columns: 8rem 1fr; font-size: .9rem; } dd { margin: 0 0 .3rem; }
 .totals { font-size: 1.1rem; margin: .2rem 0; }
 .overview table { width: 100%; } .overview td { padding-top: .1rem; padding-bottom: .1rem; }
 .overview th { vertical-align: bottom; } .overview td:first-child { white-space: normal; }
@@ -49,7 +50,8 @@ figure { margin: 1rem 0; } figcaption, .small { font-size: .85rem; opacity: .85;
 .claims table { width: 100%; table-layout: fixed; }
 .claims th:first-child { width: 40%; } .claims th:nth-child(2) { width: 6.5rem; }
 @media (max-width: 48rem) {
-  .claims thead { display: none; } .claims tr { display: block; border-bottom: 1px solid #8884; padding: .5rem 0; }
+  dl { display: block; } .claims thead { display: none; }
+  .claims tr { display: block; border-bottom: 1px solid #8884; padding: .5rem 0; }
   .claims td { display: block; border: 0; padding: .1rem 0; } .claims td:first-child { font-weight: 600; }
   .claims td .small { font-weight: 400; }
 }
@@ -265,6 +267,14 @@ def _claims(section: Section) -> str:
     return f'<h3><a href="#{e.name}">{escape(e.title)}</a></h3><p class="small">{about}</p>{table}'
 
 
+def _methods(e: Experiment) -> str:
+    """Return the methods with what is said of them; those of which the same is said stand together."""
+    named: dict[str, list[str]] = {}
+    for name, how in e.methods.items():
+        named.setdefault(how, []).append(name)
+    return "; ".join(", ".join(names) + (f": {how}" if how else "") for how, names in named.items())
+
+
 def _section(section: Section) -> list[str]:
     e = section.experiment
     used = [name for name in e.sets if name not in section.absent]
@@ -275,9 +285,9 @@ def _section(section: Section) -> list[str]:
         "Data": _titles(used) or "none needed",
         "Not on this machine": _titles(section.absent),
         "Protocol": e.protocol,
-        "Methods": "; ".join(f"{name}: {how}" for name, how in e.methods.items()),
+        "Methods": _methods(e),
         "Metrics": ", ".join(METRICS[name].title for name in e.metrics),
-        "Seeds": ", ".join(map(str, repeats)),
+        "Seeds": " to ".join(dict.fromkeys(map(str, (min(repeats), max(repeats))))) if repeats else "",
         "Extent": section.extent,
         "Processor time": f"{seconds:.0f} seconds",
     }
