@@ -214,7 +214,8 @@ def main():
 
         stored = load("before_after", {"cases": {}})["cases"]
         commits = {side: commit_of(source) for side, source in sources.items()}
-        store("before_after", {"size": size, "commits": commits, "cases": {**stored, **cases}})
+        cases = {case: {**found, "commits": commits, "size": size} for case, found in cases.items()}
+        store("before_after", {"cases": {**stored, **cases}})
 
 
 if __name__ == "__main__":
