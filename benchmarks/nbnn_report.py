@@ -110,8 +110,7 @@ WHY = """- **What the rows allow.** The hit is nearer than the miss in seven row
   these rows alone is hardly better, whether hyperplanes are fitted to them or weights.
   Weights learned from the rows are about as good as equal ones, weights learned from whole images no better, and
   stretching the directions in which misses differ more than hits does harm. What helps needs no labels: which
-  axes are rotated, at which scale, and from how many patches. So the learner's lead over ITQ, where there is one,
-  comes from better rotations, not from rows. The tables below have the figures.
+  axes are rotated, at which scale, and from how many patches. The tables below have the figures.
 """
 
 TRIED = """
@@ -328,7 +327,7 @@ Differences in points of accuracy, C-BID less the other.
         text += "- **Speed** for each image and class, against exact NBNN by faiss's flat search: "
         text += ", ".join(f"{ratio:.1f} times as fast with {n} bits" for n, ratio in ratios)
         text += f" ({', '.join(f'{ASKED_SPEED[n]} asked for with {n}' for n, _ in ratios)}).\n"
-    return text
+    return text + WHY
 
 
 def leads_met(found):
