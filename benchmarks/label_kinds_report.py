@@ -6,6 +6,7 @@ They are written between the marks in the page; the text around them stays as it
 """
 
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -21,9 +22,9 @@ POINTS = {"hp10": "hierarchical precision at 10", "mahp50": "mAHP at 50", "fine"
 
 def cells_of(part, keys, figures):
     """Return key -> figure -> values over seeds, with the chosen settings; of cells run twice the last counts."""
-    last = {}
+    last, settings_of = {}, cache(chosen)
     for line in load_lines(NAME):
-        other = "settings" in line and line["settings"] != chosen(line["set"], line["method"])
+        other = "settings" in line and line["settings"] != settings_of(line["set"], line["method"])
         if line["part"] == part and not line["validation"] and not other:
             last[(*(line.get(key) for key in keys), line["seed"])] = line
     cells = defaultdict(lambda: defaultdict(list))
