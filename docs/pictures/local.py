@@ -16,8 +16,8 @@ from skimage import data
 
 from cbid.data.images import resize_longest
 from cbid.descriptors import DenseSIFT, KernelDescriptors
+from cbid.descriptors.deep import Preprocessing
 from cbid.descriptors.kernel_descriptors import over_angles, over_line
-from cbid.descriptors.preprocessing import Preprocessing
 
 HERE = Path(__file__).parent
 COLOURS = ("#e69f00", "#56b4e9", "#009e73", "#d55e00")

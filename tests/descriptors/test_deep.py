@@ -9,7 +9,7 @@ from PIL import Image
 
 from cbid.data import ImageError
 from cbid.descriptors import ONNXEmbedding
-from cbid.descriptors.preprocessing import Preprocessing
+from cbid.descriptors.deep import Preprocessing
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -153,7 +153,7 @@ def test_a_large_image_is_never_copied_as_a_whole(monkeypatch, channels, shape):
         sizes.append(pixels.shape[0] * pixels.shape[1])
         return fromarray(pixels)
 
-    monkeypatch.setattr("cbid.descriptors.preprocessing._LARGE", 2000)
+    monkeypatch.setattr("cbid.descriptors.deep._LARGE", 2000)
     monkeypatch.setattr(Image, "fromarray", counted)
     np.testing.assert_allclose(steps.apply(image), expected, atol=1)
     assert max(sizes) <= max(2000, shape[1], 10 * shape[0])

@@ -19,8 +19,7 @@ from typing import Any, BinaryIO, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.descriptors.deep import Network, NetworkDescriptor, open_network
-from cbid.descriptors.preprocessing import Preprocessing
+from cbid.descriptors.deep import Network, NetworkDescriptor, Preprocessing, open_network
 from cbid.extras import missing_extra
 from cbid.params import estimator
 from cbid.storage.atomic import whole_file
