@@ -144,7 +144,7 @@ class _Features:
         """Return a hyperplane over the scores of labels, from one over the columns; None if it is none."""
         if self.basis is None or self.constant is None:
             return None
-        found = np.linalg.lstsq(self.basis, coef)[0]
+        found = np.asarray(np.linalg.lstsq(self.basis, coef)[0], dtype=np.float64)
         if np.linalg.norm(self.basis @ found - coef) > _SAME * np.linalg.norm(coef):
             return None
         return found, offset - float(found @ self.constant)

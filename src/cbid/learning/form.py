@@ -124,7 +124,9 @@ def _form_for_sets(
         mean = F.mean(axis=0, dtype=np.float64)
         return fit_label_scores(F, sets, anchors, mean=mean, rng=np.random.default_rng(seed)).explained
 
-    widths = {(kernel, width): width for kernel in ("rbf", "laplacian") for width in _WIDTHS}
+    widths: dict[tuple[str, float | None], float] = {
+        (kernel, width): width for kernel in ("rbf", "laplacian") for width in _WIDTHS
+    }
     if gamma is not None:
         widths = {("rbf", None): gamma * unit**2 * kernel_unit(Z, "rbf")}
     found = {form: explained(form[0], width) for form, width in widths.items()}
