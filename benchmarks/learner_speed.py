@@ -1,6 +1,6 @@
 """How fast the learner is, and how its time and memory grow.
 
-    python -m benchmarks.learner_speed [textbook] [growth] [paper] [threads]
+    python -m benchmarks.learner_speed [textbook] [growth] [paper] [threads[=NAME...]]
 
 textbook: against the paper's Algorithm 2 (benchmarks/textbook.py) on the same triplets, objective and machine, in
 one thread, by the time of the processor. 5,000 x 64, 10 classes, 64 bits; two nearest hits and two nearest misses of
@@ -29,7 +29,7 @@ from sklearn.datasets import make_classification
 from threadpoolctl import threadpool_limits
 
 from benchmarks import data, textbook
-from benchmarks.results import store
+from benchmarks.results import load, store
 from cbid import CBID
 from cbid.learning.neighbourhoods import find_neighbourhoods
 
@@ -193,9 +193,11 @@ THREADED = {
 }
 
 
-def thread_speed():
-    results = {}
-    for name, (n, d, n_classes, n_bits, form, rounds) in THREADED.items():
+def thread_speed(*wanted):
+    """Measure the fits whose names are given, or all; what was stored before stays."""
+    results = load("thread_speed", default={})
+    for name in wanted or THREADED:
+        n, d, n_classes, n_bits, form, rounds = THREADED[name]
         rng = np.random.default_rng(0)
         y = np.arange(n) % n_classes
         X = (rng.normal(size=(n, d)) + 0.5 * rng.normal(size=(n_classes, d))[y]).astype(np.float32)
@@ -203,7 +205,7 @@ def thread_speed():
         runs = []
         for _ in range(rounds):
             for n_jobs in (1, 2):
-                load, wall, cpu = os.getloadavg()[0], time.perf_counter(), time.process_time()
+                busy, wall, cpu = os.getloadavg()[0], time.perf_counter(), time.process_time()
                 coder = CBID(n_bits=n_bits, likeness=0, kernel=form, n_jobs=n_jobs).fit(X, y)
                 runs.append(
                     {
@@ -211,19 +213,20 @@ def thread_speed():
                         "wall": time.perf_counter() - wall,
                         "processor": time.process_time() - cpu,
                         "objective": coder.objective_[-1],
-                        "load_average": [load, os.getloadavg()[0]],
+                        "load_average": [busy, os.getloadavg()[0]],
                     }
                 )
         one, two = (np.median([run["wall"] for run in runs if run["n_jobs"] == n]) for n in (1, 2))
         results[name] = {"runs": runs, "ratio of the median wall times": one / two}
         print(f"{name}: n_jobs=1 {one:.2f} s, n_jobs=2 {two:.2f} s, ratio {one / two:.2f}", flush=True)
-    store("thread_speed", results)
+        store("thread_speed", results)
 
 
 def main():
     parts = {"textbook": textbook_speed, "growth": growth, "paper": paper_speed, "threads": thread_speed}
     for name in sys.argv[1:] or parts:
-        parts[name]()
+        name, *wanted = name.split("=")
+        parts[name](*wanted)
 
 
 if __name__ == "__main__":
