@@ -89,8 +89,8 @@ def form_and_speed():
     text = f"""## The form that is chosen, and its cost
 
 `python -m benchmarks.form_and_speed`, class bits (`likeness=0`), means over seeds 0 and 1 (Fashion-MNIST 10,000: seed
-0). The linear form's seconds below are those of `n_climbs=1`, the default; all else in this section was measured when
-it was 2. "Chosen" is `kernel="auto"`, the default; it also chooses the width of the kernel. The kernel's whitening was
+0). The linear form's seconds below are those of `n_climbs=1`, the default; all else here was measured when it was 2.
+"Chosen" is `kernel="auto"`, the default; it also chooses the width of the kernel. The kernel's whitening was
 chosen on random splits that overlap these test samples of Scene-15 and Caltech-101, so its figures there are slightly
 optimistic. The test images of Daimler and CBCL are from other sets than the training images, equally many of each
 class.
