@@ -153,9 +153,13 @@ def test_searches_share_the_processors(copied, monkeypatch):
     async def threads_of(project, together):
         inside = threading.Barrier(together)
 
+        def look():
+            inside.wait(30)  # until all searches run
+            return project.project.index.n_threads
+
         def search():
             inside.wait(30)
-            return project.read_consistently(lambda: project.project.index.n_threads)
+            return project.read_consistently(look)
 
         return await asyncio.gather(*(project.search_pool.run(search) for _ in range(together)))
 
