@@ -115,4 +115,4 @@ def test_absent_sets_are_named(toy_only, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(toy, "EXPERIMENT", lacking)
     assert run(["reproduce", "--out", str(tmp_path), "--root", str(tmp_path)]) == 0
     assert re.search(r"^toy: .*: graz02$", capsys.readouterr().err, re.M)
-    assert (tmp_path / "report.html").read_text().count("needs Graz-02.") == 3
+    assert "Needs Graz-02." in (tmp_path / "report.html").read_text()

@@ -225,6 +225,13 @@ def test_a_start_worse_than_zero_does_not_trap_the_bound():
     assert found.objective <= fit(problem).objective * (1 + 2e-4)
 
 
+def test_a_start_that_is_better_than_zero_by_rounding_alone_is_left(monkeypatch):
+    problem = problem_of(penalty="linf", margin="paper", nu=0.02)
+    monkeypatch.setattr(Problem, "loss_at_zero", lambda self: np.log(2) * (1 + 1e-8))
+    start = np.full(problem.shape, 1e-9)
+    assert weights._off_zero(problem, start, weights._Certificate(problem, 1e-4)).max() > 1e-3
+
+
 def test_duals_of_the_linear_program_are_feasible():
     problem = problem_of("hinge", "l1", nu=0.01)
     found = fit(problem)

@@ -220,7 +220,7 @@ N_CLASSES = 10
 @pytest.fixture(scope="module", params=["in order", "shuffled"])
 def tied(request, tmp_path_factory):
     """A project of 8-bit codes of vectors in ten even classes, and new vectors of the same classes."""
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(1)
     means = rng.normal(size=(N_CLASSES, 12))
     y, y_new = np.repeat(np.arange(N_CLASSES), 100), np.repeat(np.arange(N_CLASSES), 100)
     X, X_new = (means[labels] + 1.2 * rng.normal(size=(len(labels), 12)) for labels in (y, y_new))
@@ -236,7 +236,7 @@ def test_ties_favour_no_class(tied):
 
     If ties went to the smaller id, rows in the order of the classes would favour the first class. The accuracy is
     the one that the fit has measured on held-out images: within its printed interval (95 %) for other images, and
-    exactly for these images if only the training images vote.
+    exactly for these images if only the training images vote. Both are chances: benchmarks/ties.py counts seeds.
     """
     project, X, labels = tied
     entry = project.evaluation["codes"][-1]["weighted"]

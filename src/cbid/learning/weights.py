@@ -398,6 +398,10 @@ def _search(
     return None
 
 
+# Weights whose objective is lower than that of zero by less than this share may be as good as zero: sums in float32.
+_LEAST_LEAD = 1e-6
+
+
 def _off_zero(problem: Problem, W: NDArray[np.float64], trace: "_Certificate") -> NDArray[np.float64]:
     """W where it is better than zero; else a first step away from zero, where norms have their kink.
 
@@ -406,14 +410,14 @@ def _off_zero(problem: Problem, W: NDArray[np.float64], trace: "_Certificate") -
     """
     if W.any():
         trace.evaluate(W)
-        if trace.objective < problem.loss_at_zero():
+        if trace.objective < problem.loss_at_zero() * (1 - _LEAST_LEAD):
             return W
     at_zero, G = trace.evaluate(np.zeros_like(W))
     direction = problem.norm.steepest(G)
-    step = 1.0
-    while step > 1e-12 and trace.objective >= at_zero:
+    step, objective = 1.0, np.inf
+    while step > 1e-12 and objective >= at_zero * (1 - _LEAST_LEAD):
         W = step * direction
-        trace.evaluate(W)
+        objective = trace.evaluate(W)[0] + problem.nu * problem.norm.value(W)
         step /= 4
     return W
 
