@@ -182,7 +182,7 @@ def _kth_distance(near: Neighbours, k: int, counts: NDArray[np.int64] | None) ->
 
 
 def _take(near: Neighbours, rows: NDArray[np.int64], kth: NDArray[np.float32]) -> Neighbours:
-    """Return some rows, without the columns in which nobody is as near as the k-th."""
+    """Return some rows, without the columns in which no item is as near as the k-th."""
     inside = np.isfinite(near.distances[rows]) & (near.distances[rows] <= kth[rows, None])
     width = int(inside.sum(axis=1).max(initial=1))
     ids, distances, labels = (a[rows, :width] for a in (near.ids, near.distances, near.labels))

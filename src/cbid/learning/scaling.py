@@ -24,7 +24,7 @@ def centre(X: NDArray[np.floating]) -> Centred:
     largest = float(np.abs(Z).max(initial=0.0))
     if largest == 0:
         return Centred(Z, mean, 1.0)
-    Z /= largest  # first, lest squares overflow
+    Z /= largest  # first, so that squares do not overflow
     size = float(np.sqrt(np.mean(np.einsum("ij,ij->i", Z, Z))))
     Z /= size
     return Centred(Z, mean, largest * size)

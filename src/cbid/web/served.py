@@ -111,7 +111,7 @@ class WorkerPool:
                 if not own:
                     del self._waiting[client]
             elif turn.done() and not turn.cancelled() and turn.exception() is None:
-                self._end()  # its turn came, but nobody waits for it any more
+                self._end()  # its turn came after its client had gone
             if isinstance(error, TimeoutError):
                 raise self._too_long() from None
             raise

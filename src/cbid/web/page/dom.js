@@ -37,7 +37,7 @@ export function measured(p, n) {
   return `${percent(p)} (${low}–${high})`;
 }
 
-/** Call f once nobody has called this for some milliseconds. */
+/** Call f when this has not been called for some milliseconds. */
 export function later(f, milliseconds) {
   let timer = 0;
   return () => {
