@@ -243,7 +243,7 @@ def _even(problem: Problem, start: NDArray[np.float64], tol: float) -> "_Certifi
 def _descend(problem: Problem, start: NDArray[np.float64], tol: float, max_iter: int) -> WeightFit:
     """L-BFGS-B in variables where the penalty is smooth, or Newton's method before it, stopped by the certificate.
 
-    In float32 first; then the certificate is computed in float64, and if it does not hold there, the descent continues
+    In float32 first; then the certificate is computed in float64; if it does not hold, the descent continues
     in float64. What is returned is certified in float64 always.
     """
     variables = _BoundedBy(problem) if np.isinf(problem.norm.p) else _Direct(problem)
