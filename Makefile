@@ -16,7 +16,7 @@ FUZZ_SECONDS ?= 600
 
 help:
 	@echo "make demo           from a folder of images to a search and a report, in cbid-demo/ (one minute)"
-	@echo "make test           the everyday tests, in two processes (under ten minutes; COVERAGE=1 adds the coverage report)"
+	@echo "make test           the everyday tests, in two processes (five minutes on two cores; COVERAGE=1 adds the coverage report)"
 	@echo "make test-long      the long statistical and exhaustive tests"
 	@echo "make test-scale     tests with a Dask cluster of two worker processes and a Milvus server"
 	@echo "make fuzz           coverage-guided inputs for every reader, ten minutes each (FUZZ_SECONDS=600; READERS='index table')"
