@@ -44,7 +44,7 @@ class Part:
         self.queries, self.own = with_positions(queries, scale), np.searchsorted(np.unique(y), labels)
 
     def start(self, seed):
-        """Draw samples anew."""
+        """Draw the samples again."""
         self.seed = seed
         self.__dict__.pop("axes", None)
         self.__dict__.pop("scatters", None)
