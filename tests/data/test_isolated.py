@@ -120,14 +120,50 @@ def families_of(name):
     return hostile_images._FAMILIES[name]()
 
 
-def test_a_process_that_dies_is_replaced():
-    decode_isolated(FILES["jpeg"], LIMITS)
-    (worker,) = [worker for worker in _idle if worker.memory == LIMITS.memory][:1]
-    os.kill(worker._process.pid, signal.SIGKILL)
-    time.sleep(0.1)
-    with pytest.raises(ImageError, match="ends the decoder"):
-        decode_isolated(FILES["jpeg"], LIMITS)
+def test_a_process_that_dies_while_it_decodes_is_replaced():
+    with isolated._worker(LIMITS) as worker:
+        worker.send([COMMENTS], LIMITS)
+        os.kill(worker._process.pid, signal.SIGKILL)
+        assert "ends the decoder" in str(worker.receive())
     np.testing.assert_array_equal(decode_isolated(FILES["jpeg"], LIMITS), decode_image(FILES["jpeg"]))
+
+
+def test_a_process_that_dies_between_two_images_costs_none_of_them():
+    decode_isolated(FILES["jpeg"], LIMITS)
+    for worker in _idle:
+        os.kill(worker._process.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, worker._process.pid, os.WEXITED | os.WNOWAIT)
+    np.testing.assert_array_equal(decode_isolated(FILES["jpeg"], LIMITS), decode_image(FILES["jpeg"]))
+
+
+def test_no_image_waits_for_the_start_of_a_process(monkeypatch):
+    """Processes start ahead of the first image, and in place of those that exceed a limit."""
+    limits = DecodeLimits(seconds=0.5, memory=2**26 + 2**20)  # of no other test: two new processes
+
+    def running():
+        return {w._process.pid for w in _idle if w.memory == limits.memory and w._process.poll() is None}
+
+    for _ in range(2):  # the second call finds them
+        isolated.start_decoders(limits, 2)
+        before = running()
+        assert len(before) == 2
+    with pytest.raises(ImageError, match=r"longer than 0\.5 seconds"):
+        decode_isolated(COMMENTS, limits)
+    assert len(running()) == 2
+    assert len(running() & before) == 1
+    with pytest.raises(ImageError, match="more than 65 MiB"):
+        decode_isolated(encoded(np.zeros((7000, 7000, 3), np.uint8), "PNG"), limits)
+    assert len(running()) == 2
+    monkeypatch.setattr(subprocess, "Popen", None)
+    for _ in range(2):
+        np.testing.assert_array_equal(decode_isolated(FILES["jpeg"], limits), decode_image(FILES["jpeg"]))
+
+
+def test_ctrl_c_does_not_reach_the_process():
+    """A terminal sends the signal to the whole group: a service still answers the requests it is working on."""
+    with isolated._worker(LIMITS) as worker:
+        worker.start()
+        assert os.getpgid(worker._process.pid) != os.getpgid(0)
 
 
 def test_limits_of_pixels_and_their_arguments():
@@ -213,7 +249,7 @@ def test_a_fit_names_and_skips_the_offender(tmp_path):
 
 @pytest.mark.long
 def test_no_family_exceeds_its_limits():
-    limits = DecodeLimits(seconds=1.5, memory=280 * 2**20, max_pixels=25_000_000)
+    limits = ServiceSettings().limits
     for name, content in families().items():
         begun = time.perf_counter()
         found = next(iter(decode_all([content], limits)))

@@ -1,17 +1,22 @@
 """Calls in threads: results, limits on their number and time, and the end."""
 
 import asyncio
+import contextlib
+import subprocess
 import threading
 import time
 
 import pytest
 from fastapi import HTTPException
 
+from cbid.data.isolated import _idle
 from cbid.web import served
 from cbid.web.middleware import current_client
 from cbid.web.served import ServedProject, WorkerPool
 from cbid.web.settings import ServiceSettings
+from tests.data.test_isolated import COMMENTS
 from tests.web.conftest import client_of
+from tests.web.shapes import png
 
 
 @pytest.fixture
@@ -169,6 +174,37 @@ def test_searches_share_the_processors(copied, monkeypatch):
             assert asyncio.run(threads_of(project, together))[0] == threads
     finally:
         project.close()
+
+
+# What no request waits for
+
+
+def test_decoders_start_with_the_service_and_after_a_kill(copied, monkeypatch):
+    def ask(content):
+        return client.post("/api/search/image", files={"image": ("q", content)}).status_code
+
+    limits = {"decode_seconds": 0.5, "decode_memory": 97 * 2**20}  # of no other service here
+    with client_of(copied, rate=0, threads=4, **limits) as client:
+        started = [worker for worker in _idle if worker.memory == limits["decode_memory"]]
+        assert len(started) == 2  # half as many as search threads
+        for status in (415, 200):
+            with monkeypatch.context() as without:
+                without.setattr(subprocess, "Popen", None)
+                assert [ask(png("rings", 1)) for _ in range(3)] == [200] * 3
+            assert ask(COMMENTS if status == 415 else png("rings", 2)) == status
+        assert all(worker._process.poll() is None for worker in started)
+
+
+def test_kernels_of_near_duplicates_are_compiled_before_the_first_request(copied, monkeypatch):
+    prepared = []
+
+    @contextlib.contextmanager
+    def prepare_meanwhile(radius=False):
+        yield lambda: prepared.append(radius)
+
+    monkeypatch.setattr(served, "prepare_meanwhile", prepare_meanwhile)
+    with client_of(copied):
+        assert prepared == [True]
 
 
 # Following other programs

@@ -32,7 +32,7 @@ def serve(
     ] = None,
     max_upload: Annotated[int, typer.Option(min=1, help="Largest request in MiB.")] = 20,
     max_pixels: Annotated[int, typer.Option(min=1, help="Largest image in pixels.")] = 25_000_000,
-    decode_seconds: Annotated[float, typer.Option(help="Time limit for decoding an image, in seconds.")] = 1.5,
+    decode_seconds: Annotated[float, typer.Option(help="Time limit for decoding an image, in seconds.")] = 1.25,
     decode_memory: Annotated[int, typer.Option(min=1, help="Memory limit for decoding an image, in MiB.")] = 280,
     seconds: Annotated[float, typer.Option(help="Time limit for the work of a request, in seconds.")] = 10.0,
     upload_seconds: Annotated[float, typer.Option(help="Time limit for a request to arrive, in seconds.")] = 20.0,
@@ -60,7 +60,6 @@ def serve(
     Example: cbid serve photos.cbid --port 8000
     """
     from cbid.project import Project
-    from cbid.search.scan import prepare_meanwhile
     from cbid.web import ServiceSettings, create_app, is_loopback, listen, run
     from cbid.web.server import log_to_stderr, run_workers
 
@@ -94,16 +93,14 @@ def serve(
             log_to_stderr(log)
             address = f"http://{url_host}:{sock.getsockname()[1]}"
             typer.echo(f"Serving {folder} at {address} with {workers} processes (press Ctrl-C to stop)")
-            with prepare_meanwhile(radius=True):
-                run_workers(folder, settings, sock, workers, log)
+            run_workers(folder, settings, sock, workers, log)
             return
         app = create_app(folder, settings)
         address = f"http://{url_host}:{sock.getsockname()[1]}"
         images = len(app.state.served.project)
         typer.echo(f"Serving {folder} ({images:,} images) at {address} (press Ctrl-C to stop)")
         log_to_stderr(log)
-        with prepare_meanwhile(radius=True):  # the first view of near-duplicates would exceed the time of a request
-            run(app, sock)
+        run(app, sock)
     finally:
         sock.close()
 

@@ -3,6 +3,7 @@
 A file of a few kilobytes can take a decoder minutes or gigabytes, or crash it. A process that exceeds a limit is
 killed and replaced, and only its image is lost. The processes run ``cbid.data.pixels`` as a script, so that they load
 Pillow and numpy only. They stay alive between calls, one for each call that runs at the same time.
+``start_decoders`` starts them ahead of the first call.
 """
 
 import atexit
@@ -29,7 +30,7 @@ from cbid.data.decode import MAX_PIXELS, upright
 from cbid.data.pixels import FILE_SIZE, REPLY, REQUEST, ImageError
 from cbid.extras import missing_extra
 
-__all__ = ["DecodeLimits", "decode_all", "decode_isolated", "size_isolated"]
+__all__ = ["DecodeLimits", "decode_all", "decode_isolated", "size_isolated", "start_decoders"]
 
 _MOST = 16  # images that are sent at once
 _START_SECONDS = 60
@@ -108,6 +109,16 @@ def decode_all(contents: Sequence[bytes], limits: DecodeLimits) -> Iterator[NDAr
                 yield reply if isinstance(reply, ImageError) else worker.pixels(reply)
 
 
+def start_decoders(limits: DecodeLimits, n: int) -> None:
+    """Start processes for n calls at the same time, unless there are as many, and wait until they are ready."""
+    with contextlib.ExitStack() as lent:
+        workers = [lent.enter_context(_worker(limits)) for _ in range(n)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.wait_until_ready()
+
+
 class _Reply(NamedTuple):
     """What a process says about an image."""
 
@@ -126,15 +137,16 @@ class _Worker:
         self.n_waiting = 0  # images whose replies have not been received
         self._file = _shared_file()
         self._process: subprocess.Popen[bytes] | None = None
+        self._is_ready = False
         self._limits, self._deadline = DecodeLimits(), 0.0
         self._ended_by = 0  # the signal that ended the last process
 
     def send(self, contents: Sequence[bytes], limits: DecodeLimits, *, only_size: bool = False) -> None:
-        """Let the process decode files; start it if there is none. Replies to earlier files are dropped."""
+        """Let the process decode files. Replies to earlier files are dropped."""
         if self.n_waiting:
             self._drop()
-        if self._process is None:
-            self._start()
+        self.start()
+        self.wait_until_ready()
         place = 0
         for content in contents:
             place += _write(self._file, content, place)
@@ -207,9 +219,11 @@ class _Worker:
             content += part
         return content
 
-    def _start(self) -> None:
-        if find_spec("PIL") is None:
-            raise missing_extra("reading images", "images")
+    def start(self) -> None:
+        """Start the process unless it runs."""
+        if self._process is not None and self._process.poll() is None:
+            return
+        self.close()
         path = os.pathsep.join(entry for entry in sys.path if os.path.isabs(entry))
         threads = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1"}
         self._process = subprocess.Popen(
@@ -219,15 +233,22 @@ class _Worker:
             stderr=subprocess.DEVNULL,  # libtiff writes warnings there
             bufsize=0,
             pass_fds=[self._file],
+            process_group=0,  # Ctrl-C does not reach it: a service then finishes the images that it is decoding
             env={**os.environ, **threads, **_MALLOC, "PYTHONPATH": path},
         )
         if self.niceness:
             own = os.getpriority(os.PRIO_PROCESS, 0)
             with contextlib.suppress(ProcessLookupError):  # it has died; ``_read`` reports it
                 os.setpriority(os.PRIO_PROCESS, self._process.pid, own + self.niceness)
-        self._deadline = time.monotonic() + _START_SECONDS
-        if self._read(len(pixels.READY)) != pixels.READY:
-            raise OSError(f"the process that decodes images does not start within {_START_SECONDS} seconds")
+
+    def wait_until_ready(self) -> None:
+        """Wait until the process has started."""
+        if not self._is_ready:
+            self._deadline = time.monotonic() + _START_SECONDS
+            if self._read(len(pixels.READY)) != pixels.READY:
+                self.close()
+                raise OSError(f"the process that decodes images does not start within {_START_SECONDS} seconds")
+            self._is_ready = True
 
     def free(self) -> None:
         """Release most of the memory of the shared file; what stays makes the next images faster."""
@@ -235,8 +256,8 @@ class _Worker:
             os.ftruncate(self._file, _KEPT)
 
     def close(self) -> None:
-        """Kill the process; the next image starts another."""
-        process, self._process, self.n_waiting = self._process, None, 0
+        """Kill the process, if there is one."""
+        process, self._process, self.n_waiting, self._is_ready = self._process, None, 0, False
         if process is not None:
             if process.poll() is None:
                 process.kill()
@@ -276,6 +297,8 @@ _mutex = threading.Lock()
 @contextlib.contextmanager
 def _worker(limits: DecodeLimits) -> Iterator[_Worker]:
     """Lend a worker with this limit of memory and this priority."""
+    if find_spec("PIL") is None:
+        raise missing_extra("reading images", "images")
     wanted = limits.memory, limits.niceness
     with _mutex:
         found = next((worker for worker in _idle if (worker.memory, worker.niceness) == wanted), None)
@@ -288,6 +311,8 @@ def _worker(limits: DecodeLimits) -> Iterator[_Worker]:
         if worker.n_waiting:  # the caller has stopped early
             worker.close()
         worker.free()
+        with contextlib.suppress(OSError):  # the next image tries again, and reports it
+            worker.start()  # in place of a process that was killed: the next image does not wait for it
         with _mutex:
             _idle.append(worker)
 

@@ -19,8 +19,10 @@ from fastapi import Depends, Request
 from numpy.typing import NDArray
 
 import cbid
+from cbid.data.isolated import start_decoders
 from cbid.project import ImageRecord, Project
 from cbid.search import UnknownIdError
+from cbid.search.scan import prepare_meanwhile
 from cbid.search.stores import MilvusStore
 from cbid.web.errors import http_error
 from cbid.web.middleware import Metrics, current_client
@@ -229,7 +231,8 @@ class ServedProject:
         waiting, seconds = settings.max_waiting, settings.seconds
         self.search_pool = WorkerPool("search", threads, waiting, seconds)
         # Decoding has threads of its own: it must not delay searches by code.
-        self.image_pool = WorkerPool("image", max(1, threads // 2), waiting, seconds)
+        self._n_decoders = max(1, threads // 2)
+        self.image_pool = WorkerPool("image", self._n_decoders, waiting, seconds)
         self.refit = Refit()
         self._write_pool = WorkerPool("write", 1, waiting, seconds, wait_for_running=True)
 
@@ -248,7 +251,12 @@ class ServedProject:
         return store
 
     def warm_up(self) -> None:
-        """Compile the kernels and load the weights and the descriptor, so that the first request is fast."""
+        """Do what the first requests would have to wait for.
+
+        Compile the kernels, also those of near-duplicates, load the weights and the descriptor, start the decoders.
+        """
+        with prepare_meanwhile(radius=True) as prepare:  # the memory for compiling is then that of another process
+            prepare()
         project = self.project
         code = np.zeros((1, (project.n_bits + 7) // 8), dtype=np.uint8)
         for length in project.lengths:
@@ -256,7 +264,8 @@ class ServedProject:
         if len(project):
             project.search(code, 1)
         if project.descriptor is not None:
-            project.describe_image(b"P5 64 64 255 " + bytes(64 * 64))  # also starts a decoding process
+            start_decoders(project.limits, self._n_decoders)
+            project.describe_image(b"P5 64 64 255 " + bytes(64 * 64))
 
     async def follow_commits(self) -> None:
         """Load the commits of other programs until cancelled."""

@@ -29,8 +29,8 @@ class ServiceSettings:
         Most images in one request.
     max_pixels : int, default=25,000,000
         Largest image in pixels, read from its header before it is decoded.
-    decode_seconds : float, default=1.5
-        Processor time for decoding one image, in a process of its own. The limit of wall-clock time is twice as long.
+    decode_seconds : float, default=1.25
+        Processor time for decoding one image, in a process of its own. The limit of wall-clock time is four times as long.
     decode_memory : int, default=280 MiB
         Memory limit of that process and of two copies of the file, in bytes. Decoding needs 4 to 10 bytes per pixel,
         animated WebP up to 16.
@@ -63,7 +63,7 @@ class ServiceSettings:
     max_upload: int = 20 * 2**20
     max_files: int = 64
     max_pixels: int = 25_000_000
-    decode_seconds: float = 1.5
+    decode_seconds: float = 1.25
     decode_memory: int = 280 * 2**20
     seconds: float = 10.0
     upload_seconds: float = 20.0
