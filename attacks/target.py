@@ -15,6 +15,7 @@ import numpy as np
 from cbid.project import Project
 
 KEY = "a key of many letters"
+_HEALTH = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
 
 
 @contextlib.contextmanager
@@ -54,7 +55,7 @@ def served(*, images: bool = False, **settings: object) -> Iterator[tuple[str, i
         thread.start()
         address = sock.getsockname()[:2]
         try:
-            request(address, b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+            request(address, _HEALTH, 120)
             yield address
         finally:
             server.should_exit = True
@@ -71,16 +72,18 @@ def served_alone(*options: str) -> Iterator[tuple[tuple[str, int], int]]:
             assert process.stdout is not None
             found = re.search(r"http://127\.0\.0\.1:(\d+)", process.stdout.readline())
             assert found is not None, "the service does not start"
-            yield ("127.0.0.1", int(found[1])), process.pid
+            address = "127.0.0.1", int(found[1])
+            request(address, _HEALTH, 120)  # it may compile kernels first
+            yield address, process.pid
         finally:
             process.terminate()
             process.wait(30)
             process.stdout.close()
 
 
-def request(address: tuple[str, int], content: bytes) -> bytes:
+def request(address: tuple[str, int], content: bytes, seconds: float = 30) -> bytes:
     """Send bytes and return what comes back until the connection is closed."""
-    with socket.create_connection(address, timeout=30) as sock:
+    with socket.create_connection(address, timeout=seconds) as sock:
         sock.sendall(content)
         parts = []
         while part := sock.recv(65536):
