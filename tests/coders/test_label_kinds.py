@@ -156,7 +156,19 @@ def test_where_scores_say_little_bits_are_over_similarities(monkeypatch, n_ancho
 
 def test_plain_labels_have_no_scores():
     settings = {"kernel": "rbf", "n_anchors": 120}
-    assert_same_code(coder(**settings).fit(X, y), coder(smoothing=0, **settings).fit(X, y))
+    assert_same_code(coder(**settings).fit(X, y), coder(smoothing=1e-3, **settings).fit(X, y))
+
+
+@pytest.mark.parametrize(("n_columns", "n_anchors", "smoothing"), [(2, 120, 1e-3), (2, 119, 0), (100, 120, 0)])
+def test_classes_are_smoothed_where_there_are_few_axes_for_the_samples(n_columns, n_anchors, smoothing):
+    """And if every sample is an anchor. In 100 dimensions all samples are equally far apart: each has its own axis."""
+    Z = np.random.default_rng(0).normal(size=(120, n_columns))
+
+    def hyperplanes(**settings):
+        return coder(n_bits=6, kernel="rbf", n_anchors=n_anchors, **settings).fit(Z, y).coef_
+
+    np.testing.assert_array_equal(hyperplanes(), hyperplanes(smoothing=smoothing))
+    assert not np.array_equal(hyperplanes(), hyperplanes(smoothing=1e-3 - smoothing))
 
 
 def test_codes_longer_than_the_scores_have_bits_go_on():

@@ -127,7 +127,7 @@ def test_the_ridge_leaves_half_as_many_axes_as_samples():
     of 0.1. With 100 axes of variance 0.05, 0.05 / (0.05 + ridge) = 1/2 at ridge = 0.05. Few axes need the least."""
     assert effective_ridge(np.ones(50), 50) == pytest.approx(0.1)
     assert effective_ridge(np.full(100, 0.05), 100) == pytest.approx(0.05, rel=1e-3)
-    assert effective_ridge(np.ones(20), 1000) == 1e-4
+    assert effective_ridge(np.ones(20), 1000) == 1e-5
 
 
 def test_the_coder_reports_the_form_and_keeps_it(tmp_path, capsys):

@@ -82,7 +82,7 @@ class CBID(LargeMarginCoder):
     max_rows : int, default=2000000
         Most comparisons of a sample with a class that are kept; above it a random part of them is used.
 
-    n_anchors : int, default=1000
+    n_anchors : int, default=2000
     gamma : float > 0 or None, default=None
         The kernel's anchors and width. None: the inverse of the total variance of X ("laplacian": of the total
         mean absolute deviation); ``kernel="auto"`` also tries half and twice that.
@@ -91,15 +91,15 @@ class CBID(LargeMarginCoder):
     whitening : float >= 0 or None, default=None
         Class bits are searched over principal axes divided by their deviations. Before that, this share of the
         typical variance is added to the variance of each, so axes of little more than noise stay small. None: 0.1;
-        in the kernel form the least, from 1e-4 to 0.1, that leaves half as many axes as samples.
+        in the kernel form the least, from 1e-5 to 0.1, that leaves half as many axes as samples.
     ridge : float >= 0 or None, default=None
         Penalty on the squared length of beta, over those axes, during the search for a bit. None: (0.8 axes /
         samples)^2, but at least 1e-3 and at most 0.03; 1e-3 in the kernel form.
     smoothing : float >= 0 or None, default=None
         Ridge of the regression of a bit's values on the similarities (linear form: on X, scaled to samples of unit
-        mean squared length) whose hyperplane replaces the one found. 0: that one stays. None: 0.1 with several
-        labels per sample, the kernel and all samples as anchors, else 0. With classes, the kernel and all samples as
-        anchors, 1e-3 may serve a nearest-neighbour search better.
+        mean squared length) whose hyperplane replaces the one found. 0: that one stays. None: 0, except in the
+        kernel form with all samples as anchors; there 0.1 with several labels per sample, and with classes 1e-3 if
+        ``whitening`` is None and its rule chose the least.
     sigmoid : {"arctan", "logistic", "tanh"}, default="arctan"
         Stand-in for the sign during the search.
     starts : {"pencil", "spectral", "random", "paper"}, default="pencil"
@@ -183,7 +183,7 @@ class CBID(LargeMarginCoder):
         missing_label: Any = None,
         spread_labels: bool = True,
         kernel: str | None = "auto",
-        n_anchors: int = 1000,
+        n_anchors: int = 2000,
         gamma: float | None = None,
         n_components: int | None = None,
         whitening: float | None = None,

@@ -71,9 +71,9 @@ _LINEAR_COMPONENTS = 256
 _LINEAR_WHITENING = 0.1  # the kernel's follows the number of samples
 # Many directions for few samples need a larger ridge: (0.8 d / n)^2 within these limits; the kernel form the least.
 _LEAST_RIDGE, _MOST_RIDGE = 1e-3, 0.03
-# Bits of the kernel form for several labels per sample, if every sample is an anchor: any bit fits the training
-# samples then, and its regression is the smoothest way to fit it.
-_SETS_SMOOTHING = 0.1
+# Bits of the kernel form, if every sample is an anchor: any bit fits the training samples then, and its regression is
+# the smoothest way to fit it. With classes, only where there are few axes for the samples.
+_SMOOTHING, _SETS_SMOOTHING = 1e-3, 0.1
 # With more classes than this, the first bits are over the shares of the classes, if linear scores name at least this
 # part of the classes that scores over similarities name.
 _MANY_CLASSES, _LEAST_LINEAR = 32, 0.8
@@ -225,7 +225,8 @@ class LargeMarginCoder(HyperplaneCoder):
             if class_rows is not None:
                 with limited(limits=_blas_threads(n_threads, F.size)):
                     Z = whitening(F if labelled is None else F[labelled])
-                smoothing = self._smoothing(F if labelled is None else F[labelled], form.kernel, sets is not None)
+                ridge = self._effective_smoothing(F, form.kernel, whitening, sets is not None)
+                smoothing = _smoothing_map(F if labelled is None else F[labelled], form.kernel, ridge)
                 search = self._bit_search(Z, whitening, form.kernel, seed, smoothing)
                 patient = isinstance(search, RotatedBits)
                 by_class = ClassRows(class_rows, search, _shares(share)[0], labelled, coarser, ends, patient)
@@ -512,7 +513,7 @@ class LargeMarginCoder(HyperplaneCoder):
     def _share_search(self, shares: Shares, labelled: NDArray[np.integer] | None, seed: int) -> Search:
         """Return the search for bits over the shares of the classes, or the scores of labels."""
         values = shares.values if labelled is None else shares.values[labelled]
-        smoothing = self._smoothing(values, "linear", several=False)
+        smoothing = _smoothing_map(values, "linear", float(self.smoothing or 0))
         return _OverShares(self._bit_search(shares.whitening(values), shares.whitening, "linear", seed, smoothing))
 
     def _bit_search(
@@ -531,14 +532,14 @@ class LargeMarginCoder(HyperplaneCoder):
             n_threads=effective_n_jobs(self.n_jobs),
         )
 
-    def _smoothing(self, F: Array, kernel: str, several: bool) -> RidgeMap | None:
-        """The regression that smooths bits: on similarities, or on X with samples of unit mean squared length."""
-        ridge = self.smoothing
-        if ridge is None:
-            ridge = _SETS_SMOOTHING if several and kernel != "linear" and F.shape[1] >= len(F) else 0.0
-        if not ridge:
-            return None
-        return RidgeMap(F, float(ridge), unit=1.0 if kernel != "linear" else centre(F).unit)
+    def _effective_smoothing(self, F: Array, kernel: str, whitening: Whitening, several: bool) -> float:
+        if self.smoothing is not None:
+            return float(self.smoothing)
+        if kernel == "linear" or F.shape[1] < len(F):
+            return 0.0
+        if several:
+            return _SETS_SMOOTHING
+        return _SMOOTHING if whitening.few_axes else 0.0
 
     def _warn_of_early_end(self, n_bits: int, nu: float) -> None:
         if n_bits == self.n_bits:
@@ -661,6 +662,11 @@ def _blas_threads(n_threads: int, values: int) -> int:
     On a busy machine they wait for each other and use the processor meanwhile, so each must have much to do.
     """
     return max(1, min(n_threads, values // (4 * _VALUES_PER_THREAD)))
+
+
+def _smoothing_map(F: Array, kernel: str, ridge: float) -> RidgeMap | None:
+    """Return the regression that smooths bits: on similarities, or on X with samples of unit mean squared length."""
+    return RidgeMap(F, ridge, unit=1.0 if kernel != "linear" else centre(F).unit) if ridge else None
 
 
 def _level_prefixes(tree: Labels, ends: list[int], kinds: list[bool]) -> NDArray[np.int64]:

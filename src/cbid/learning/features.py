@@ -22,11 +22,15 @@ Array = NDArray[np.floating]
 
 @dataclass(frozen=True)
 class Whitening:
-    """Z = (X - mean) @ basis; ``scale`` (c,) is what each principal axis was divided by."""
+    """Z = (X - mean) @ basis; ``scale`` (c,) is what each principal axis was divided by.
+
+    ``few_axes``: there are few axes for the samples, so the least ridge was chosen.
+    """
 
     mean: NDArray[np.float64]
     basis: NDArray[np.float64]
     scale: NDArray[np.float64]
+    few_axes: bool = False
 
     def __call__(self, X: Array) -> NDArray[np.float32]:
         return ((X - self.mean.astype(X.dtype)) @ self.basis.astype(X.dtype)).astype(np.float32)
@@ -37,7 +41,7 @@ class Whitening:
 
 
 # The ridge of whitening lies within these limits if it follows the samples, and leaves this share of them free.
-_LEAST_RIDGE, _MOST_RIDGE = 1e-4, 0.1
+_LEAST_RIDGE, _MOST_RIDGE = 1e-5, 0.1
 _FREEDOM = 0.5
 
 
@@ -64,10 +68,11 @@ def fit_whitening(X: Array, *, n_components: int, ridge: float | None, random_st
     kept = variance > 1e-7 * variance[0]
     variance, axes = variance[kept], pca.components_[kept].astype(np.float64)
     typical = float(variance @ variance / variance.sum())
+    chosen = ridge is None
     if ridge is None:
         ridge = effective_ridge(variance / typical, len(X))
     scale = np.sqrt(variance + ridge * typical)
-    return Whitening(mean, axes.T / (unit * scale), scale)
+    return Whitening(mean, axes.T / (unit * scale), scale, few_axes=chosen and ridge == _LEAST_RIDGE)
 
 
 def effective_ridge(variance: NDArray[np.float64], n: int) -> float:
@@ -75,7 +80,7 @@ def effective_ridge(variance: NDArray[np.float64], n: int) -> float:
 
     Each axis counts by how much of it whitening leaves. With about as many axes as samples any labels fit, and a bit
     follows the training samples only. ``variance`` is in units of the typical variance; the ridge lies in
-    [1e-4, 0.1].
+    [1e-5, 0.1].
     """
     low, high = np.log(_LEAST_RIDGE), np.log(_MOST_RIDGE)
     for _ in range(20):
