@@ -1,6 +1,6 @@
 """Ridge regression of many targets on one set of features, in float64 and in bounded memory."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +16,14 @@ class RidgeMap:
     """Regression of targets B (n, t), whatever they are, on features F (n, m), with an intercept that has no ridge.
 
     Minimises ||B - (F - mean) P / unit - offset||^2 + ridge ||P||^2. Features may be float32: products are summed in
-    float64, a part of the rows at a time.
+    float64, a part of the rows at a time. A single part is kept.
     """
 
     def __init__(self, features: Array, ridge: float, unit: float = 1.0) -> None:
         self.features, self.ridge, self.unit = features, ridge, unit
         self.mean = features.mean(axis=0, dtype=np.float64)
-        m = features.shape[1]
+        n, m = features.shape
+        self._only = None if n > _ROWS else [(self._part(slice(0, n)), slice(0, n))]
         gram = np.zeros((m, m))
         for part, _ in self._parts():
             gram += part.T @ part
@@ -42,7 +43,15 @@ class RidgeMap:
         """What the regression says of the training samples, (n, t)."""
         return np.concatenate([part @ P for part, _ in self._parts()]) + offset
 
-    def _parts(self) -> Iterator[tuple[NDArray[np.float64], slice]]:
+    def _parts(self) -> Iterable[tuple[NDArray[np.float64], slice]]:
+        return self._only or self._each_part()
+
+    def _each_part(self) -> Iterator[tuple[NDArray[np.float64], slice]]:
         for start in range(0, len(self.features), _ROWS):
             rows = slice(start, start + _ROWS)
-            yield (self.features[rows] - self.mean) / self.unit, rows
+            yield self._part(rows), rows
+
+    def _part(self, rows: slice) -> NDArray[np.float64]:
+        part: NDArray[np.float64] = self.features[rows] - self.mean
+        part /= self.unit
+        return part
