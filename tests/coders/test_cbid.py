@@ -18,6 +18,7 @@ from sklearn.pipeline import make_pipeline
 import cbid.coders.large_margin
 from cbid import CBID, codes, load
 from cbid.coders import ITQ
+from cbid.learning.likeness import is_likeness_bit
 from cbid.learning.losses import LOSSES
 from cbid.learning.margins import MARGINS
 from cbid.paper.unseen import code_distances, unseen_figures, unseen_split
@@ -409,6 +410,19 @@ def test_class_bits_of_a_mixed_code_are_those_of_the_classes_alone(digits, mixed
     np.testing.assert_array_equal(mixed.transform(X)[:, mixed.kinds_ == 0], alone.transform(X))
 
 
+def test_easy_classes_get_fewer_class_bits_even_after_a_warm_start(digits, mixed, tmp_path):
+    X, y = digits
+    easy = CBID(n_bits=64, likeness=0.5, warm_start=True).fit(X, y)
+    assert easy.kernel_ == "rbf"
+    assert easy.trial_error_ < mixed.trial_error_ < 0.17  # the trial names classes worse in the linear form
+    assert (easy.kinds_ == 0).sum() < 0.8 * sum(not is_likeness_bit(s, 0.5, 10) for s in range(64))
+    easy.save(tmp_path / "coder")
+    again = load(tmp_path / "coder").set_params(n_bits=80).fit(X, y)
+    whole = CBID(n_bits=80, likeness=0.5).fit(X, y)
+    np.testing.assert_array_equal(again.kinds_, whole.kinds_)
+    np.testing.assert_array_equal(again.encode(X), whole.encode(X))
+
+
 def test_likeness_alone_follows_the_original_distances(digits):
     """Without labels, near samples get near codes: Spearman's correlation with the distances is high."""
     X, _ = digits
@@ -450,7 +464,7 @@ def test_the_ends_of_the_dial_reach_codes_of_half_the_length(tmp_path):
         found = unseen_figures(X, y, split, lambda a, b: code_distances(bits[a], bits[b], weights))
         return found["seen_map"], found["neighbours"]
 
-    settings, learned = {"kernel": "linear"}, (X[split.train], y[split.train])
+    settings, learned = {"kernel": "rbf"}, (X[split.train], y[split.train])
     coder = CBID(n_bits=64, likeness=0.5, **settings).fit(*learned)
     coder.save(tmp_path / "m")
     path = np.array([figures(coder, coder.weights_at(a)) for a in (0, 0.25, 0.5, 0.75, 1)])

@@ -7,6 +7,7 @@ from cbid.learning.bits import TakenBits
 from cbid.learning.features import fit_whitening
 from cbid.learning.likeness import (
     LikenessSearch,
+    difficulty,
     fit_likeness_axes,
     fit_rotation,
     is_likeness_bit,
@@ -16,8 +17,8 @@ from cbid.learning.likeness import (
 from .problems import blobs
 
 
-def kinds(likeness, n_classes, length=512):
-    return np.array([is_likeness_bit(s, likeness, n_classes) for s in range(length)])
+def kinds(likeness, n_classes, length=512, hard=1.0):
+    return np.array([is_likeness_bit(s, likeness, n_classes, hard) for s in range(length)])
 
 
 @pytest.mark.parametrize("n_classes", [2, 10, 100])
@@ -41,6 +42,15 @@ def test_class_bits_come_first_and_grow_with_the_logarithm_of_the_classes(n_clas
     assert (~found).sum() == int(max(16, wanted))
     # Ever fewer: the second half of the code has fewer of them than the first.
     assert (~found[256:]).sum() < (~found[:256]).sum()
+
+
+def test_classes_that_are_easy_to_name_get_fewer_bits_after_the_first():
+    assert difficulty(None) == difficulty(0.17) == difficulty(0.9) == 1
+    assert difficulty(0.1) == pytest.approx((0.1 / 0.17) ** 0.58)
+    assert difficulty(0.0) == 0.6
+    easy, hard = ~kinds(0.5, 10, hard=0.6), ~kinds(0.5, 10)
+    assert easy[:16].all()
+    assert easy.sum() == pytest.approx(0.6 * hard.sum(), abs=1)
 
 
 def test_many_classes_leave_some_bits_for_likeness():

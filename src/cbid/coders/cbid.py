@@ -137,6 +137,9 @@ class CBID(LargeMarginCoder):
         The share of likeness that ``weights_`` were fitted for.
     kinds_ : (n_bits_,)
         1 for bits of likeness, 0 for bits of class; missing if all are bits of class.
+    trial_error_ : float or None
+        The share of held-out samples whose class a trial named wrongly: the fewer, the fewer class bits. None: too
+        few samples for a trial. Missing without classes, and with a tree or several labels per sample.
     objective_, gap_ : (n_bits_,)
         Primal value and duality gap after each bit.
     classes_ : (n_classes,)

@@ -46,6 +46,7 @@ from cbid.learning.graph import Graph
 from cbid.learning.label_scores import fit_label_scores
 from cbid.learning.likeness import (
     LikenessSearch,
+    difficulty,
     fit_likeness_axes,
     is_likeness_bit,
     likeness_rows,
@@ -55,7 +56,7 @@ from cbid.learning.losses import make_loss
 from cbid.learning.patches import RotatedBits
 from cbid.learning.penalties import make_penalty
 from cbid.learning.ridge import RidgeMap
-from cbid.learning.rows import Rows
+from cbid.learning.rows import Rows, rows_of_drawn_pairs
 from cbid.learning.scaling import centre
 from cbid.learning.sides import WholeClassSides
 from cbid.learning.weights import Problem, fit_weights
@@ -86,7 +87,7 @@ _VALUES_PER_THREAD = 2_000_000
 _LIKENESS_UNIT = 6.0
 _LIKENESS_SCALE = 5.0
 # A class row counts as much as so many rows of likeness: its loss falls to nearly nothing, theirs does not.
-_CLASS_ROW = 1000.0
+_CLASS_ROW = 300.0
 _DEFAULT_LIKENESS = 0.5
 
 Array = NDArray[np.floating]
@@ -108,7 +109,7 @@ class LargeMarginCoder(HyperplaneCoder):
         *("weights_", "path_", "objective_", "gap_", "dial_", "kinds_", "levels_"),
         *("class_mean_", "class_coef_", "class_intercept_"),
     }
-    _VALUES = HyperplaneCoder._VALUES | {"nu_", "seed_", "problem_", "likeness_", "kernel_"}
+    _VALUES = HyperplaneCoder._VALUES | {"nu_", "seed_", "problem_", "likeness_", "kernel_", "trial_error_"}
 
     # The parameters that bits and weights depend on, apart from their number and how they are searched for.
     _OF_THE_PROBLEM = frozenset({"loss", "penalty", "nu", "n_hits", "n_misses", "n_components", "max_rows"})
@@ -181,13 +182,17 @@ class LargeMarginCoder(HyperplaneCoder):
             self._refuse_another(problem_id)
         nu = self.nu_ if resumed else self._effective_nu()
         share = self._effective_likeness(make_rows is not None, labels is not None)
-        kinds = [is_likeness_bit(s, share, len(classes)) for s in range(self.n_bits)]
-        if extend:
-            kinds = self._extended_kinds(share, len(classes))
         n_threads = effective_n_jobs(self.n_jobs)
         # One look at the libraries for all limits: it takes longer than a bit.
         limited = partial(ThreadpoolController().limit, user_api="blas")
         with limited(limits=_blas_threads(n_threads, X.size)):
+            form = self._form(X, labels, sets, seed, resumed, share)
+            if labels is not None and sets is None and tree is None and 0 < share < 1:
+                about["trial_error_"] = self._trial_error(X, labels, form, seed, resumed)
+            hard = difficulty(about.get("trial_error_"))
+            kinds = [is_likeness_bit(s, share, len(classes), hard) for s in range(self.n_bits)]
+            if extend:
+                kinds = self._extended_kinds(share, len(classes))
             rng = np.random.default_rng(seed)
             class_rows = make_rows(rng, n_threads) if make_rows is not None and share < 1 else None
             if class_rows is not None and not len(class_rows):
@@ -201,7 +206,6 @@ class LargeMarginCoder(HyperplaneCoder):
                 about |= {"tree_": self.tree_, "levels_": np.append(self.levels_[:-1], self.n_bits)}
             if tree is not None:
                 about |= {"tree_": tree.tree, "levels_": _level_prefixes(tree, ends, kinds)}
-            form = self._form(X, labels, sets, seed, resumed, share)
             width = self.n_anchors if form.kernel != "linear" else X.shape[1]
             with limited(limits=_blas_threads(n_threads, len(X) * width)):
                 anchors, whitening, F = self._fit_features(X, seed, form, resumed)
@@ -234,6 +238,8 @@ class LargeMarginCoder(HyperplaneCoder):
                     first = self._share_search(shares, labelled, seed)
                     n_first = n_first_class_bits(share) if shares.of is not None else self.n_bits
                     by_class = replace(by_class, first=first, n_first=n_first)
+                if alike is not None and tree is None and isinstance(class_rows.misses, WholeClassSides):
+                    by_class = replace(by_class, drawn=self._drawn_rows(class_rows.misses, seed))
             setting = Setting(
                 margin=self.margin,
                 loss=make_loss(self.loss),
@@ -309,6 +315,12 @@ class LargeMarginCoder(HyperplaneCoder):
             mixed = has_labels and isinstance(self.loss, str) and self.loss != "hinge"
             return _DEFAULT_LIKENESS if mixed else 0.0
         return float(self.likeness)
+
+    def _drawn_rows(self, sides: WholeClassSides, seed: int) -> Rows | None:
+        """Return rows of drawn pairs; None if every sample is alone in its class."""
+        rng = np.random.default_rng([seed, MOST_BITS + 4])
+        rows = rows_of_drawn_pairs(sides.y, n_classes=sides.n_classes, rng=rng)
+        return rows if len(rows) else None
 
     def _likeness_rows(
         self,
@@ -442,6 +454,17 @@ class LargeMarginCoder(HyperplaneCoder):
             form = choose_form(X, labels, n_anchors=self.n_anchors, gamma=self.gamma, seed=seed, sets=sets)
         say(str(form), shown=bool(self.verbose))
         return form
+
+    def _trial_error(
+        self, X: Array, labels: NDArray[np.integer], form: Form, seed: int, resumed: bool
+    ) -> float | None:
+        """Return the share of held-out samples that a trial named wrongly; None if there were too few for one."""
+        if resumed:
+            return getattr(self, "trial_error_", None)
+        scores = form.scores
+        if self.kernel != "auto":
+            scores = choose_form(X, labels, n_anchors=self.n_anchors, gamma=self.gamma, seed=seed).scores
+        return 1 - scores.get(form.kernel, max(scores.values())) if scores else None
 
     def _fit_features(
         self, X: Array, seed: int, form: Form, resumed: bool

@@ -49,6 +49,7 @@ class ClassRows:
     ends : for each of them the number of class bits after which its bits end; those of ``rows`` follow
     patient : bits come from a rotation, and may wait for later ones with a weight of zero
     first, n_first : another search for the first class bits, and how many of them it finds
+    drawn : rows that take the place of ``rows`` where the weights of a mixed code are fitted
     """
 
     rows: Rows
@@ -60,14 +61,15 @@ class ClassRows:
     patient: bool = False
     first: Search | None = None
     n_first: int = 0
+    drawn: Rows | None = None
 
     def search_of_bit(self, number: int) -> Search:
         """Return the search for class bit ``number``."""
         return self.first if self.first is not None and number < self.n_first else self.search
 
-    def parts(self, margin: str, capacity: int, share: float) -> list[Part]:
+    def parts(self, margin: str, capacity: int, share: float, *, mixed: bool = False) -> list[Part]:
         """Return the parts of a problem, for ``rows`` and then for each coarser level, which count the same."""
-        every = [self.rows, *self.coarser]
+        every = [self.drawn if mixed and self.drawn is not None else self.rows, *self.coarser]
         return [
             Part(Columns(rows, margin, capacity), share / len(every), required=rows.required, samples=self.samples)
             for rows in every
@@ -138,9 +140,9 @@ def generate_bits(
             assert by_class is not None
             number = s - sum(kinds[:s])  # among class bits: a mixed code has the same ones as a code of classes alone
             level = by_class.part_of_bit(number)
-            of_class = (u if class_bits is None else class_bits.u)[level]
+            asked, duals = (problem, u) if class_bits is None else (class_bits.problem, class_bits.u)
             search, rng = by_class.search_of_bit(number), np.random.default_rng([setting.seed, number])
-            weights = problem.parts[level].columns.side_weights
+            weights, of_class = asked.parts[level].columns.side_weights, duals[level]
             bit = search.best((pairs[level].weighted(*w) for w in weights(of_class)), taken, rng)
             if bit is None and search is not by_class.search:  # every bit that it finds is taken
                 bit = by_class.search.best((pairs[level].weighted(*w) for w in weights(of_class)), taken, rng)
@@ -191,7 +193,7 @@ def _problem_of(
 ) -> Problem:
     parts, capacity = [], len(kinds)
     if by_class is not None:
-        parts += by_class.parts(setting.margin, capacity, by_class.share)
+        parts += by_class.parts(setting.margin, capacity, by_class.share, mixed=likeness is not None)
     if likeness is not None:
         columns = Columns(likeness.rows, "shared", capacity)
         parts.append(Part(columns, likeness.share, likeness.scale, likeness.required, nu_per_bit=NU_PER_BIT))

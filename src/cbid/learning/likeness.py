@@ -27,6 +27,7 @@ __all__ = [
     "NU_PER_BIT",
     "LikenessAxes",
     "LikenessSearch",
+    "difficulty",
     "fit_likeness_axes",
     "fit_rotation",
     "is_likeness_bit",
@@ -54,9 +55,20 @@ NU_PER_BIT = 0.08
 _SHRINKAGE = 1.0
 
 
-def is_likeness_bit(bit: int, likeness: float, n_classes: int) -> bool:
-    """Return whether bit 0, 1, ... of a code is a bit of likeness; it depends on nothing that is learned later."""
-    return _n_class_bits(bit + 1, likeness, n_classes) == _n_class_bits(bit, likeness, n_classes)
+def is_likeness_bit(bit: int, likeness: float, n_classes: int, hard: float = 1.0) -> bool:
+    """Return whether bit 0, 1, ... of a code is a bit of likeness; it depends on nothing that is learned later.
+
+    ``hard`` is the `difficulty` of the classes.
+    """
+    return _n_class_bits(bit + 1, likeness, n_classes, hard) == _n_class_bits(bit, likeness, n_classes, hard)
+
+
+def difficulty(error: float | None) -> float:
+    """Return how many class bits classes need, as a share of the most, by the ``error`` of their trial (None: all).
+
+    Few bits part classes that are far from each other; where they overlap, each further bit corrects some errors.
+    """
+    return 1.0 if error is None else float(np.clip((error / _HARD_ERROR) ** _ERROR_POWER, _LEAST_HARD, 1.0))
 
 
 def n_first_class_bits(likeness: float) -> int:
@@ -64,11 +76,12 @@ def n_first_class_bits(likeness: float) -> int:
     return math.ceil(_FIRST_CLASS_BITS * min(1.0, 2 * (1 - likeness)))
 
 
-def _n_class_bits(length: int, likeness: float, n_classes: int) -> int:
+def _n_class_bits(length: int, likeness: float, n_classes: int, hard: float) -> int:
     """Return how many of the first ``length`` bits are class bits.
 
     To name one of k classes takes log2(k) bits; more of them correct errors, each less than the one before. So their
-    number grows with log2(k) and more slowly than the code. The very first bits are class bits.
+    number grows with log2(k), with the difficulty of the classes, and more slowly than the code. The very first bits
+    are class bits.
     """
     if likeness in (0, 1):
         return length if likeness == 0 else 0
@@ -76,7 +89,7 @@ def _n_class_bits(length: int, likeness: float, n_classes: int) -> int:
     ratio = (1 - likeness) / likeness
     ratio = min(ratio**0.25, ratio**_POWER)
     # Rounded first: a product may lie below a whole number by its last digit.
-    later = round(_CLASS_BITS * np.log2(max(n_classes, 2)) * ratio * length**_POWER, 9)
+    later = round(hard * _CLASS_BITS * np.log2(max(n_classes, 2)) * ratio * length**_POWER, 9)
     most = first + (length - first) * (1 - _LEAST_SHARE * likeness)  # many classes leave some bits for likeness, too
     return min(length, int(max(first, min(later, round(most, 9)))))
 
@@ -87,6 +100,8 @@ _FIRST_CLASS_BITS = 16
 _CLASS_BITS = 0.7
 _POWER = 0.66
 _LEAST_SHARE = 0.25
+# Fitted to validation splits of Scene-15 (trial error .05) and Fashion-MNIST (.17), benchmarks/likeness_study.py.
+_HARD_ERROR, _ERROR_POWER, _LEAST_HARD = 0.17, 0.58, 0.6
 
 
 @dataclass(frozen=True)

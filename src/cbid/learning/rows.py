@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from cbid.learning.neighbourhoods import Neighbourhoods
 from cbid.learning.sides import ListedSides, PairSides, WholeClassSides, single_sides
 
-__all__ = ["Rows", "rows_from_classes", "rows_from_neighbourhoods", "rows_from_triplets"]
+__all__ = ["Rows", "rows_from_classes", "rows_from_neighbourhoods", "rows_from_triplets", "rows_of_drawn_pairs"]
 
 Indices = NDArray[np.int32]
 
@@ -60,6 +60,32 @@ def rows_from_classes(y: NDArray[np.integer], *, n_classes: int, max_rows: int, 
     other += other >= own  # the others are numbered without the own class
     hit, miss = (anchor * index(n_classes) + side for side in (own, other))
     return Rows(sides, sides, hit=hit, miss=miss, own=own, other=other, n_classes=n_classes)
+
+
+# Drawn rows for each sample, and the most in all.
+_DRAWN, _MOST_DRAWN = 10, 200_000
+
+
+def rows_of_drawn_pairs(y: NDArray[np.integer], *, n_classes: int, rng: np.random.Generator) -> Rows:
+    """Rows of one sample each: an anchor, another sample of its class, and one of another class, all at random.
+
+    Averages over whole classes say nothing of how far the distances of single pairs lie from their mean; these do.
+    """
+    order = np.argsort(y, kind="stable")
+    sizes = np.bincount(y, minlength=n_classes)
+    first = np.cumsum(sizes) - sizes
+    n_rows = min(_DRAWN * len(y), _MOST_DRAWN)
+    anchor = rng.integers(len(y), size=n_rows) if n_rows < _DRAWN * len(y) else np.repeat(np.arange(len(y)), _DRAWN)
+    other = (y[anchor] + rng.integers(1, n_classes, size=n_rows)) % n_classes
+    there = (sizes[y[anchor]] > 1) & (sizes[other] > 0)
+    anchor, other = anchor[there], other[there]
+
+    def member(classes: NDArray[np.integer]) -> NDArray[np.integer]:
+        return order[first[classes] + rng.integers(sizes[classes])]
+
+    hit, miss = member(y[anchor]), member(other)
+    kept = hit != anchor
+    return rows_from_triplets(len(y), anchor[kept], hit[kept], miss[kept])
 
 
 def rows_from_neighbourhoods(near: Neighbourhoods, y: NDArray[np.integer], *, triplets: str, n_classes: int) -> Rows:
