@@ -161,7 +161,7 @@ def test_plain_labels_have_no_scores():
 
 @pytest.mark.parametrize(("n_columns", "n_anchors", "smoothing"), [(2, 120, 1e-3), (2, 119, 0), (100, 120, 0)])
 def test_classes_are_smoothed_where_there_are_few_axes_for_the_samples(n_columns, n_anchors, smoothing):
-    """And if every sample is an anchor. In 100 dimensions all samples are equally far apart: each has an axis."""
+    """And if every sample is an anchor. In 100 dimensions samples are about equally far apart: each is an axis."""
     Z = np.random.default_rng(0).normal(size=(120, n_columns))
 
     def hyperplanes(**settings):

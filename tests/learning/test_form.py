@@ -120,6 +120,7 @@ def test_label_sets_may_choose_absolute_differences():
     form = choose(X, None, sets=sets)
     assert form.kernel == "laplacian"
     assert form.scores["laplacian"] > form.scores["linear"]
+    assert "laplacian (explained variance of the similarity on the trial: linear 0." in str(form)
 
 
 def test_the_ridge_leaves_half_as_many_axes_as_samples():

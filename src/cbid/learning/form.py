@@ -46,15 +46,18 @@ class Form:
     width : gamma in units of the inverse of the total variance; None: not chosen here
     scores : by form, the share of held-out samples whose class was right, or, of several labels per sample, the share
         of the variance of their similarity that was explained; empty without a trial
+    figure : what the scores are
     """
 
     kernel: str
     width: float | None = None
     scores: dict[str, float] | None = None
+    figure: str = "accuracy"
 
     def __str__(self) -> str:
-        tried = "" if not self.scores else ", ".join(f"{name} {share:.3f}" for name, share in self.scores.items())
-        return f"form of class bits: {self.kernel}" + (f" (trial accuracy: {tried})" if tried else " (no trial)")
+        tried = ", ".join(f"{name} {share:.3f}" for name, share in (self.scores or {}).items())
+        why = f"{self.figure} on the trial: {tried}" if tried else "no trial"
+        return f"form of class bits: {self.kernel} ({why})"
 
 
 def choose_form(
@@ -133,7 +136,9 @@ def _form_for_sets(
     linear = explained("linear", 0.0)
     kernel, width = max(found, key=lambda form: found[form])
     scores = {"linear": linear, kernel: found[kernel, width]}
-    return Form("linear", scores=scores) if linear > found[kernel, width] else Form(kernel, width, scores)
+    if linear > found[kernel, width]:
+        kernel, width = "linear", None
+    return Form(kernel, width, scores, figure="explained variance of the similarity")
 
 
 def _trial_samples(y: NDArray[np.integer], rng: np.random.Generator) -> NDArray[np.int64]:
