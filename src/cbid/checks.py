@@ -8,22 +8,6 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import numpy as np
 from sklearn.utils import check_random_state
 
-__all__ = [
-    "as_random_state",
-    "check_arrays",
-    "check_bool",
-    "check_choice",
-    "check_integer",
-    "check_n_jobs",
-    "check_pair",
-    "check_real",
-    "check_sequence",
-    "check_share",
-    "check_verbose",
-    "invalid",
-    "unchanged_on_error",
-]
-
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 

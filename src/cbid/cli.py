@@ -13,8 +13,6 @@ from typing import Any
 
 from cbid.extras import missing_extra
 
-__all__ = ["main", "run"]
-
 TRACEBACK_VARIABLE = "CBID_TRACEBACK"
 _FAILURE, _WRONG_CALL, _INTERRUPTED = 1, 2, 130
 

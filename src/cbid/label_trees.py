@@ -7,8 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LabelTree", "parse_tree"]
-
 
 @dataclass(frozen=True)
 class LabelTree:

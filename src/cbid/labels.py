@@ -8,18 +8,6 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, issparse
 from sklearn.utils import assert_all_finite, column_or_1d
 
-__all__ = [
-    "are_label_sets",
-    "check_labels",
-    "encode_label_sets",
-    "encode_labels",
-    "encode_partial_labels",
-    "image_labels",
-    "is_list_of_objects",
-    "label_sets",
-    "single_labels",
-]
-
 
 def is_list_of_objects(y: Any) -> bool:
     """Return whether numpy would misread the list y: tuples as a matrix, or numbers among strings as text."""

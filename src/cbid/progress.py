@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["bit_progress", "image_progress", "note", "notes", "say"]
-
 _show: Callable[[str], None] | None = None
 
 

@@ -11,8 +11,6 @@ from functools import lru_cache
 from itertools import count
 from typing import Any, TypeVar
 
-__all__ = ["blocks_of", "each", "faiss_products", "faiss_threads", "ordered_map"]
-
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 

@@ -16,8 +16,6 @@ from cbid import codes
 from cbid.checks import unchanged_on_error
 from cbid.storage.models import Saved, load_from
 
-__all__ = ["Coder", "load"]
-
 _CHUNK_BYTES = 64 * 2**20
 
 

@@ -12,8 +12,6 @@ from cbid.coders.base import Coder
 from cbid.coders.onnx_file import OnnxGraph, write_onnx
 from cbid.learning.features import Anchors, fit_anchors
 
-__all__ = ["HyperplaneCoder"]
-
 Array = NDArray[np.floating]
 MOST_BITS = 65_536
 

@@ -9,11 +9,10 @@ from scipy.sparse import csr_matrix
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from cbid.checks import check_arrays, check_integer
+from cbid.checks import check_arrays as check_arrays
+from cbid.checks import check_integer
 from cbid.labels import are_label_sets, encode_label_sets, encode_labels, is_list_of_objects, single_labels
 from cbid.learning.scaling import check_varies
-
-__all__ = ["LabelKinds", "PrefixMixin", "SupervisedMixin", "check_arrays", "check_indices"]
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,6 @@ from cbid.codes import n_bytes
 from cbid.extras import missing_extra
 from cbid.storage.atomic import whole_file
 
-__all__ = ["INPUT", "OPSET", "OUTPUT", "OnnxGraph", "write_onnx"]
-
 OPSET = 17  # of a coder alone; behind a network it is that of the network
 INPUT, OUTPUT = "X", "codes"
 _OLDEST_OPSET = 13

@@ -9,8 +9,6 @@ from cbid.checks import check_choice, check_integer
 from cbid.coders import CBID, Coder
 from cbid.search import CodeIndex
 
-__all__ = ["EmbeddingQuantizer"]
-
 _OFFSET = 128  # "binary" is the unsigned byte minus this
 _PRECISIONS = ("ubinary", "binary")
 

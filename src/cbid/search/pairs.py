@@ -20,16 +20,6 @@ if TYPE_CHECKING:
 
     from cbid.search.index import CodeIndex
 
-__all__ = [
-    "CheckpointError",
-    "DuplicateGroup",
-    "PairSearch",
-    "Pairs",
-    "duplicate_groups",
-    "near_pairs",
-    "neighbour_graph",
-]
-
 _BLOCK = 4096  # queries of one search
 _MOST_EDGES = 1 << 22  # pairs of distinct codes held at a time; groups need only their components
 _SECONDS = 30.0  # between two writes of a checkpoint

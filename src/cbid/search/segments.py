@@ -17,8 +17,6 @@ from cbid.search.vocabulary import narrow
 if TYPE_CHECKING:
     from cbid.search.buckets import BucketTables, SearchClock
 
-__all__ = ["ANY", "CodeRows", "LabelFilter", "Segment", "random_keys"]
-
 ANY = -1  # the cell of codes that have none; the class of a run of mixed classes
 
 _NO_ROWS = np.empty(0, dtype=np.int64)

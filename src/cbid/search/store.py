@@ -38,8 +38,6 @@ from cbid.search.segments import Segment
 from cbid.search.vocabulary import Vocabulary
 from cbid.storage.atomic import LOCK_NAME, WriterLock, flush
 
-__all__ = ["IndexStore"]
-
 _LABEL_TYPES = ("|u1", "<u2", "<u4", "<u8")
 _TRIES = 20  # a reader retries when a commit happens between its manifest and its files
 

@@ -16,8 +16,6 @@ from cbid.search.collection import AttachedFile
 from cbid.search.scan import even_edges, run_in_threads, thread_count
 from cbid.storage.tensors import DAMAGED_NPY, map_npy
 
-__all__ = ["KEEP", "METRICS", "KeptVectors"]
-
 KEEP = ("float16", "int8")
 METRICS = ("cosine", "ip", "l2")
 

@@ -14,8 +14,6 @@ from cbid.storage.digests import digest_of
 from cbid.storage.store_formats import FORMATS, StoreFormat
 from cbid.storage.tensors import DAMAGED_NPY, map_npy
 
-__all__ = ["EXPORTS", "export", "load", "load_export", "load_parquet", "save", "save_parquet"]
-
 PathLike = str | os.PathLike[str]
 Codes = NDArray[np.uint8]
 Ids = NDArray[np.int64]

@@ -17,22 +17,6 @@ from cbid.label_trees import LabelTree, parse_tree
 from cbid.storage.digests import digest_of
 from cbid.storage.tensors import Arrays, FileKind
 
-__all__ = [
-    "Arrays",
-    "ModelFileError",
-    "Saved",
-    "classes_from_json",
-    "classes_to_json",
-    "load_from",
-    "model_digest",
-    "model_parts",
-    "params_from_json",
-    "params_to_json",
-    "read_model",
-    "restore_from",
-    "write_model",
-]
-
 _DTYPES = frozenset(
     {"bool", "float16", "float32", "float64", *(f"{sign}int{size}" for sign in ("", "u") for size in (8, 16, 32, 64))}
 )

@@ -19,8 +19,6 @@ from cbid.codes import n_bytes
 from cbid.extras import missing_extra
 from cbid.storage.tensors import map_npy
 
-__all__ = ["FORMATS", "StoreFormat"]
-
 Codes = NDArray[np.uint8]
 Ids = NDArray[np.int64]
 Read = tuple[Codes, Ids | None]

@@ -32,8 +32,6 @@ from cbid.web.routes import all_routes
 from cbid.web.served import ServedProject
 from cbid.web.settings import ServiceSettings, client_of
 
-__all__ = ["create_app", "listen", "log_to_stderr", "make_server", "run", "run_workers", "worker"]
-
 PAGE = Path(__file__).parent / "page"
 HEADER_SECONDS = 10.0
 GRACE_SECONDS = 10
