@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from cbid.checks import as_random_state, check_arrays, check_choice, check_integer, check_real
+from cbid.checks import as_random_state, check_arrays, check_integer, check_real
 from cbid.coders.base import Coder
 from cbid.coders.onnx_file import OnnxGraph, write_onnx
 from cbid.learning.features import Anchors, fit_anchors
@@ -35,12 +35,6 @@ class HyperplaneCoder(Coder):
     mean_: NDArray[np.float64]
     anchors_: Array
     gamma_: float
-
-    def _check_kernel(self, kernel: str | None, n_anchors: int, gamma: float | None) -> None:
-        check_choice("kernel", kernel, (None, "rbf"))
-        check_integer("n_anchors", n_anchors, 1)
-        if gamma is not None:
-            check_real("gamma", gamma, 0, open_below=True)
 
     def _set_hyperplanes(
         self, directions: Array, offsets: Array | float, mean: NDArray[np.float64], anchors: Anchors | None = None

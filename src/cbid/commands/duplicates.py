@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 _N_BITS = 1024
 _SIDE = 32  # pixels of the small image whose gradients the bits are made of
-_THUMBNAIL_SIDE = 192
 
 
 def duplicates(
@@ -94,15 +93,9 @@ def duplicates(
 
 def _size_and_thumbnail(image: "NDArray[np.uint8]") -> tuple[int, bytes]:
     """Return the number of pixels, and a small JPEG."""
-    import io
+    from cbid.data.images import thumbnail
 
-    from PIL import Image
-
-    from cbid.data.images import resize_longest, to_uint8
-
-    buffer = io.BytesIO()
-    Image.fromarray(resize_longest(to_uint8(image), _THUMBNAIL_SIDE)).save(buffer, "JPEG", quality=85)
-    return image.shape[0] * image.shape[1], buffer.getvalue()
+    return image.shape[0] * image.shape[1], thumbnail(image)
 
 
 def _check_folder(option: str, folder: Path | None, source: Path) -> None:

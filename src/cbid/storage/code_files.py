@@ -11,7 +11,7 @@ from cbid.codes import check_codes, check_n_bits, n_bytes
 from cbid.extras import missing_extra
 from cbid.storage.atomic import check_regular, whole_directory, whole_file
 from cbid.storage.digests import digest_of
-from cbid.storage.store_formats import FORMATS, StoreFormat
+from cbid.storage.store_formats import EXPORTS, StoreFormat
 from cbid.storage.tensors import DAMAGED_NPY, map_npy
 
 PathLike = str | os.PathLike[str]
@@ -183,9 +183,6 @@ def _store_format(name: str, argument: str) -> StoreFormat:
     if name not in EXPORTS:
         raise ValueError(f"{argument}={name!r}: expected one of {', '.join(map(repr, EXPORTS))}")
     return EXPORTS[name]
-
-
-EXPORTS: dict[str, StoreFormat] = FORMATS
 
 
 def _check_ids(ids: ArrayLike, n: int, name: str = "ids") -> Ids:
