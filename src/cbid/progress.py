@@ -22,7 +22,7 @@ def notes(show: Callable[[str], None]) -> Iterator[None]:
 
 
 def note(text: str) -> None:
-    """Say that a step takes long, if somebody listens."""
+    """Report that a step takes long, inside of ``notes``."""
     if _show is not None:
         _show(text)
 

@@ -116,7 +116,7 @@ def resize(image: NDArray[Any], size: Size) -> NDArray[Any]:
 
 
 def resized_float(image: NDArray[Any], size: Size) -> NDArray[np.float32]:
-    """Return ``resize(to_float(image), size)``; a large image is converted in bands, so that it takes little memory.
+    """Return ``resize(to_float(image), size)``; a large image is converted in bands, to save memory.
 
     The values of large images differ from those of one step in the last digits only.
     """

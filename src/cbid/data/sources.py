@@ -39,7 +39,7 @@ def open_source(
     """Open a path as images (an ``ImageSet``) or vectors (a ``VectorTable``).
 
     - A folder gives an ``ImageFolder``; with ``tree`` nested folders are path labels such as "animal/dog". If a file
-      labels.csv lies beside the images, it gives their labels (``path,label`` or ``path,labels``).
+      labels.csv is beside the images, it gives their labels (``path,label`` or ``path,labels``).
     - A list file (``.csv``, ``.tsv``, ``.txt`` or ``.lst``) gives an ``ImageList``, an image file a set of one.
     - ``.npy``, or ``.npz`` with one array called images, X, vectors, features, embeddings or data, and optionally
       labels or y, and ids, paths or names. Arrays (n, d) are vectors; with more axes they are images.

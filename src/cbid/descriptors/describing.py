@@ -107,7 +107,7 @@ def describe(
         For values larger than memory: a vector descriptor writes this ``.npy`` file, a local descriptor several
         ``.npy`` files in this folder. ``values`` is then memory-mapped.
     extra : callable, optional
-        A function of the decoded image, called in the worker, for whatever else is needed of each image (a
+        A function of the decoded image, called in the worker, for other values that are needed of each image (a
         thumbnail). Its results are in ``extras``. It must be picklable and cannot be combined with ``cache``.
     limits : DecodeLimits, optional
         Decode image files in separate processes with these limits of memory and time, for files that you do not

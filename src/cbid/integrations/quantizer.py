@@ -24,7 +24,7 @@ class EmbeddingQuantizer:
         A coder of `cbid.coders`, fitted or not; by default ``CBID(n_bits=256)``. ``quantizer.coder.save`` and
         `cbid.load` keep it in a file.
     n_negatives : int, default=5
-        For each member of a pair, so many embeddings drawn at random that it is not paired with.
+        The number of random embeddings, not paired with it, that each member of a pair is compared with.
 
     Examples
     --------

@@ -268,7 +268,7 @@ def _claims(section: Section) -> str:
 
 
 def _methods(e: Experiment) -> str:
-    """Return the methods with what is said of them; those of which the same is said stand together."""
+    """Return the methods with their descriptions; methods with the same description are joined."""
     named: dict[str, list[str]] = {}
     for name, how in e.methods.items():
         named.setdefault(how, []).append(name)

@@ -1,4 +1,4 @@
-"""Fitting a project: read what is new, learn, encode, index and measure, then commit everything at once."""
+"""Fitting a project: read new images, learn, encode, index and measure, then commit everything in one step."""
 
 import json
 import os
@@ -402,11 +402,11 @@ class ProjectFit:
             if (self.directory / manifest.index).exists():
                 error.add_note(_COMMITTED)
             elif isinstance(error, OSError) and error.errno is not None:
-                # The files of a fit may have been saved one by one; what counts is the project.
+                # Single files of the fit may have been saved; the message is about the project.
                 reason = f"{self.directory}: the fit was not committed: {os.strerror(error.errno)}"
                 raise OSError(error.errno, reason) from error
             raise
-        try:  # committed: if the rest fails, the next fit makes up for it
+        try:  # committed: if the rest fails, the next fit does it
             _finish(table, taken, parts, n_listed)
             table.note_learned()
             live = set(taken.ids.tolist())
@@ -430,13 +430,13 @@ def _finish(table: ImageTable, taken: Intake, parts: NDArray[np.str_], n_listed:
 
 
 def _without_project(failures: Problems, where: str, directory: Path) -> Problems:
-    """Drop the project itself, which may lie in the folder of its images."""
+    """Drop the project itself, which may be in the folder of its images."""
     here = os.path.abspath(directory)
     return [failure for failure in failures if os.path.abspath(os.path.join(where, failure[0])) != here]
 
 
 def unfinished(directory: Path) -> str | None:
-    """Return what the next fit need not do again after one that was interrupted, or None."""
+    """Return what an interrupted fit has done already, or None."""
     try:
         with closing(ImageTable(directory / IMAGES)) as table:
             n_images = sum(1 for _ in table.rows())

@@ -237,7 +237,7 @@ def _size(n: float) -> str:
 
 
 def accuracy_plot(evaluation: dict[str, Any]) -> str:
-    """Plot accuracy (without labels: shared neighbours) over the number of bits, beside the raw vectors."""
+    """Plot accuracy (without labels: shared neighbours) over the number of bits, with the raw vectors."""
     labelled = evaluation["raw"]["accuracy"] is not None
     measure = "accuracy" if labelled else "overlap"
     n, codes = evaluation["n_queries"], evaluation["codes"]

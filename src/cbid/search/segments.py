@@ -67,7 +67,7 @@ class LabelFilter(NamedTuple):
 
 
 class Thinned(NamedTuple):
-    """A random subset of a segment as a segment of its own, kept because its rows are the same in every search."""
+    """A random subset of a segment as its own segment, kept because its rows are the same in every search."""
 
     segment: "Segment | None"  # None if it is empty
     positions: NDArray[np.int64]  # of its rows in the whole segment

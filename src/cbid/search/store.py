@@ -173,8 +173,8 @@ class IndexStore:
             n_longer = sum(record.n_live for record in manifest.longer.segments)
             if length <= n_bits or n_longer >= sum(record.n_live for record in manifest.segments):
                 raise IndexCorruptError(
-                    f"{self.directory} has {n_longer} codes of {length} bits beside those of {n_bits}; expected more "
-                    "bits and fewer codes"
+                    f"{self.directory} has {n_longer} codes of {length} bits besides those of {n_bits}; expected "
+                    "more bits and fewer codes"
                 )
             longer_weights = None if stored is None else self._loaded(stored, np.float64, (length,))
             longer_segments = [self._mapped_segment(record, n_bytes(length)) for record in manifest.longer.segments]

@@ -1,4 +1,4 @@
-"""Vectors kept beside the codes, in 16 or 8 bits a number, for a second look at the best candidates."""
+"""Vectors kept with the codes, in 16 or 8 bits per number, for a second look at the best candidates."""
 
 import functools
 import itertools
@@ -198,7 +198,7 @@ class KeptVectors:
                 at = live[first : first + step]
                 vectors = chunk.vectors(at)
                 score = -(queries @ vectors.T)
-                if self.metric == "l2":  # the squared distance, but for the length of the query
+                if self.metric == "l2":  # the squared distance without the length of the query
                     score = 2 * score + np.einsum("nd,nd->n", vectors, vectors)
                 all_scores = np.concatenate([near, score], axis=1)
                 all_ids = np.concatenate([ids, np.broadcast_to(chunk.ids[at], score.shape)], axis=1)

@@ -100,7 +100,7 @@ def _read_table(parquet: Any, path: PathLike) -> Any:
         return parquet.read_table(path)
     except (ValueError, OSError):
         raise
-    except Exception as error:  # pyarrow has errors of its own, and RuntimeError, for damaged files
+    except Exception as error:  # pyarrow raises its own errors, and RuntimeError, for damaged files
         raise ValueError(f"{os.fspath(path)} is not a parquet file, or is damaged: {error}") from error
 
 

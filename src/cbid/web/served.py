@@ -38,8 +38,8 @@ class WorkerPool:
     """Run calls in threads to keep the event loop free, with limits on their number and time.
 
     Clients take turns, so that one with many or costly calls delays the others by one call at a time. A call that
-    still waits when its time is over is dropped. A call that runs by then goes on; its result is dropped, and it
-    counts as open until it ends. Calls that hang therefore make the pool reject new ones, and never pile up.
+    still waits when its time is over is dropped. A call that is running by then continues; its result is dropped, and
+    it counts as open until it ends. So calls that hang make the pool reject new ones, and never pile up.
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ class ServedProject:
         threads = settings.threads or _n_processors()
         waiting, seconds = settings.max_waiting, settings.seconds
         self.search_pool = WorkerPool("search", threads, waiting, seconds)
-        # Decoding has threads of its own: it must not delay searches by code.
+        # Decoding has its own threads: it must not delay searches by code.
         self._n_decoders = max(1, threads // 2)
         self.image_pool = WorkerPool("image", self._n_decoders, waiting, seconds)
         self.refit = Refit()
@@ -251,7 +251,7 @@ class ServedProject:
         return store
 
     def warm_up(self) -> None:
-        """Do what the first requests would have to wait for.
+        """Prepare what the first requests would otherwise wait for.
 
         Compile the kernels, also those of near-duplicates, load the weights and the descriptor, start the decoders.
         """
@@ -273,7 +273,7 @@ class ServedProject:
             await asyncio.sleep(_REFRESH_SECONDS)
             try:
                 await asyncio.to_thread(self.project.refresh)
-            except Exception as error:  # whatever it is, the old state stays in use and the next try may succeed
+            except Exception as error:  # of any kind: the old state stays in use and the next try may succeed
                 reason = f"{type(error).__name__}: {error}"
                 if reason != self.following_error:
                     _LOG.warning("the project cannot be read again: %s", reason)
@@ -310,7 +310,7 @@ class ServedProject:
             return [] if len(ids) == 1 else [record for id in ids for record in self.records(np.array([id]))]
 
     def start_refit(self) -> None:
-        """Start to learn again in a process of its own; reject a second one."""
+        """Start to learn again in a separate process; reject a second one."""
         self.check_writable()
         if not self.refit.start(self.path):
             raise http_error(409, "the project is being learned again already")

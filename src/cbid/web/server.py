@@ -117,7 +117,7 @@ class CountedChunks(h11.Connection):
 class HeaderDeadline(H11Protocol):
     """Close a connection whose request headers are not complete in time, or whose chunks are too small.
 
-    uvicorn has no such limits: clients that send a byte now and then (slowloris) could use up all connections.
+    uvicorn has no such limits: clients that send a byte from time to time (slowloris) could use up all connections.
     """
 
     conn: CountedChunks

@@ -106,7 +106,7 @@ def bit(
     )
 
 
-# What compares many images runs beside the searches, not before them.
+# Routes that compare many images run in the image pool, so that searches do not wait for them.
 
 
 @router.get("/confusion")
