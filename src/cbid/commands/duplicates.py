@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cbid.commands.options import JobsOption, JsonOption, echo, echo_json, echo_skipped, open_photographs, table
+from cbid.text import count, printable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,7 +43,6 @@ def duplicates(
 
     from cbid.coders import LSH
     from cbid.data.isolated import DecodeLimits
-    from cbid.data.names import printable
     from cbid.descriptors import HOG, describe
     from cbid.search import CodeIndex
 
@@ -85,7 +85,7 @@ def duplicates(
             for place, name in enumerate(group)
         ]
         n_copies = sum(len(group) - 1 for group in groups)
-        echo(f"{len(index):,} images, {_count(len(groups), 'group')}, {_count(n_copies, 'copy', 'copies')}")
+        echo(f"{len(index):,} images, {count(len(groups), 'group')}, {count(n_copies, 'copy', 'copies')}")
         if rows:
             echo("\n" + table(["group", "", "image"], rows, right=["group"]))
     echo_skipped(failures)
@@ -113,7 +113,7 @@ def _write_page(path: Path, groups: list[list[tuple[str, bytes]]]) -> None:
     from cbid.report.html import embedded_image, page
     from cbid.storage.atomic import whole_file
 
-    sections = [f"<h1>Duplicates: {_count(len(groups), 'group')}</h1>"]
+    sections = [f"<h1>Duplicates: {count(len(groups), 'group')}</h1>"]
     for number, group in enumerate(groups, 1):
         figures = "".join(
             f"<figure>{embedded_image(small, name, format='jpeg')}<figcaption>{escape(name)}</figcaption></figure>"
@@ -154,7 +154,3 @@ def _move(folder: Path, groups: list[list[Path]], names: list[list[str]]) -> lis
             shutil.move(path, target)
             moved.append(str(target))
     return moved
-
-
-def _count(n: int, one: str, many: str | None = None) -> str:
-    return f"{n:,} {one if n == 1 else many or f'{one}s'}"

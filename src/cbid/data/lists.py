@@ -10,8 +10,8 @@ from cbid.checks import check_choice
 from cbid.data.decode import MAX_PIXELS, ImageError
 from cbid.data.folders import SUFFIXES, ImageFolder, report_problems
 from cbid.data.image_sets import ImageFiles, Problems
-from cbid.data.names import printable
 from cbid.labels import encode_labels
+from cbid.text import printable
 
 SIDECAR = "labels.csv"  # beside images: their names and labels
 

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from cbid.bags import Bags
 from cbid.checks import check_choice, check_n_jobs
 from cbid.data.decode import ImageError, reason_of
-from cbid.data.image_sets import ImageSet, Problems, as_image_set, content_digest
+from cbid.data.image_sets import ImageSet, Names, Problems, as_image_set, content_digest
 from cbid.data.isolated import DecodeLimits, decode_all
-from cbid.data.names import Names, printable
 from cbid.descriptors.cache import Bag, CachedValues, DescriptorCache, Value, width_of
 from cbid.progress import image_progress
 from cbid.storage.atomic import whole_file
 from cbid.storage.tensors import GrowingArray, map_npy
+from cbid.text import printable
 from cbid.threads import ordered_map
 
 if TYPE_CHECKING:

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.data.names import printable
 from cbid.search.manifest import is_index_file
 from cbid.storage.atomic import check_no_link, check_regular, whole_file
 from cbid.storage.digests import digest_file, digest_text
+from cbid.text import printable
 
 MANIFEST = "project.json"
 IMAGES = "images.sqlite"

@@ -20,7 +20,6 @@ from cbid.checks import check_integer, check_real
 from cbid.coders import CBID, Coder
 from cbid.data.folders import ImageFolder
 from cbid.data.image_sets import Problems, as_image_set
-from cbid.data.names import printable
 from cbid.data.sources import open_source
 from cbid.data.tables import VectorTable
 from cbid.descriptors import Descriptor
@@ -71,6 +70,7 @@ from cbid.search import CodeIndex, prepare_search
 from cbid.search.scan import prepare_meanwhile
 from cbid.storage.atomic import WriterLock, check_regular, whole_file
 from cbid.storage.digests import digest_bytes
+from cbid.text import count, printable
 
 OWN_PIXELS = 100_000_000  # of an image in a source that the user names: more than for images of strangers
 _COMMITTED = "the fit was committed before this error; fit again to complete the table of images"
@@ -306,7 +306,7 @@ class ProjectFit:
             ]
             if across:
                 names = " and ".join(printable(taken.names[i]) for i in across[0])
-                found = "1 copy is" if len(across) == 1 else f"{len(across)} copies are"
+                found = count(len(across), "copy is", "copies are")
                 warnings.warn(
                     f"{found} in {what}, such as {names}: {consequence}",
                     ProjectWarning,

@@ -13,7 +13,6 @@ from cbid.data.decode import ImageError, reason_of
 from cbid.data.image_sets import ImageItems, ImageSet, Problems, content_digest
 from cbid.data.images import thumbnail as _thumbnail
 from cbid.data.isolated import DecodeLimits
-from cbid.data.names import printable
 from cbid.data.tables import VectorTable
 from cbid.descriptors import Descriptor
 from cbid.descriptors.describing import NothingDescribed, describe
@@ -22,6 +21,7 @@ from cbid.progress import image_progress
 from cbid.project.files import write_vectors
 from cbid.project.table import ImageRow, ImageTable, join_labels
 from cbid.search.checks import unmasked
+from cbid.text import printable
 
 Source = ImageSet | VectorTable
 _BATCH = 64  # images that a killed run may lose

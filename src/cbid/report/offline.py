@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.coders.learned import DIAL
-from cbid.data.names import printable
 from cbid.storage.atomic import whole_file
+from cbid.text import printable
 
 if TYPE_CHECKING:
     from cbid.project import Project

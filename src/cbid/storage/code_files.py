@@ -11,7 +11,8 @@ from cbid.codes import check_codes, check_n_bits, n_bytes
 from cbid.extras import missing_extra
 from cbid.storage.atomic import check_regular, whole_directory, whole_file
 from cbid.storage.digests import digest_of
-from cbid.storage.store_formats import EXPORTS, StoreFormat
+from cbid.storage.store_formats import EXPORTS as EXPORTS
+from cbid.storage.store_formats import StoreFormat
 from cbid.storage.tensors import DAMAGED_NPY, map_npy
 
 PathLike = str | os.PathLike[str]

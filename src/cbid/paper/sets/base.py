@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from cbid.checks import check_choice, check_integer
 from cbid.data.image_sets import ImageSet
-from cbid.data.names import printable
 from cbid.storage.digests import digest_bytes
+from cbid.text import printable
 
 ROOT_VARIABLE = "CBID_DATA"
 Parts = Mapping[str, Callable[[], Any]]
