@@ -283,8 +283,7 @@ def descend(tree: LabelTree, classes: list[Any], shares: NDArray[np.float64], th
 
 def _sums(vote: NDArray[np.float64], numbers: NDArray[np.int64], n_classes: int) -> NDArray[np.float64]:
     places = np.arange(len(vote))[:, None] * n_classes + numbers
-    votes = np.zeros(len(vote) * n_classes)
-    np.add.at(votes, places.ravel(), vote.ravel())
+    votes: NDArray[Any] = np.bincount(places.ravel(), vote.ravel(), len(vote) * n_classes)
     return votes.reshape(-1, n_classes)
 
 
