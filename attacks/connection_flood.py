@@ -1,4 +1,4 @@
-"""One address opens idle connections until nobody else gets one. Expected: its oldest ones are closed."""
+"""One address opens idle connections until no other client gets one. Expected: its oldest ones are closed."""
 
 import socket
 

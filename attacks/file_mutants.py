@@ -94,7 +94,7 @@ def attack(format: Format, made: Path, name: str, numbers: range, found: Connect
 
 
 def made(name: str, folder: Path) -> None:
-    """Make the files of a format in a process of its own: no thread of it exists when the next one is forked."""
+    """Make the files of a format in a separate process: its threads are gone when the next one is forked."""
     process = multiprocessing.get_context("fork").Process(target=FORMATS[name].make, args=(folder,))
     process.start()
     process.join()
@@ -102,7 +102,7 @@ def made(name: str, folder: Path) -> None:
 
 
 def run(name: str, folder: Path, numbers: range, result: dict[str, Any]) -> None:
-    """Attack in a process of its own, and count the outcomes. After a crash or a hang, go on with the next mutant."""
+    """Attack in a separate process and count the outcomes. After a crash or a hang, continue with the next."""
     fork = multiprocessing.get_context("fork")
     while numbers:
         ours, theirs = fork.Pipe()

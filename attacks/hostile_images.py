@@ -7,7 +7,7 @@ decoders together. A sound WebP photograph of 25 million pixels must be accepted
     python -m attacks.hostile_images [ROUNDS [FILE]]
 
 The service, the searches and the attacker are three processes. In each of ROUNDS (1), searches go on for ten seconds
-without the attack and then beside it, at the same pace. With FILE, the time and the memory of each family, and the
+without the attack and then during it, at the same rate. With FILE, the time and the memory of each family, and the
 times of the searches, are stored there as JSON. Wall-clock times mean something on a quiet machine only; the checks
 allow for a busy one.
 """
@@ -379,7 +379,7 @@ def _query(address: tuple[str, int], content: bytes) -> bytes:
 def _go_on(address: tuple[str, int], told: Connection) -> None:
     """Search until something is received; then send milliseconds and errors, and wait for the next phase.
 
-    An empty message ends it. It is a process of its own: nothing else delays what it measures.
+    An empty message ends it. It runs in a separate process, so that nothing else delays what it measures.
     """
     while told.recv():
         times, errors = [], []
@@ -436,7 +436,7 @@ def main(rounds: str = "1", out: str | None = None) -> None:
             attacked.append(times)
     searches = {"quiet": _percentiles(quiet), "attacked": _percentiles(attacked)}
     ratio = searches["attacked"]["p99"] / searches["quiet"]["p99"]
-    print(json.dumps(searches, indent=1), f"\np99 beside the images: {ratio:.2f} times the quiet one")
+    print(json.dumps(searches, indent=1), f"\np99 during the attack: {ratio:.2f} times the quiet one")
     if out is not None:
         stored = {"load_average": os.getloadavg(), "p99_ratio": ratio, "searches": searches, "requests": results}
         Path(out).write_text(json.dumps({**about(), **stored}, indent=1) + "\n")

@@ -64,7 +64,7 @@ def served(*, images: bool = False, **settings: object) -> Iterator[tuple[str, i
 
 @contextlib.contextmanager
 def served_alone(*options: str) -> Iterator[tuple[tuple[str, int], int]]:
-    """Yield the address of a service of images in a process of its own (``cbid serve``), and its process id."""
+    """Yield the address of a service of images in a separate process (``cbid serve``), and its process id."""
     with made_images() as path:
         command = [sys.executable, "-m", "cbid", "serve", str(path), "--port", "0", *options]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

@@ -42,7 +42,7 @@ ARRAY_LIKE = stringify_annotation(ArrayLike, "smart")
 
 
 def with_short_types(app, what, name, obj, options, signature, returns):
-    """Write ``ArrayLike`` and ``NDArray[...]`` instead of what they stand for."""
+    """Write ``ArrayLike`` and ``NDArray[...]`` instead of their definitions."""
     return tuple(
         text
         and re.sub(

@@ -6,8 +6,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Bags", "are_bags", "check_bags", "position_scale", "positions", "with_positions"]
-
 # Largest squared length of a descriptor: the squared distance of two is then finite in float32.
 _MOST_SQUARES = float(np.finfo(np.float32).max) / 4
 

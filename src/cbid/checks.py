@@ -8,22 +8,6 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import numpy as np
 from sklearn.utils import check_random_state
 
-__all__ = [
-    "as_random_state",
-    "check_arrays",
-    "check_bool",
-    "check_choice",
-    "check_integer",
-    "check_n_jobs",
-    "check_pair",
-    "check_real",
-    "check_sequence",
-    "check_share",
-    "check_verbose",
-    "invalid",
-    "unchanged_on_error",
-]
-
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -46,9 +30,8 @@ def check_integer(name: str, value: Any, least: int, most: int | None = None) ->
 
 def check_real(name: str, value: Any, least: float, most: float = float("inf"), *, open_below: bool = False) -> None:
     """Raise unless least <= value < most, or least < value < most with ``open_below``."""
-    is_real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
     too_large = isinstance(value, int) and abs(value) > sys.float_info.max
-    if not is_real or too_large or not least <= value < most or (open_below and value == least):
+    if not _is_real(value) or too_large or not least <= value < most or (open_below and value == least):
         limits = f"{'above' if open_below else 'of at least'} {least:g}"
         if most != float("inf"):
             limits += f" and below {most:g}"
@@ -57,8 +40,7 @@ def check_real(name: str, value: Any, least: float, most: float = float("inf"), 
 
 def check_share(name: str, value: Any) -> None:
     """Raise unless 0 <= value <= 1."""
-    is_real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not is_real or not 0 <= value <= 1:
+    if not _is_real(value) or not 0 <= value <= 1:
         raise invalid(name, value, "a number from 0 to 1")
 
 
@@ -136,6 +118,10 @@ def unchanged_on_error(method: Callable[Concatenate[Any, _P], _R]) -> Callable[C
             raise
 
     return restoring
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
 def _is_integer(value: Any) -> bool:

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cbid.extras import missing_extra
-
-__all__ = ["main", "run"]
+from cbid.text import escaped
 
 TRACEBACK_VARIABLE = "CBID_TRACEBACK"
 _FAILURE, _WRONG_CALL, _INTERRUPTED = 1, 2, 130
@@ -81,8 +80,7 @@ def _fail_usage(error: Any) -> int:
 
 def _fail(message: str, status: int = _FAILURE) -> int:
     """Print the message as one line on stderr and return the status."""
-    line = " ".join(message.split())  # names and labels may hold control characters of the terminal
-    line = "".join(c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in line)
+    line = escaped(" ".join(message.split()))  # names and labels may hold control characters of the terminal
     print("cbid:", line.encode(errors="backslashreplace").decode(), file=sys.stderr)
     return status
 

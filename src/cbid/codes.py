@@ -10,18 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "check_codes",
-    "check_n_bits",
-    "check_weights",
-    "hamming",
-    "n_bytes",
-    "pack",
-    "prefix",
-    "unpack",
-    "weighted_hamming",
-]
-
 # Temporaries of distances take at most about 32 MB.
 _PAIR_BYTES = 1 << 25
 

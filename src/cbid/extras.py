@@ -5,8 +5,6 @@ import re
 import shlex
 import sys
 
-__all__ = ["how_to_install", "missing_extra"]
-
 _EXTRA = re.compile(r"""\s*extra\s*==\s*["']([\w-]+)["']""")
 _OWN = re.compile(r"cbid\s*\[([\w,\s-]+)\]")
 

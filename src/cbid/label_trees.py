@@ -7,12 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LabelTree", "parse_tree"]
-
 
 @dataclass(frozen=True)
 class LabelTree:
-    """Labels and the groups above them. Several labels may stand at the top; what joins them has no name.
+    """Labels and the groups above them. Several labels may be at the top; the root above them has no name.
 
     parents : dict
         From each node to the one above it, or to None at the top.
@@ -55,7 +53,7 @@ class LabelTree:
     def levels(self, classes: Iterable[Any]) -> tuple[list[list[Any]], NDArray[np.int64]]:
         """Return the nodes of each level (coarse to fine) and the place of each class there, (levels, classes).
 
-        There are as many levels as the longest path has nodes. A class with a shorter path stands for itself on the
+        There are as many levels as the longest path has nodes. A class with a shorter path represents itself on the
         levels below it. The last level has the classes themselves, in their order.
         """
         classes = list(classes)
@@ -87,7 +85,7 @@ def parse_tree(tree: Any, classes: Iterable[Any]) -> LabelTree:
     ----------
     tree : str, mapping or LabelTree
         A separator: labels are paths such as "animal/dog/poodle", and each prefix of a path is a node. A mapping
-        child -> parent: nodes without an entry, or with parent None, stand at the top; if any parent is None, every
+        child -> parent: nodes without an entry, or with parent None, are at the top; if any parent is None, every
         parent needs an entry. A nested dict: keys are nodes, values hold what is below: a dict, or a list or set of
         labels; an empty dict or None for nothing.
     classes : iterable of labels

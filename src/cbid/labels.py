@@ -8,18 +8,6 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, issparse
 from sklearn.utils import assert_all_finite, column_or_1d
 
-__all__ = [
-    "are_label_sets",
-    "check_labels",
-    "encode_label_sets",
-    "encode_labels",
-    "encode_partial_labels",
-    "image_labels",
-    "is_list_of_objects",
-    "label_sets",
-    "single_labels",
-]
-
 
 def is_list_of_objects(y: Any) -> bool:
     """Return whether numpy would misread the list y: tuples as a matrix, or numbers among strings as text."""
@@ -77,20 +65,24 @@ def encode_labels(y: Any, *, missing: bool = False) -> tuple[NDArray[Any], NDArr
 
 
 def _encode_present(labels: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    present: Any
+    known = _are_present(labels)
+    present: Any = labels[known]
     if labels.dtype == object:
-        known = np.array([label is not None and label == label for label in labels], dtype=bool)  # NaN != NaN
-        present = labels[known].tolist()
+        present = present.tolist()
         texts = [label for label in present if isinstance(label, str)]
         if 0 < len(texts) < len(present):
             other = next(label for label in present if not isinstance(label, str))
             raise ValueError(f"labels hold {texts[0]!r} and {other!r}: expected either text or numbers")
-    else:
-        known = ~np.isnan(labels) if labels.dtype.kind == "f" else np.ones(len(labels), dtype=bool)
-        present = labels[known]
     numbers = np.full(len(labels), -1, dtype=np.int64)
     classes, numbers[known] = encode_labels(present)
     return classes, numbers
+
+
+def _are_present(labels: NDArray[Any]) -> NDArray[np.bool_]:
+    """Return which labels are neither None nor NaN."""
+    if labels.dtype == object:
+        return np.array([label is not None and label == label for label in labels], dtype=bool)  # NaN != NaN
+    return ~np.isnan(labels) if labels.dtype.kind == "f" else np.ones(len(labels), dtype=bool)
 
 
 def unmarked(labels: Any) -> Any:
@@ -126,15 +118,10 @@ def encode_partial_labels(y: Any, missing_label: Any = None) -> tuple[NDArray[An
         labels[:] = list(y)
     else:
         labels = np.asarray(y)
-    if labels.dtype == object:
-        known = np.array([v is not None and v == v for v in labels], dtype=bool)  # NaN != NaN
-        if missing_label is not None:
-            known &= np.array([v != missing_label for v in labels], dtype=bool)
-    else:
-        known = ~np.isnan(labels) if labels.dtype.kind == "f" else np.ones(len(labels), dtype=bool)
-        if missing_label is not None:
-            known &= labels != missing_label
-    known &= ~np.asarray(masked)
+    known = _are_present(labels) & ~np.asarray(masked)
+    if missing_label is not None:
+        marked = [v == missing_label for v in labels] if labels.dtype == object else labels == missing_label
+        known &= ~np.asarray(marked, dtype=bool)
     numbers = np.full(len(labels), -1, dtype=np.int64)
     present: Any = labels[known]
     if labels.dtype == object and not any(isinstance(v, (tuple, frozenset)) for v in present):

@@ -20,8 +20,6 @@ from sklearn.base import BaseEstimator
 
 from cbid.checks import check_choice, check_integer, check_n_jobs, check_real
 
-__all__ = ["check_params", "choice", "estimator", "flag", "integer", "jobs", "param", "positive", "real"]
-
 Check = Callable[[str, Any], None]  # raises a ValueError with the name and the value
 _Estimator = TypeVar("_Estimator", bound=BaseEstimator)
 _Default = TypeVar("_Default")

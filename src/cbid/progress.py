@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-__all__ = ["bit_progress", "image_progress", "note", "notes", "say"]
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 _show: Callable[[str], None] | None = None
 
@@ -20,7 +22,7 @@ def notes(show: Callable[[str], None]) -> Iterator[None]:
 
 
 def note(text: str) -> None:
-    """Say that a step takes long, if somebody listens."""
+    """Report that a step takes long, inside of ``notes``."""
     if _show is not None:
         _show(text)
 
@@ -39,19 +41,7 @@ def bit_progress(total: int, done: int, *, shown: bool) -> Iterator[Callable[[fl
     if not shown:
         yield lambda objective, gap: None
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    # At most 80 characters, the width of a plain terminal.
-    columns = (
-        TextColumn("learning bits"),
-        BarColumn(bar_width=12),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[state]}"),
-        TimeRemainingColumn(compact=True),
-        TextColumn("left"),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    with _bar("learning bits", width=12) as progress:
         task = progress.add_task("bits", total=total, completed=done, state="")
 
         def update(objective: float, gap: float) -> None:
@@ -68,16 +58,16 @@ def image_progress(total: int, doing: str, *, shown: bool) -> Iterator[Callable[
     if not shown:
         yield lambda done: None
         return
+    with _bar(doing, width=20) as progress:
+        task = progress.add_task(doing, total=total, state="")
+        yield lambda done: progress.update(task, advance=done)
+
+
+def _bar(doing: str, *, width: int) -> "Progress":
+    """Return a bar with a count, the field "state" of the task and the time left, in at most 80 characters."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (
-        TextColumn(doing),
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(compact=True),
-        TextColumn("left"),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as progress:
-        task = progress.add_task(doing, total=total)
-        yield lambda done: progress.update(task, advance=done)
+    left = (TextColumn("{task.fields[state]}"), TimeRemainingColumn(compact=True), TextColumn("left"))
+    columns = (TextColumn(doing), BarColumn(bar_width=width), MofNCompleteColumn(), *left)
+    return Progress(*columns, console=Console(stderr=True))

@@ -11,8 +11,6 @@ from functools import lru_cache
 from itertools import count
 from typing import Any, TypeVar
 
-__all__ = ["blocks_of", "each", "faiss_products", "faiss_threads", "ordered_map"]
-
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
@@ -104,7 +102,7 @@ os.register_at_fork(after_in_child=_helpers.cache_clear)  # threads do not survi
 def blocks_of(n: int, size: int) -> list[slice]:
     """Return slices of at most ``size`` places that cover range(n), at least one.
 
-    They do not depend on the number of threads. A sum over blocks is thus the same for every number of them.
+    They do not depend on the number of threads. So a sum over blocks is the same for every number of threads.
     """
     return [slice(start, min(start + size, n)) for start in range(0, n, size)] or [slice(0, 0)]
 

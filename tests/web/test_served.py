@@ -153,7 +153,7 @@ def test_calls_that_are_cancelled_while_they_wait_leave_no_trace():
 
 def test_searches_share_the_processors(copied, monkeypatch):
     """One search is split among 4 processors, each of two among 2; of six each has one thread."""
-    monkeypatch.setattr(served, "_n_processors", lambda: 4)
+    monkeypatch.setattr(served, "thread_count", lambda n: 4 if n is None else n)
 
     async def threads_of(project, together):
         inside = threading.Barrier(together)

@@ -37,7 +37,7 @@ Weights = NDArray[np.floating] | None
 class ClassDistances(Protocol):
     """Distances from patches to classes."""
 
-    nbytes: int  # memory beside the rows
+    nbytes: int  # memory in addition to the rows
 
     def __call__(self, rows: Rows, n_threads: int) -> Floats: ...
 
@@ -197,7 +197,7 @@ _FACTOR_RIDGE = 0.03
 def class_factors(D: NDArray[np.float64], y: NDArray[np.integer]) -> NDArray[np.float64]:
     """Return factors (k,) of mean one for the distances D (n, k) from images of classes y to the classes.
 
-    NBNN compares distances to classes of different density: one whose patches lie close together attracts images of
+    NBNN compares distances to classes of different density: one whose patches are close together attracts images of
     all others. Factors minimise the log loss of a softmax over minus the distances; a ridge holds them near one.
     """
     unit = float(D.mean())

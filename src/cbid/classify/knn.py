@@ -242,7 +242,7 @@ class CodeKNeighborsClassifier(ClassifierMixin, BaseEstimator):
     def decision(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return how near each row of X is to the known samples, (n,); rows below 0 are unknown.
 
-        It is ``unknown_distance_`` less the mean distance to the neighbours; without ``unknown`` the former is 0.
+        It is ``unknown_distance_`` minus the mean distance to the neighbours; without ``unknown`` the former is 0.
         """
         return (self.unknown_distance_ or 0.0) - self._distances(self._fitted_codes(X))
 

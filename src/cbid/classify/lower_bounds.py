@@ -5,7 +5,7 @@ along the axes, and the length of the rest. Two lengths differ by at most the di
 are therefore never farther apart than the rows, for any axes. Along principal axes they are nearly as far apart, and
 a comparison of a few values often replaces one of all values.
 
-The compiled functions stand in one file because numba's cache checks only the file of a function, not those of the
+The compiled functions are in one file because numba's cache checks only the file of a function, not those of the
 functions that it calls. In all of them ``distances`` (q, k) and ``positions`` (q, k) hold the nearest rows so far, in
 order, and are changed in place; of equally distant rows the first comes first.
 """
@@ -168,7 +168,7 @@ def nearest_in_buckets(
     """Compare each query by_bucket[t, i] with the rows order[t, starts[t, i]:ends[t, i]], in all tables t.
 
     The reduced arrays may be Q and rows themselves. by_bucket[t] sorts the queries by their bucket in table t. Rows
-    lie at random addresses of memory: the reduced rows of a bucket are copied together once for all its queries.
+    are at random addresses of memory: the reduced rows of a bucket are copied together once for all its queries.
     """
     last = distances.shape[1] - 1
     block_rows = np.empty((_BLOCK, reduced_rows.shape[1]), np.float32)

@@ -91,7 +91,7 @@ class NBNNClassifier(ClassifierMixin, BaseEstimator):
     storage_per_image_ : float
         Mean bytes of the rows of a training image, in memory and in a file.
     index_bytes_ : int
-        Bytes of the search structures in memory, beside the rows.
+        Bytes of the search structures in memory, without the rows.
 
     Examples
     --------

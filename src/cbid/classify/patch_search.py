@@ -2,7 +2,7 @@
 
 A structure is built over the rows (n, width) of some patches. ``query(Q, k, n_threads)`` returns distances (q, k)
 float32, nearest first (squared Euclidean, or weighted Hamming of codes), and positions (q, k) int64 of the rows. With
-fewer than k rows found, the rest has distance inf and position -1. ``nbytes`` is the memory beside the rows.
+fewer than k rows found, the rest has distance inf and position -1. ``nbytes`` is the memory in addition to the rows.
 """
 
 from collections.abc import Callable, Sequence
@@ -95,7 +95,7 @@ class FlatSearch:
 
 
 def _padded(reduced: Floats) -> Floats:
-    """Append the squared lengths, less the rounding error, as a column; pad to LANES with rows at infinity."""
+    """Append the squared lengths minus the rounding error as a column; pad to LANES with rows at infinity."""
     out = np.zeros((-(-len(reduced) // LANES) * LANES, reduced.shape[1] + 1), np.float32)
     out[: len(reduced), :-1] = reduced
     out[: len(reduced), -1] = np.float32(1 - ROUNDING) * np.einsum("ij,ij->i", reduced, reduced)

@@ -54,7 +54,7 @@ def neighbours_with_ties(
 ) -> Iterator[Neighbours]:
     """Yield the k nearest of every query with all neighbours that tie with the k-th, some queries at a time.
 
-    ``excluded`` are ids to leave out. ``counts`` is the number of items that each id stands for, if not one; an id is
+    ``excluded`` are ids to leave out. ``counts`` is the number of items that each id represents, if not one; an id is
     then the place in this array. If more than about 8,192 tie with the k-th, a random subset of at least 512 of them
     is returned instead. It is drawn by a fixed function of the ids and does not depend on the other queries. A store
     outside the process returns at most 64 more than k.
@@ -231,7 +231,7 @@ def count_votes(
     distances : (n, m) ascending, of the k nearest neighbours and all that tie with the k-th, which share the votes
         that the nearer ones leave; inf where there is no neighbour
     labels : (n, m) class numbers; a neighbour with a negative number takes its votes, but gives them to no class
-    counts : (n, m) the number of items that each neighbour stands for, if not one
+    counts : (n, m) the number of items that each neighbour represents, if not one
     queries : (n, n_bytes) codes that decide, as random numbers, if nothing else does; without, the first class wins
     """
     vote = np.where(labels < 0, 0, neighbour_votes(distances, k, weights=weights, counts=counts))
@@ -283,8 +283,7 @@ def descend(tree: LabelTree, classes: list[Any], shares: NDArray[np.float64], th
 
 def _sums(vote: NDArray[np.float64], numbers: NDArray[np.int64], n_classes: int) -> NDArray[np.float64]:
     places = np.arange(len(vote))[:, None] * n_classes + numbers
-    votes = np.zeros(len(vote) * n_classes)
-    np.add.at(votes, places.ravel(), vote.ravel())
+    votes: NDArray[Any] = np.bincount(places.ravel(), vote.ravel(), len(vote) * n_classes)
     return votes.reshape(-1, n_classes)
 
 

@@ -1,4 +1,4 @@
-"""What every coder is: a scikit-learn transformer from vectors to bits, with packed codes and model files."""
+"""The base class of coders: a scikit-learn transformer from vectors to bits, with packed codes and model files."""
 
 import copy
 import os
@@ -16,16 +16,14 @@ from cbid import codes
 from cbid.checks import unchanged_on_error
 from cbid.storage.models import Saved, load_from
 
-__all__ = ["Coder", "load"]
-
 _CHUNK_BYTES = 64 * 2**20
 
 
 class Coder(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """Base of all coders. A subclass learns in ``fit``, sets ``n_bits_`` and gives ``_project``.
+    """Base class of all coders. A subclass learns in ``fit``, sets ``n_bits_`` and implements ``_project``.
 
-    A fitted coder's state is its attributes that end in an underscore (``Saved``); ``_ARRAYS`` and ``_VALUES`` name
-    what a model file may set of it.
+    The state of a fitted coder is its attributes that end in an underscore (``Saved``); ``_ARRAYS`` and ``_VALUES``
+    name those that a model file may set.
     """
 
     n_bits_: int
@@ -39,10 +37,10 @@ class Coder(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     @abstractmethod
     def _project(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Real values (n, n_bits_) whose sign is the bit."""
+        """Return real values (n, n_bits_) whose signs are the bits."""
 
     def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "n_bits_")  # during a fit X has been looked at, no more
+        return hasattr(self, "n_bits_")  # during a fit only X has been checked
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
         """Return the representations of scikit-learn; in a notebook with what the fit has chosen."""
@@ -64,19 +62,19 @@ class Coder(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return f"<table>{cells}</table>"
 
     def project(self, X: ArrayLike) -> NDArray[np.floating]:
-        """Signed distances (n, n_bits_) before the sign is taken, in the coder's own scale."""
+        """Return the real values (n, n_bits_) whose signs are the bits, in the scale of the coder."""
         return np.concatenate([self._project(part) for part in self._parts(X)])
 
     def transform(self, X: ArrayLike) -> NDArray[np.int8]:
-        """Bits (n, n_bits_) in -1/+1; sign(0) is +1."""
+        """Return bits (n, n_bits_) in -1/+1; sign(0) is +1."""
         return np.concatenate([np.where(self._project(part) >= 0, 1, -1).astype(np.int8) for part in self._parts(X)])
 
     def encode(self, X: ArrayLike) -> NDArray[np.uint8]:
-        """Packed codes (n, ceil(n_bits_ / 8)) in the order of ``numpy.packbits``."""
+        """Return packed codes (n, ceil(n_bits_ / 8)) in the order of ``numpy.packbits``."""
         return np.concatenate([codes.pack(self._project(part) >= 0) for part in self._parts(X)])
 
     def _parts(self, X: ArrayLike) -> list[NDArray[np.floating]]:
-        """X, checked, in slices whose projections stay small."""
+        """Return X, checked, in slices whose projections stay small."""
         check_is_fitted(self)
         samples = self._samples(X)
         rows = self.slice_rows()
@@ -87,12 +85,12 @@ class Coder(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         return max(1, _CHUNK_BYTES // (8 * self._width()))
 
     def _samples(self, X: Any) -> NDArray[np.floating]:
-        """X, checked, as the array (n, columns) that is projected."""
+        """Return X, checked, as the array (n, columns) that is projected."""
         checked: NDArray[np.floating] = validate_data(self, X, reset=False, dtype=[np.float64, np.float32])
         return checked
 
     def _width(self) -> int:
-        """The widest row that a projection makes."""
+        """Return the length of the longest row in a projection."""
         return max(self.n_bits_, int(self.n_features_in_))
 
     @property
@@ -101,11 +99,11 @@ class Coder(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.transformer_tags.preserves_dtype = []  # bits are int8 whatever X is
+        tags.transformer_tags.preserves_dtype = []  # bits are int8 for every type of X
         return tags
 
     def _cut(self, n_bits: int, fitted: dict[str, Any]) -> Self:
-        """A copy with ``n_bits`` and other fitted values: what ``truncate`` returns."""
+        """Return a copy with ``n_bits`` and other fitted values, for ``truncate``."""
         short = copy.copy(self)
         for name, value in {**fitted, "n_bits": n_bits, "n_bits_": n_bits}.items():
             setattr(short, name, value)
@@ -113,7 +111,7 @@ class Coder(Saved, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
 
 def load(path: str | os.PathLike[str]) -> Coder:
-    """Open a coder that ``save`` wrote, here or on another machine."""
+    """Open a coder that ``save`` wrote, on this or another machine."""
     import cbid.coders  # the classes themselves; they import this module
 
     coder: Coder = load_from(cbid.coders, Coder, path)

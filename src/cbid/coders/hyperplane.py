@@ -1,4 +1,4 @@
-"""What all coders share whose bits are hyperplanes, over X or over similarities to anchors."""
+"""Base class of coders whose bits are hyperplanes, over X or over similarities to anchors."""
 
 import os
 from typing import Self
@@ -7,12 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from cbid.checks import as_random_state, check_arrays, check_choice, check_integer, check_real
+from cbid.checks import as_random_state, check_arrays, check_integer, check_real
 from cbid.coders.base import Coder
 from cbid.coders.onnx_file import OnnxGraph, write_onnx
 from cbid.learning.features import Anchors, fit_anchors
-
-__all__ = ["HyperplaneCoder"]
 
 Array = NDArray[np.floating]
 MOST_BITS = 65_536
@@ -25,9 +23,9 @@ class HyperplaneCoder(Coder):
     ----------
     coef_, intercept_ : (n_bits_, d) or (n_bits_, m), and (n_bits_,)
     mean_ : (d,) or (m,)
-        Where the training samples' f(x) lie; products are taken around it, where float32 has its digits.
+        The mean of f(x) over the training samples; products are computed around it, where float32 is most precise.
     anchors_, gamma_ : (m, d) and float
-        Only where f(x) is similarities.
+        Only if f(x) are similarities.
     """
 
     _ARRAYS = frozenset({"coef_", "intercept_", "mean_", "anchors_"})
@@ -38,16 +36,10 @@ class HyperplaneCoder(Coder):
     anchors_: Array
     gamma_: float
 
-    def _check_kernel(self, kernel: str | None, n_anchors: int, gamma: float | None) -> None:
-        check_choice("kernel", kernel, (None, "rbf"))
-        check_integer("n_anchors", n_anchors, 1)
-        if gamma is not None:
-            check_real("gamma", gamma, 0, open_below=True)
-
     def _set_hyperplanes(
         self, directions: Array, offsets: Array | float, mean: NDArray[np.float64], anchors: Anchors | None = None
     ) -> Self:
-        """Bits sign((f(x) - mean) . directions + offsets) with directions (m, t) and offsets (t,)."""
+        """Set the bits sign((f(x) - mean) . directions + offsets) with directions (m, t) and offsets (t,)."""
         self.coef_ = np.ascontiguousarray(directions.T, dtype=np.float64)
         self.mean_ = np.asarray(mean, dtype=np.float64)
         self.intercept_ = np.broadcast_to(offsets, len(self.coef_)) - self.coef_ @ self.mean_
@@ -87,7 +79,7 @@ class HyperplaneCoder(Coder):
         Alone, the graph has the input ``X``, float32 (n, n_features_in_), and opset 17. Behind a network it has the
         inputs and the opset of the network. The output is ``codes`` (``cbid/codes`` if the network uses that name),
         uint8 (n, ceil(n_bits_ / 8)), in the order of ``numpy.packbits``. A bit may differ from ``encode`` only if the
-        projection is zero but for rounding.
+        projection is zero up to rounding.
 
         Parameters
         ----------
@@ -105,7 +97,7 @@ class HyperplaneCoder(Coder):
         """Add `_project` to a graph and return the name of its values."""
         kinds, n_shares = [X], len(getattr(self, "class_coef_", ()))
         if hasattr(self, "anchors_"):
-            # Bits of likeness see X beside the similarities.
+            # Bits of likeness see X in addition to the similarities.
             beside = kinds if self.coef_.shape[1] - n_shares > len(self.anchors_) else []
             kinds = [graph.similarities(X, self.anchors_, self.gamma_, self._anchors().kernel), *beside]
         if n_shares:
@@ -129,14 +121,14 @@ class HyperplaneCoder(Coder):
 
 
 def generator(random_state: object) -> np.random.Generator:
-    """A generator from what scikit-learn takes as ``random_state``."""
+    """Return a generator for a ``random_state`` as scikit-learn accepts it."""
     return np.random.default_rng(as_random_state(random_state).randint(2**31 - 1))
 
 
 def kernel_features(
     X: Array, *, kernel: str | None, n_anchors: int, gamma: float | None, rng: np.random.Generator
 ) -> tuple[Anchors | None, Array]:
-    """X as hyperplanes will see it: X itself, or its similarities to anchors drawn from it."""
+    """Return anchors drawn from X and the similarities of X to them; None and X itself without a kernel."""
     if kernel is None:
         return None, X
     anchors = fit_anchors(X, n_anchors=n_anchors, gamma=gamma, rng=rng)

@@ -9,11 +9,10 @@ from scipy.sparse import csr_matrix
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from cbid.checks import check_arrays, check_integer
+from cbid.checks import check_arrays as check_arrays
+from cbid.checks import check_integer
 from cbid.labels import are_label_sets, encode_label_sets, encode_labels, is_list_of_objects, single_labels
 from cbid.learning.scaling import check_varies
-
-__all__ = ["LabelKinds", "PrefixMixin", "SupervisedMixin", "check_arrays", "check_indices"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class LabelKinds:
 
 
 class SupervisedMixin:
-    """Stands left of ``Coder`` among the bases of a coder that learns from labels.
+    """Mixin of coders that learn from labels; it comes before ``Coder`` among the bases.
 
     Attributes
     ----------
@@ -46,14 +45,14 @@ class SupervisedMixin:
     classes_: NDArray[Any]
 
     def _labelled(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.floating], NDArray[np.int64]]:
-        """X, checked, and the class number of every sample; sets ``classes_``."""
+        """Return X, checked, and the class number of every sample; set ``classes_``."""
         classes = None
         if are_label_sets(y):
             kinds = self._label_kinds(X, y)[1]
             if kinds.alike is not None:
                 raise ValueError(f"Y gives several labels per sample: {type(self).__name__} expects one label each")
             classes, y = self.classes_, kinds.numbers
-        elif is_list_of_objects(y):  # which numpy would take for a matrix, or turn into text
+        elif is_list_of_objects(y):  # numpy would make a matrix or text of it
             classes, y = encode_labels(y)
         samples, y = validate_data(self, X, y, dtype=[np.float64, np.float32])
         found, numbers = encode_labels(y)
@@ -65,7 +64,7 @@ class SupervisedMixin:
         return samples, numbers
 
     def _label_kinds(self, X: ArrayLike, y: Any) -> tuple[NDArray[np.floating], LabelKinds]:
-        """X, checked, and the labels of samples with one label or several each; sets ``classes_``."""
+        """Return X, checked, and the labels of samples with one label or several each; set ``classes_``."""
         if not are_label_sets(y):
             samples, numbers = self._labelled(X, y)
             ones = np.ones(len(numbers), dtype=np.uint8)
@@ -95,13 +94,13 @@ class SupervisedMixin:
 
 
 class PrefixMixin:
-    """Stands left of ``Coder`` among the bases of a coder whose bits do not depend on those after them."""
+    """Mixin of coders whose bits do not depend on later ones; it comes before ``Coder`` among the bases."""
 
     _BY_BIT: ClassVar[tuple[str, ...]] = ("coef_", "intercept_")  # arrays with one row for each bit
     n_bits_: int
 
     def truncate(self, n_bits: int) -> Self:
-        """A coder of the first ``n_bits`` bits."""
+        """Return a coder of the first ``n_bits`` bits."""
         check_is_fitted(self)
         check_integer("n_bits", n_bits, 1, self.n_bits_)
         cut: dict[str, Any] = self._first_bits(n_bits)
@@ -116,4 +115,4 @@ def check_indices(coder: Any, name: str, shape: tuple[int, ...], below: int, lea
     array = getattr(coder, name)
     good = array.shape == shape and array.dtype.kind == "i"
     if not good or (array.size and not least <= array.min() <= array.max() < below):
-        raise ValueError(f"{name} is {array.dtype} {array.shape}; it must be integers below {below}, {shape}")
+        raise ValueError(f"{name} is {array.dtype} {array.shape}: expected integers below {below}, {shape}")

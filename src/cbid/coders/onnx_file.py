@@ -10,8 +10,6 @@ from cbid.codes import n_bytes
 from cbid.extras import missing_extra
 from cbid.storage.atomic import whole_file
 
-__all__ = ["INPUT", "OPSET", "OUTPUT", "OnnxGraph", "write_onnx"]
-
 OPSET = 17  # of a coder alone; behind a network it is that of the network
 INPUT, OUTPUT = "X", "codes"
 _OLDEST_OPSET = 13
@@ -20,7 +18,7 @@ _PREFIX = "cbid/"
 
 
 class OnnxGraph:
-    """Nodes and constants that are added to a graph one after the other; values are known by name."""
+    """Nodes and constants of a graph in the order in which they are added; values have names."""
 
     def __init__(self, onnx: Any) -> None:
         self._onnx = onnx
@@ -60,7 +58,7 @@ class OnnxGraph:
         return self.add("Exp", self.add("Neg", self.add("Relu", D)))
 
     def _absolute_distances(self, Z: str, points: NDArray[np.float32]) -> str:
-        """Add ||z - a||_1, one anchor after the other: all differences at once would not fit into memory."""
+        """Add ||z - a||_1, one anchor at a time: all differences together would not fit into memory."""
         helper, FLOAT = self._onnx.helper, self._onnx.TensorProto.FLOAT
         names = [f"{_PREFIX}{name}" for name in ("anchor", "difference", "size", "distance")]
         nodes = [
@@ -150,7 +148,7 @@ def _load(onnx: Any, path: str | os.PathLike[str]) -> Any:
         onnx.checker.check_model(model)
     except OSError:
         raise
-    except Exception as error:  # protobuf's and onnx's own kinds
+    except Exception as error:  # protobuf and onnx have errors of their own
         raise ValueError(f"network={name!r} is not a valid ONNX file: {str(error).strip()[:200]}") from error
     opset = max((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), default=0)
     if opset < _OLDEST_OPSET:
@@ -161,7 +159,7 @@ def _load(onnx: Any, path: str | os.PathLike[str]) -> Any:
 
 
 def _embedding(onnx: Any, model: Any, path: str | os.PathLike[str], wanted: str | None, d: int) -> str:
-    """Return the name of the output that the coder reads: (n, d) real numbers, as far as the file says."""
+    """Return the name of the output that the coder reads: (n, d) real numbers, unless the file says otherwise."""
     outputs = {output.name: output.type.tensor_type for output in model.graph.output}
     if wanted not in outputs and (wanted is not None or len(outputs) > 1):
         raise ValueError(f"output={wanted!r}: expected an output of {os.fspath(path)}: {', '.join(outputs)}")

@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from cbid.commands.options import JobsOption, JsonOption, QuietOption, echo_result, echo_skipped, open_photographs
+from cbid.text import printable
 
 if TYPE_CHECKING:
     from cbid.data import ImageSet
@@ -30,7 +31,6 @@ def detect(
     import numpy as np
 
     from cbid.data.decode import reason_of
-    from cbid.data.names import printable
     from cbid.detection import Detections, SlidingWindowDetector
     from cbid.detection.detector import detect_all
     from cbid.detection.drawing import draw_detections, write_picture
@@ -136,8 +136,6 @@ class DetectGroup(TyperGroup):
 
 def _check_outputs(out: Path | None, draw: Path | None) -> None:
     """Reject paths that cannot be written before the work starts."""
-    from cbid.data.names import printable
-
     if out is not None and out.is_dir():
         raise typer.BadParameter(f"--out={printable(out)}: is a folder; expected a file")
     if out is not None and not out.parent.is_dir():
@@ -151,8 +149,6 @@ def _drawing_paths(folder: Path, images: "ImageSet") -> list[Path]:
 
     A name keeps its suffix before .png (a.jpg.png). No path leaves the folder, and none overwrites a photograph.
     """
-    from cbid.data.names import printable
-
     sources = {_file_identity(path) for i in range(len(images)) if (path := images.path(i)) is not None} - {None}
     targets: list[Path] = []
     taken: set[str] = set()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cbid.commands.options import JobsOption, JsonOption, echo, echo_json, echo_skipped, open_photographs, table
+from cbid.text import count, printable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
 _N_BITS = 1024
 _SIDE = 32  # pixels of the small image whose gradients the bits are made of
-_THUMBNAIL_SIDE = 192
 
 
 def duplicates(
@@ -43,7 +43,6 @@ def duplicates(
 
     from cbid.coders import LSH
     from cbid.data.isolated import DecodeLimits
-    from cbid.data.names import printable
     from cbid.descriptors import HOG, describe
     from cbid.search import CodeIndex
 
@@ -86,7 +85,7 @@ def duplicates(
             for place, name in enumerate(group)
         ]
         n_copies = sum(len(group) - 1 for group in groups)
-        echo(f"{len(index):,} images, {_count(len(groups), 'group')}, {_count(n_copies, 'copy', 'copies')}")
+        echo(f"{len(index):,} images, {count(len(groups), 'group')}, {count(n_copies, 'copy', 'copies')}")
         if rows:
             echo("\n" + table(["group", "", "image"], rows, right=["group"]))
     echo_skipped(failures)
@@ -94,15 +93,9 @@ def duplicates(
 
 def _size_and_thumbnail(image: "NDArray[np.uint8]") -> tuple[int, bytes]:
     """Return the number of pixels, and a small JPEG."""
-    import io
+    from cbid.data.images import thumbnail
 
-    from PIL import Image
-
-    from cbid.data.images import resize_longest, to_uint8
-
-    buffer = io.BytesIO()
-    Image.fromarray(resize_longest(to_uint8(image), _THUMBNAIL_SIDE)).save(buffer, "JPEG", quality=85)
-    return image.shape[0] * image.shape[1], buffer.getvalue()
+    return image.shape[0] * image.shape[1], thumbnail(image)
 
 
 def _check_folder(option: str, folder: Path | None, source: Path) -> None:
@@ -120,7 +113,7 @@ def _write_page(path: Path, groups: list[list[tuple[str, bytes]]]) -> None:
     from cbid.report.html import embedded_image, page
     from cbid.storage.atomic import whole_file
 
-    sections = [f"<h1>Duplicates: {_count(len(groups), 'group')}</h1>"]
+    sections = [f"<h1>Duplicates: {count(len(groups), 'group')}</h1>"]
     for number, group in enumerate(groups, 1):
         figures = "".join(
             f"<figure>{embedded_image(small, name, format='jpeg')}<figcaption>{escape(name)}</figcaption></figure>"
@@ -161,7 +154,3 @@ def _move(folder: Path, groups: list[list[Path]], names: list[list[str]]) -> lis
             shutil.move(path, target)
             moved.append(str(target))
     return moved
-
-
-def _count(n: int, one: str, many: str | None = None) -> str:
-    return f"{n:,} {one if n == 1 else many or f'{one}s'}"

@@ -22,6 +22,7 @@ from cbid.commands.options import (
     read_queries,
     resumable,
 )
+from cbid.text import printable
 
 if TYPE_CHECKING:
     from cbid.project import Project
@@ -109,7 +110,6 @@ def _encode_in_memory(
     import numpy as np
 
     from cbid.codes import prefix
-    from cbid.data.names import printable
     from cbid.storage import code_files
 
     entries: list[dict[str, str]] = []

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperCommand
 
+from cbid.text import escaped, printable
+
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
@@ -88,7 +90,6 @@ class Model:
     def __init__(self, path: Path, descriptor: str | None) -> None:
         from cbid.coders import load
         from cbid.coders.base import Coder
-        from cbid.data.names import printable
         from cbid.project.models import make_descriptor
 
         coder = load(path)
@@ -182,8 +183,6 @@ def find_project(given: Path | None) -> Path:
         return found[0]
     if not found:
         raise ValueError(f"no project (*{PROJECT_SUFFIX}) in this folder: give --project or run cbid fit")
-    from cbid.data.names import printable
-
     names = ", ".join(printable(path.name) for path in found[:5])
     raise ValueError(f"{len(found)} projects in this folder ({names}): choose one with --project")
 
@@ -198,7 +197,6 @@ class Query(NamedTuple):
 
 def open_source_for(project: "Project | Model", path: Path) -> Any:
     """Open a source of the kind that the project holds: images or vectors."""
-    from cbid.data.names import printable
     from cbid.data.tables import VectorTable
     from cbid.project.fitting import open_images
 
@@ -216,7 +214,6 @@ def open_photographs(path: Path) -> "ImageSet":
     """Open a folder of images, without labels, or another source of images; they are decoded in other processes."""
     from cbid.data import ImageFolder, ImageSet, open_source
     from cbid.data.isolated import DecodeLimits
-    from cbid.data.names import printable
 
     opened = ImageFolder(path, labelled=False, on_error="skip") if path.is_dir() else open_source(path)
     if not isinstance(opened, ImageSet):
@@ -238,7 +235,6 @@ def read_queries(
         Skip the images that are in the project.
     """
     from cbid.data.decode import ImageError
-    from cbid.data.names import printable
     from cbid.project.intake import described_batches, label_of, name_of
 
     n_found, failures = 0, []
@@ -305,8 +301,7 @@ def _program() -> list[str]:
 def echo(text: str = "") -> None:
     """Print one line; escape the characters that the terminal cannot show."""
     encoding = sys.stdout.encoding or "utf-8"
-    safe = "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
-    typer.echo(safe.encode(encoding, errors="backslashreplace").decode(encoding))
+    typer.echo(escaped(text, kept="\n\t").encode(encoding, errors="backslashreplace").decode(encoding))
 
 
 def echo_json(value: Any) -> None:
@@ -328,16 +323,12 @@ def _as_json(value: Any) -> Any:
 
 def echo_skipped(failures: Iterable[tuple[str, str]]) -> None:
     """Report on stderr each image that was skipped: its name and the reason."""
-    from cbid.data.names import printable
-
     for name, reason in failures:
         typer.echo(f"cbid: skipped {printable(name)}: {printable(reason)}", err=True)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[Any]], *, right: Iterable[str] = ()) -> str:
     """Format rows as columns two spaces apart; the columns named in ``right`` are right-aligned."""
-    from cbid.data.names import printable
-
     lines = [list(header), *([printable(str(cell)) for cell in row] for row in rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(len(header))]
     aligned = [">" if name in set(right) else "<" for name in header]

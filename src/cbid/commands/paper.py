@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cbid.commands.options import Interrupted, JsonOption, echo_result, table
+from cbid.text import count, printable
 
 if TYPE_CHECKING:
     from cbid.paper.runner import Progress
@@ -135,7 +136,6 @@ def show_data(
 
 def _set_info(info: "SetInfo", root: Path | None) -> dict[str, Any]:
     """Describe a data set and its copy on this machine as JSON values."""
-    from cbid.data.names import printable
     from cbid.paper.sets import DataAbsent, open_set
 
     found: dict[str, Any] = {
@@ -179,8 +179,5 @@ def _set_text(info: dict[str, Any]) -> str:
         lines.append(f"  {info['images']:,} images, {info['classes']} classes")
     lines += [f"  {word}: {info[word]}" for word in ("layout", "get", "licence", "caution") if info[word]]
     lines.append("  protocols:")
-    lines += [
-        f"    {name} ({p['repeats']} {'repeats' if p['repeats'] > 1 else 'repeat'}): {p['text']}"
-        for name, p in info["protocols"].items()
-    ]
+    lines += [f"    {name} ({count(p['repeats'], 'repeat')}): {p['text']}" for name, p in info["protocols"].items()]
     return "\n".join(lines)

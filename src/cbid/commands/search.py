@@ -18,6 +18,7 @@ from cbid.commands.options import (
     read_queries,
     table,
 )
+from cbid.text import printable
 
 MATCH = ("any", "all", "branch")
 
@@ -71,7 +72,6 @@ def search(
 
     Example: cbid search holiday.jpg -k 5 --project photos.cbid
     """
-    from cbid.data.names import printable
     from cbid.project import Project
 
     with Project.open(find_project(project)) as opened:

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.checks import check_choice, check_integer
-from cbid.data.names import printable
 from cbid.data.pixels import FORMATS, bands, draft, format_of, open_image, orientation
 from cbid.data.pixels import ImageError as ImageError
 from cbid.data.pixels import reason_of as reason_of
 from cbid.extras import missing_extra
+from cbid.text import printable
 
 MAX_PIXELS = 50_000_000
 _BYTES_A_PIXEL = 8

@@ -12,8 +12,8 @@ import numpy as np
 from cbid.checks import check_choice, check_integer
 from cbid.data.decode import MAX_PIXELS, ImageError, reason_of
 from cbid.data.image_sets import ImageFiles, Problems
-from cbid.data.names import printable
 from cbid.labels import encode_labels
+from cbid.text import printable
 
 SUFFIXES = frozenset(
     b".jpg .jpeg .jpe .jfif .png .webp .gif .bmp .tif .tiff .ppm .pgm .pbm .pnm .avif .heic .heif .hif".split()

@@ -3,6 +3,7 @@
 An image is (h, w) gray or (h, w, 3) RGB; uint8, or float32 or float64 in 0..1.
 """
 
+import io
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from cbid.extras import missing_extra
 Size = tuple[int, int]
 
 _LARGE = 2**22  # pixels
+_THUMBNAIL_SIDE, _THUMBNAIL_QUALITY = 192, 85
 _GRAY = np.array([0.299, 0.587, 0.114])  # ITU-R 601
 
 
@@ -83,6 +85,16 @@ def resize_longest(image: NDArray[Any], longest: int, *, enlarge: bool = False) 
     return np.asarray(cv2.resize(np.ascontiguousarray(image), size, interpolation=method))
 
 
+def thumbnail(image: NDArray[Any]) -> bytes:
+    """Return a JPEG whose longer side has at most 192 pixels."""
+    from PIL import Image
+
+    buffer = io.BytesIO()
+    small = resize_longest(to_uint8(image), _THUMBNAIL_SIDE)
+    Image.fromarray(small).save(buffer, "JPEG", quality=_THUMBNAIL_QUALITY)
+    return buffer.getvalue()
+
+
 def check_least(image: NDArray[Any], height: int, width: int) -> None:
     """Raise a ValueError if the image is smaller than height x width."""
     if image.shape[0] < height or image.shape[1] < width:
@@ -104,7 +116,7 @@ def resize(image: NDArray[Any], size: Size) -> NDArray[Any]:
 
 
 def resized_float(image: NDArray[Any], size: Size) -> NDArray[np.float32]:
-    """Return ``resize(to_float(image), size)``; a large image is converted in bands, so that it takes little memory.
+    """Return ``resize(to_float(image), size)``; a large image is converted in bands, to save memory.
 
     The values of large images differ from those of one step in the last digits only.
     """

@@ -10,8 +10,8 @@ from cbid.checks import check_choice
 from cbid.data.decode import MAX_PIXELS, ImageError
 from cbid.data.folders import SUFFIXES, ImageFolder, report_problems
 from cbid.data.image_sets import ImageFiles, Problems
-from cbid.data.names import printable
 from cbid.labels import encode_labels
+from cbid.text import printable
 
 SIDECAR = "labels.csv"  # beside images: their names and labels
 
@@ -69,8 +69,8 @@ class ImageList(ImageFiles):
 def open_with_sidecar(folder: Path, *, on_error: str = "raise", max_pixels: int = MAX_PIXELS) -> ImageFiles | None:
     """Return the images of a folder with the labels of the file labels.csv in it.
 
-    The file is a list of names and labels, as ``ImageList`` reads it. It counts if it lies beside images; a folder
-    of class folders is not read this way, and the result is None. Images that it does not list have no label.
+    The file is a list of names and labels, as ``ImageList`` reads it. It is used if it is in the same folder as
+    images. For a folder of class folders, the result is None. Images that it does not list have no label.
     """
     if not (folder / SIDECAR).is_file():
         return None

@@ -1,7 +1,7 @@
 """Pixels of one untrusted image file, as bands of rows; also the program of the decoding processes.
 
-This file imports nothing of ``cbid``: ``cbid.data.isolated`` runs it as a script in a process of its own, which has
-to start fast and stay small.
+This file imports nothing of ``cbid``: ``cbid.data.isolated`` runs it as a script in a separate process, which has to
+start fast and stay small.
 """
 
 import ctypes

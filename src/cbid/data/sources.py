@@ -12,10 +12,10 @@ from cbid.data.decode import MAX_PIXELS
 from cbid.data.folders import SUFFIXES, ImageFolder
 from cbid.data.image_sets import ImageFiles, ImageItems, ImageSet
 from cbid.data.lists import ImageList, open_with_sidecar
-from cbid.data.names import printable
 from cbid.data.tables import ParquetTable, VectorTable
 from cbid.labels import encode_labels, unmarked
 from cbid.storage.atomic import check_regular
+from cbid.text import printable
 
 ACCEPTED = """a folder of class folders, or of images; a list file (.csv, .tsv, .txt: path, label); an image;
 .npy or .npz with images (n, h, w) or (n, h, w, 3), or vectors (n, d); parquet with a column of vectors; an
@@ -39,7 +39,7 @@ def open_source(
     """Open a path as images (an ``ImageSet``) or vectors (a ``VectorTable``).
 
     - A folder gives an ``ImageFolder``; with ``tree`` nested folders are path labels such as "animal/dog". If a file
-      labels.csv lies beside the images, it gives their labels (``path,label`` or ``path,labels``).
+      labels.csv is beside the images, it gives their labels (``path,label`` or ``path,labels``).
     - A list file (``.csv``, ``.tsv``, ``.txt`` or ``.lst``) gives an ``ImageList``, an image file a set of one.
     - ``.npy``, or ``.npz`` with one array called images, X, vectors, features, embeddings or data, and optionally
       labels or y, and ids, paths or names. Arrays (n, d) are vectors; with more axes they are images.

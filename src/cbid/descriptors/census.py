@@ -83,7 +83,7 @@ class CENTRIST(SizedDescriptor):
 
 
 def census_transform(gray: NDArray[Any]) -> NDArray[np.uint8]:
-    """Return (h - 2, w - 2) for all pixels but the border: one bit for each neighbour that is not brighter.
+    """Return (h - 2, w - 2) for all pixels except the border: one bit for each neighbour that is not brighter.
 
     >>> int(census_transform(np.array([[32, 64, 96], [32, 64, 96], [32, 32, 96]]))[0, 0])  # 110 10 110
     214

@@ -117,7 +117,7 @@ class Preprocessing:
         method = Image.Resampling[self.interpolation.upper()]
         left, top, right, bottom = self._box(*pixels.shape[:2])
         if (n := len(pixels) * pixels.shape[1]) > _LARGE and pixels.shape[1] > width:
-            # Pillow copies what it gets, with 4 bytes per pixel. So the rows of a large image become short first.
+            # Pillow copies its input, with 4 bytes per pixel. So the rows of a large image are shortened first.
             pixels = np.concatenate([
                 Image.fromarray(channels(band)).resize((width, len(band)), method, (left, 0, right, len(band)))
                 for band in np.array_split(pixels, min(len(pixels), math.ceil(4 * n / _LARGE)))

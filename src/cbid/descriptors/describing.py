@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 from cbid.bags import Bags
 from cbid.checks import check_choice, check_n_jobs
 from cbid.data.decode import ImageError, reason_of
-from cbid.data.image_sets import ImageSet, Problems, as_image_set, content_digest
+from cbid.data.image_sets import ImageSet, Names, Problems, as_image_set, content_digest
 from cbid.data.isolated import DecodeLimits, decode_all
-from cbid.data.names import Names, printable
 from cbid.descriptors.cache import Bag, CachedValues, DescriptorCache, Value, width_of
 from cbid.progress import image_progress
 from cbid.storage.atomic import whole_file
 from cbid.storage.tensors import GrowingArray, map_npy
+from cbid.text import printable
 from cbid.threads import ordered_map
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def describe(
         For values larger than memory: a vector descriptor writes this ``.npy`` file, a local descriptor several
         ``.npy`` files in this folder. ``values`` is then memory-mapped.
     extra : callable, optional
-        A function of the decoded image, called in the worker, for whatever else is needed of each image (a
+        A function of the decoded image, called in the worker, for other values that are needed of each image (a
         thumbnail). Its results are in ``extras``. It must be picklable and cannot be combined with ``cache``.
     limits : DecodeLimits, optional
         Decode image files in separate processes with these limits of memory and time, for files that you do not

@@ -155,7 +155,7 @@ def read_tensors(file: BinaryIO) -> Arrays:
     for name, (storage, offset, shape, strides, *_) in tensors.items():
         values = storages[storage[2]][offset:]
         if sum((n - 1) * step for n, step in zip(shape, strides)) >= len(values):
-            raise ValueError(f"{name} lies outside of its storage")
+            raise ValueError(f"{name} is outside of its storage")
         in_bytes = [step * values.itemsize for step in strides]
         arrays[name] = np.lib.stride_tricks.as_strided(values, shape, in_bytes, writeable=False)
     return arrays

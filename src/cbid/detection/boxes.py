@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from cbid.checks import check_choice, check_real
 from cbid.data import ImageFiles, ImageSet
 from cbid.data.image_sets import Problems
-from cbid.data.names import printable
+from cbid.text import printable
 
 Boxes = NDArray[np.float64]
 MEASURES = ("iou", "smaller")

@@ -19,12 +19,12 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from cbid.data.images import check_image, resize
-from cbid.data.names import printable
 from cbid.descriptors.gradients import Shares, gradients, grid_of_cells, orientation_histograms, share_votes
 from cbid.descriptors.hog import normalised_blocks
 from cbid.detection.boxes import Boxes, Detections
 from cbid.detection.layout import WindowLayout, with_border
 from cbid.progress import image_progress
+from cbid.text import printable
 from cbid.threads import ordered_map
 
 Floats = NDArray[np.float32]

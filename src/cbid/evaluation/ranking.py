@@ -47,7 +47,7 @@ def average_precision(distances: ArrayLike, relevant: ArrayLike) -> Array:
 def average_precision_bounds(distances: ArrayLike, relevant: ArrayLike) -> tuple[Array, Array]:
     """Return the least and largest average precision of each query over all orders of tied items, (q,) and (q,).
 
-    The arguments are those of ``average_precision``, which lies between the two. They are equal if no relevant item
+    The arguments are those of ``average_precision``, which is between the two. They are equal if no relevant item
     ties with an irrelevant one.
     """
     size, hits, before, hits_before = _groups(*_checked(distances, relevant))
@@ -105,7 +105,7 @@ def mean_average_precision(
         Their labels. Several for each: 0/1 matrices (q, labels) and (n, labels), dense or sparse, or lists of lists
         or sets.
     weights : array-like of shape (t,), default=1
-        Weights of the bits; 1 stands for plain Hamming distance.
+        Weights of the bits; 1 means plain Hamming distance.
     """
     Q, B = _bits("queries", queries), _bits("database", database)
     n_bits = Q.shape[1]

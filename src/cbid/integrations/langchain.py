@@ -24,8 +24,6 @@ try:
 except ImportError as error:
     raise missing_extra("CodeVectorStore", "langchain") from error
 
-__all__ = ["CodeVectorStore"]
-
 Filter = Callable[[Document], bool]
 
 

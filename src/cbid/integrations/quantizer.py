@@ -9,8 +9,6 @@ from cbid.checks import check_choice, check_integer
 from cbid.coders import CBID, Coder
 from cbid.search import CodeIndex
 
-__all__ = ["EmbeddingQuantizer"]
-
 _OFFSET = 128  # "binary" is the unsigned byte minus this
 _PRECISIONS = ("ubinary", "binary")
 
@@ -26,7 +24,7 @@ class EmbeddingQuantizer:
         A coder of `cbid.coders`, fitted or not; by default ``CBID(n_bits=256)``. ``quantizer.coder.save`` and
         `cbid.load` keep it in a file.
     n_negatives : int, default=5
-        For each member of a pair, so many embeddings drawn at random that it is not paired with.
+        The number of random embeddings, not paired with it, that each member of a pair is compared with.
 
     Examples
     --------

@@ -44,7 +44,7 @@ class Context:
         return open_set(name, self.root)
 
 
-INDEPENDENT = "independent"  # stands for the fingerprint where no defaults of CBID take part
+INDEPENDENT = "independent"  # in place of the fingerprint, if no defaults of CBID take part
 # On which defaults of CBID results depend: all; those of class bits whose form is given (likeness=0, kernel="linear"
 # or "rbf"); the settings of CBID.paper; those of PatchCBID and of class factors.
 ALL_DEFAULTS, CLASS_BITS, PAPER_SETTINGS, PATCH_BITS = "all", "class", "paper", "patches"
@@ -221,9 +221,9 @@ class Experiment:
     cost: tuple[float, float] = (10.0, 1.0)  # about how many seconds a cell takes in a full and in a quick run
     revision: int = 1  # raise it when the same settings give other results: stored ones are then recomputed
     apart: tuple[str, ...] = ()  # slow methods, which form a task of their own
-    scope: str = ALL_DEFAULTS  # on which defaults of CBID the methods depend, but for those of the next two
+    scope: str = ALL_DEFAULTS  # on which defaults of CBID the methods depend, except those of the next two
     independent: Collection[str] = ()  # methods without C-BID: its defaults do not change their results
-    paper_forms: Collection[str] = ()  # methods of CBID.paper, which has settings of its own
+    paper_forms: Collection[str] = ()  # methods of CBID.paper, which has its own settings
 
     def tasks(self, cells: Sequence[Settings]) -> list[list[Settings]]:
         """Return the cells in groups; one worker runs the cells of a group one after the other."""

@@ -69,20 +69,20 @@ def knn_cells(present: Sequence[str], quick: bool) -> list[Settings]:
     return coded_cells((*OURS, *RIVALS), QUICK_KNN_LENGTHS if quick else KNN_LENGTHS, present, quick)
 
 
-def same_as_original(results: Results, method: str = "C-BID") -> Judgement | None:
+def same_as_original(results: Results) -> Judgement | None:
     """Compare 64 bits with the original features on Scene-15: at most a percent behind."""
     scenes = results.where(set="scene15")
-    ours, theirs = scenes.measured(METRIC, method=method, bits=64), scenes.measured(METRIC, method=ORIGINAL)
+    ours, theirs = scenes.measured(METRIC, method="C-BID", bits=64), scenes.measured(METRIC, method=ORIGINAL)
     if not len(ours) or not len(theirs):
         return None
     return by_test(ours, theirs, "64 bits, original features: ", slack=0.01)
 
 
 @on_every
-def beats_hashing(results: Results, method: str = "C-BID") -> Iterator[Judgement]:
+def beats_hashing(results: Results) -> Iterator[Judgement]:
     """Compare the greatest length with the best of the five rivals, on every set and its features."""
     for name, part, longest in _each_set(results):
-        ours = part.measured(METRIC, method=method, bits=longest)
+        ours = part.measured(METRIC, method="C-BID", bits=longest)
         rivals = {m: part.measured(METRIC, method=m, bits=longest) for m in RIVALS}
         rivals = {m: values for m, values in rivals.items() if len(values)}
         if len(ours) and rivals:
@@ -91,9 +91,9 @@ def beats_hashing(results: Results, method: str = "C-BID") -> Iterator[Judgement
 
 
 @on_every
-def grows(results: Results, method: str = "C-BID") -> Iterator[Judgement]:
+def grows(results: Results) -> Iterator[Judgement]:
     """Compare the greatest length with the least, on every set; no step between may lead down beyond noise."""
-    for name, part, _ in _each_set(results.where(method=method)):
+    for name, part, _ in _each_set(results.where(method="C-BID")):
         found = {b: values for b in part.lengths() if len(values := part.measured(METRIC, bits=b))}
         if len(found) < 2:
             continue
@@ -242,10 +242,10 @@ def _pooled(settings: Settings, context: Context) -> dict[str, Any]:
 
 
 @on_every
-def _ahead_of(results: Results, method: str, ours: str = "C-BID", slack: float = 0.0) -> Iterator[Judgement]:
+def _ahead_of(results: Results, method: str, slack: float = 0.0) -> Iterator[Judgement]:
     """Compare C-BID at its greatest length with a method, at that length or without one, on every set."""
     for name, part, longest in _each_set(results, photographs=True):
-        own = part.measured(METRIC, method=ours, bits=longest)
+        own = part.measured(METRIC, method="C-BID", bits=longest)
         bits = None if method == ORIGINAL else min(part.lengths()) if CODERS[method].whole else longest
         theirs = part.measured(METRIC, method=method, bits=bits)
         if len(own) and len(theirs):

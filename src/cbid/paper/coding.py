@@ -311,15 +311,15 @@ def _longest(method: Method, vectors: Vectors, lengths: Sequence[int], seed: int
 Classify = Callable[[Vectors, Any], Labels]
 
 
-def nearest_neighbours(vectors: Vectors, coder: Coder | None, k: int = 5) -> Labels:
-    """Return the classes of the test vectors by k-NN: on weighted codes, or on the vectors without a coder."""
+def nearest_neighbours(vectors: Vectors, coder: Coder | None) -> Labels:
+    """Return the classes of the test vectors by 5-NN: on weighted codes, or on the vectors without a coder."""
     if coder is None:
         from sklearn.neighbors import KNeighborsClassifier
 
-        model: Any = KNeighborsClassifier(k, algorithm="brute")
+        model: Any = KNeighborsClassifier(5, algorithm="brute")
         return model.fit(vectors.X, vectors.y).predict(vectors.Xt)
     weights = getattr(coder, "weights_", None)
-    packed = CodeKNeighborsClassifier(k, packed=True, n_bits=coder.n_bits_, bit_weights=weights)
+    packed = CodeKNeighborsClassifier(5, packed=True, n_bits=coder.n_bits_, bit_weights=weights)
     return packed.fit(coder.encode(vectors.X), vectors.y).predict(coder.encode(vectors.Xt))
 
 

@@ -83,8 +83,8 @@ def cells(present: Sequence[str], quick: bool) -> list[Settings]:
 def run(cells: list[Settings], context: Context) -> Iterator[Cell]:
     """Run the cells of one seed. All verifiers score the same candidates, whose vectors are computed once.
 
-    The models and the candidates of each photograph are stored beside the descriptors; an interrupted run continues
-    from there.
+    The models and the candidates of each photograph are stored in the cache of descriptors, from where an
+    interrupted run continues.
     """
     first = cells[0]
     seed, name = first["repeat"], first["set"]

@@ -134,7 +134,7 @@ def literature_cells(present: Sequence[str], quick: bool) -> list[Settings]:
 
 
 def run_literature(cells: list[Settings], context: Context) -> Iterator[Cell]:
-    """Rank all images but the queries by plain Hamming distance, for each length of one method."""
+    """Rank all images except the queries by plain Hamming distance, for each length of one method."""
     first = cells[0]
     vectors, database = _literature_vectors(first, context)
     lengths = [c["bits"] for c in cells]

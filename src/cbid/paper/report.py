@@ -111,7 +111,7 @@ class Page:
     def remove_old_plots(self) -> None:
         """Remove plots of this experiment that an earlier run left and this page does not have.
 
-        A report without photographs must not have photographs beside it.
+        The folder of a report without photographs must not hold photographs.
         """
         for path in (*self.folder.glob("*.png"), *self.folder.glob("*.svg")):
             own = path.stem == self.experiment or path.stem.startswith(f"{self.experiment}_")

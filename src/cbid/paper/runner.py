@@ -158,7 +158,7 @@ def reproduce(
 def _section(experiment: Experiment, page: Page, run: bool) -> Section:
     """Return an experiment with its cells on the data sets that are on this machine.
 
-    If nothing is to be run, sets with stored results count as well: the report needs no data.
+    Without a run, sets with stored results count too: the report needs no data.
     """
     present, absent = [], {}
     stored = set() if run else _stored_sets(experiment, page.folder.parent)

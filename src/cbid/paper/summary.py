@@ -20,6 +20,7 @@ from cbid.paper.report import Page
 from cbid.paper.sets import CATALOGUE
 from cbid.report import html
 from cbid.storage.atomic import whole_file
+from cbid.text import count
 
 UNTESTED, UNRUN = "not testable here", "not run"
 PAPER = "Paisitkriangkrai, Shen and van den Hengel, “Large-margin learning of compact binary image encodings”"
@@ -107,9 +108,9 @@ class Section:
         if not self.results:
             return f"Not run: {len(cells):,} cells, about {left} of one core."
         if len(self.results) == len(cells):
-            return f"Run in full: {len(cells):,} cells, {_count(self.repeats[1], 'repeat')}."
+            return f"Run in full: {len(cells):,} cells, {count(self.repeats[1], 'repeat')}."
         done, asked = self.repeats
-        stored = f"{len(self.results):,} of {len(cells):,} cells, in {done} of {_count(asked, 'repeat')}"
+        stored = f"{len(self.results):,} of {len(cells):,} cells, in {done} of {count(asked, 'repeat')}"
         return f"Run in part: {stored}. The other cells take about {left} of one core."
 
     @property
@@ -138,15 +139,11 @@ def as_text(terms: Mapping[str, str]) -> str:
     return " ".join(f"{name}: {text}." for name, text in terms.items() if text)
 
 
-def _count(number: int, thing: str) -> str:
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
-
-
 def _time(seconds: float) -> str:
     """Return a rough time in words."""
     if seconds < 5400:
-        return _count(max(1, round(seconds / 60)), "minute")
-    return _count(round(seconds / 3600), "hour")
+        return count(max(1, round(seconds / 60)), "minute")
+    return count(round(seconds / 3600), "hour")
 
 
 def write_report(sections: Sequence[Section], folder: Path, quick: bool, chapters: Sequence[str] = ()) -> Path:
@@ -178,7 +175,7 @@ def _totals(sections: Sequence[Section]) -> list[str]:
         verdicts = [verdict for claim, verdict, _ in judged if claim.of_paper == of_paper]
         counts = [f"{name} {verdicts.count(name)}" for name in _CLASSES if name in verdicts]
         if verdicts:
-            totals.append(f"{_count(len(verdicts), 'claim')} {who}: {', '.join(counts)}")
+            totals.append(f"{count(len(verdicts), 'claim')} {who}: {', '.join(counts)}")
     return totals or ["No claims"]
 
 
@@ -268,7 +265,7 @@ def _claims(section: Section) -> str:
 
 
 def _methods(e: Experiment) -> str:
-    """Return the methods with what is said of them; those of which the same is said stand together."""
+    """Return the methods with their descriptions; methods with the same description are joined."""
     named: dict[str, list[str]] = {}
     for name, how in e.methods.items():
         named.setdefault(how, []).append(name)

@@ -1,7 +1,7 @@
 """Classes that were not learned: named protocols for any coder, and an experiment with all of them.
 
 - "unseen-class retrieval": some classes are kept from learning. Queries and database are halves of their images. The
-  learned classes are measured beside them: test images against the training images.
+  learned classes are measured too: test images against the training images.
 - "transfer": a coder learns one set and searches another.
 - "neighbour recall", in both: the share of the ten nearest by cosine that are among the ten nearest by code.
 

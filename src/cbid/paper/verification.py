@@ -123,7 +123,7 @@ def _beyond(gains: NDArray[np.float64], base: NDArray[np.float64], text: str) ->
 
 @on_every
 def verification_helps(results: Results) -> Iterator[Judgement]:
-    """Judge whether the gain of C-BID is above zero; report the control's gain beside it."""
+    """Judge whether the gain of C-BID is above zero; report the control's gain too."""
     for name, bits, gains, control in _longest_gains(results):
         beside = f"; the control, a second SVM on HOG, {points_of(control)}" if len(control) else ""
         text = f"{CATALOGUE[name].title}, {bits:,} bits: {points_of(gains)} points{beside}"

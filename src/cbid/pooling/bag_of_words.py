@@ -28,7 +28,7 @@ from cbid.params import choice, estimator, integer, param, positive
 from cbid.pooling.base import NORMS, Pooling, Rows, _as_bags, _scale, fixed_codes, nearest_words
 
 _SCALE_ROWS = 5000  # rows that determine gamma
-_CHUNK_VALUES = 2**24  # values of the vectors that are projected at once
+_CHUNK_VALUES = 2**24  # values of the vectors that are projected together
 
 
 @estimator

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.decomposition import PCA
+from sklearn.metrics import confusion_matrix
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from sklearn.svm import LinearSVC
 from sklearn.utils import Tags, check_random_state
@@ -195,10 +196,7 @@ def confusion_affinity(labels: NDArray[np.integer], predicted: NDArray[np.intege
 
     labels, predicted: (n,), true and predicted class indices 0 to k - 1.
     """
-    k = int(labels.max()) + 1
-    confusion = np.zeros((k, k))
-    np.add.at(confusion, (labels, predicted), 1)
-    confusion /= confusion.sum(axis=1, keepdims=True)
+    confusion = confusion_matrix(labels, predicted, normalize="true")
     return (confusion + confusion.T) / 2
 
 

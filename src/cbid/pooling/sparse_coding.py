@@ -228,7 +228,7 @@ def _solve(
         active[before], signs[before], u[before] = new, math.copysign(1.0, g[new]), 0.0
         count = _settle(c, alpha, active, signs, u, v, H, L, before + 1)
         if count == before and (count == 0 or active[count - 1] != new):
-            break  # the new word left at once: no progress
+            break  # the new word left immediately: no progress
         g[:] = c
         for i in range(count):
             value, column = np.float32(u[i]), G[active[i]]

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.data.names import printable
 from cbid.search.manifest import is_index_file
 from cbid.storage.atomic import check_no_link, check_regular, whole_file
 from cbid.storage.digests import digest_file, digest_text
+from cbid.text import printable
 
 MANIFEST = "project.json"
 IMAGES = "images.sqlite"
@@ -157,6 +157,36 @@ def is_project_file(name: str) -> bool:
     fixed = (MANIFEST, IMAGES, VECTORS, CHECKPOINT, STARTED, JOURNAL, LOCK)
     database = (f"{IMAGES}-journal", f"{IMAGES}-wal", f"{IMAGES}-shm")
     return name in fixed or name in database or any(pattern.fullmatch(name) for pattern in _NAMES.values())
+
+
+def make_directory(directory: Path) -> None:
+    """Make the directory, or check that it contains nothing but a project."""
+    if directory.exists() and not directory.is_dir():
+        raise FileExistsError(f"{printable(directory)} is a file; expected a directory")
+    directory.mkdir(parents=True, exist_ok=True)
+    is_project = (directory / MANIFEST).exists() or started(directory) is not None
+    own = is_project_file if is_project else _may_precede_a_project
+    foreign = sorted(entry.name for entry in directory.iterdir() if not own(entry.name))
+    if foreign:
+        raise ProjectError(
+            f"{printable(directory)} contains other files ({printable(foreign[0])}); "
+            "expected a new name, an empty directory or a project"
+        )
+
+
+def started(directory: Path) -> dict[str, Any] | None:
+    """Return the content of started.json, or None if no fit has begun here."""
+    try:
+        check_regular(directory / STARTED)
+        found = json.loads((directory / STARTED).read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) and "descriptor" in found else None
+
+
+def _may_precede_a_project(name: str) -> bool:
+    """Return whether a fit that was killed before it wrote started.json may have left this file."""
+    return name in (LOCK, STARTED) or (name.startswith(f".{STARTED}.") and is_project_file(name))
 
 
 # Removing files: only those that a fit has noted before it wrote them, or that the manifest named.

@@ -1,4 +1,4 @@
-"""Fitting a project: read what is new, learn, encode, index and measure, then commit everything at once."""
+"""Fitting a project: read new images, learn, encode, index and measure, then commit everything in one step."""
 
 import json
 import os
@@ -20,7 +20,6 @@ from cbid.checks import check_integer, check_real
 from cbid.coders import CBID, Coder
 from cbid.data.folders import ImageFolder
 from cbid.data.image_sets import Problems, as_image_set
-from cbid.data.names import printable
 from cbid.data.sources import open_source
 from cbid.data.tables import VectorTable
 from cbid.descriptors import Descriptor
@@ -28,19 +27,18 @@ from cbid.project.evaluating import evaluate
 from cbid.project.files import (
     CHECKPOINT,
     IMAGES,
-    LOCK,
     MANIFEST,
     STARTED,
     VECTORS,
-    ProjectError,
     ProjectManifest,
     ProjectWarning,
     check_rows,
-    is_project_file,
+    make_directory,
     map_vectors,
     new_name,
     note_files,
     remove_unused,
+    started,
 )
 from cbid.project.intake import Intake, KnownImages, Source, label_of, take_in
 from cbid.project.models import (
@@ -69,8 +67,9 @@ from cbid.project.table import (
 )
 from cbid.search import CodeIndex, prepare_search
 from cbid.search.scan import prepare_meanwhile
-from cbid.storage.atomic import WriterLock, check_regular, whole_file
+from cbid.storage.atomic import WriterLock, whole_file
 from cbid.storage.digests import digest_bytes
+from cbid.text import count, printable
 
 OWN_PIXELS = 100_000_000  # of an image in a source that the user names: more than for images of strangers
 _COMMITTED = "the fit was committed before this error; fit again to complete the table of images"
@@ -120,7 +119,7 @@ def fit(
     check_settings(made)
     if tree is not None and not isinstance(made, CBID):
         raise ValueError(f"tree={tree!r}: expected None with the coder {type(made).__name__}; CBID learns from trees")
-    _make_directory(directory)
+    make_directory(directory)
     lock = WriterLock(directory)
     try:
         return ProjectFit(directory, images, where, describer, n_jobs, progress).run(made, held_out, seed, tree)
@@ -225,7 +224,7 @@ class ProjectFit:
                 )
             return
         wanted = {"descriptor": self.descriptor}
-        if _started(self.directory) != wanted:
+        if started(self.directory) != wanted:
             for name in (IMAGES, f"{IMAGES}-journal", VECTORS, CHECKPOINT):
                 (self.directory / name).unlink(missing_ok=True)
             with whole_file(self.directory / STARTED) as temporary:
@@ -306,7 +305,7 @@ class ProjectFit:
             ]
             if across:
                 names = " and ".join(printable(taken.names[i]) for i in across[0])
-                found = "1 copy is" if len(across) == 1 else f"{len(across)} copies are"
+                found = count(len(across), "copy is", "copies are")
                 warnings.warn(
                     f"{found} in {what}, such as {names}: {consequence}",
                     ProjectWarning,
@@ -402,11 +401,11 @@ class ProjectFit:
             if (self.directory / manifest.index).exists():
                 error.add_note(_COMMITTED)
             elif isinstance(error, OSError) and error.errno is not None:
-                # The files of a fit may have been saved one by one; what counts is the project.
+                # Single files of the fit may have been saved; the message is about the project.
                 reason = f"{self.directory}: the fit was not committed: {os.strerror(error.errno)}"
                 raise OSError(error.errno, reason) from error
             raise
-        try:  # committed: if the rest fails, the next fit makes up for it
+        try:  # committed: if the rest fails, the next fit does it
             _finish(table, taken, parts, n_listed)
             table.note_learned()
             live = set(taken.ids.tolist())
@@ -430,13 +429,13 @@ def _finish(table: ImageTable, taken: Intake, parts: NDArray[np.str_], n_listed:
 
 
 def _without_project(failures: Problems, where: str, directory: Path) -> Problems:
-    """Drop the project itself, which may lie in the folder of its images."""
+    """Drop the project itself, which may be in the folder of its images."""
     here = os.path.abspath(directory)
     return [failure for failure in failures if os.path.abspath(os.path.join(where, failure[0])) != here]
 
 
 def unfinished(directory: Path) -> str | None:
-    """Return what the next fit need not do again after one that was interrupted, or None."""
+    """Return what an interrupted fit has done already, or None."""
     try:
         with closing(ImageTable(directory / IMAGES)) as table:
             n_images = sum(1 for _ in table.rows())
@@ -456,40 +455,10 @@ def _own_descriptor(directory: Path) -> Descriptor | None:
         saved = ProjectManifest.read(directory).descriptor
         return None if saved is None else descriptor_from_json(saved)
     try:
-        return descriptor_from_json((_started(directory) or {})["descriptor"])
+        return descriptor_from_json((started(directory) or {})["descriptor"])
     except (KeyError, TypeError, ValueError):  # nothing has begun, or with a descriptor that is not known here
         return None
 
 
 def _kind(descriptor: dict[str, Any] | None) -> str:
     return "vectors" if descriptor is None else f"{descriptor['kind']} with {descriptor['params']}"
-
-
-def _make_directory(directory: Path) -> None:
-    """Make the directory, or check that it contains nothing but a project."""
-    if directory.exists() and not directory.is_dir():
-        raise FileExistsError(f"{printable(directory)} is a file; expected a directory")
-    directory.mkdir(parents=True, exist_ok=True)
-    is_project = (directory / MANIFEST).exists() or _started(directory) is not None
-    own = is_project_file if is_project else _may_precede_a_project
-    foreign = sorted(entry.name for entry in directory.iterdir() if not own(entry.name))
-    if foreign:
-        raise ProjectError(
-            f"{printable(directory)} contains other files ({printable(foreign[0])}); "
-            "expected a new name, an empty directory or a project"
-        )
-
-
-def _started(directory: Path) -> dict[str, Any] | None:
-    """Return the content of started.json, or None if no fit has begun here."""
-    try:
-        check_regular(directory / STARTED)
-        started = json.loads((directory / STARTED).read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return None
-    return started if isinstance(started, dict) and "descriptor" in started else None
-
-
-def _may_precede_a_project(name: str) -> bool:
-    """Return whether a fit that was killed before it wrote started.json may have left this file."""
-    return name in (LOCK, STARTED) or (name.startswith(f".{STARTED}.") and is_project_file(name))

@@ -1,6 +1,5 @@
 """Reading a source into a project: find what is new, describe it in batches, and commit each batch."""
 
-import io
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -12,9 +11,8 @@ from numpy.typing import NDArray
 
 from cbid.data.decode import ImageError, reason_of
 from cbid.data.image_sets import ImageItems, ImageSet, Problems, content_digest
-from cbid.data.images import resize_longest, to_uint8
+from cbid.data.images import thumbnail as _thumbnail
 from cbid.data.isolated import DecodeLimits
-from cbid.data.names import printable
 from cbid.data.tables import VectorTable
 from cbid.descriptors import Descriptor
 from cbid.descriptors.describing import NothingDescribed, describe
@@ -23,11 +21,11 @@ from cbid.progress import image_progress
 from cbid.project.files import write_vectors
 from cbid.project.table import ImageRow, ImageTable, join_labels
 from cbid.search.checks import unmasked
+from cbid.text import printable
 
 Source = ImageSet | VectorTable
 _BATCH = 64  # images that a killed run may lose
 _LIMITS = DecodeLimits()
-_THUMBNAIL_SIDE, _THUMBNAIL_QUALITY = 192, 85
 
 
 @dataclass
@@ -204,16 +202,6 @@ def described_batches(
         described = [part[row] for row in found.rows]
         extras = found.extras if thumbnails else [None] * len(described)
         yield len(part), Batch(described, np.asarray(found.values), extras, found.failures)
-
-
-def _thumbnail(image: NDArray[Any]) -> bytes:
-    """Return a JPEG whose longer side has at most 192 pixels."""
-    from PIL import Image
-
-    buffer = io.BytesIO()
-    small = resize_longest(to_uint8(image), _THUMBNAIL_SIDE)
-    Image.fromarray(small).save(buffer, "JPEG", quality=_THUMBNAIL_QUALITY)
-    return buffer.getvalue()
 
 
 def _vector_batches(table: VectorTable, places: list[int]) -> Iterator[tuple[int, Batch]]:

@@ -20,11 +20,11 @@ from cbid.coders import CBID, ITQ, Coder, PatchCBID
 from cbid.coders.large_margin import MOST_BITS, LearningInterrupted, WarmStartError
 from cbid.codes import n_bytes
 from cbid.data.image_sets import Problems
-from cbid.data.names import printable
 from cbid.descriptors import CENTRIST, GIST, HOG, Descriptor, EfficientNet, ONNXEmbedding, PyramidHOG, RawPixels
 from cbid.project.files import ProjectError, ProjectWarning
 from cbid.project.table import split_labels
 from cbid.storage.models import params_from_json, params_to_json
+from cbid.text import count, printable
 
 # Each resizes images to one size, so that all have the same number of values.
 DESCRIPTORS: dict[str, tuple[type[Descriptor], dict[str, Any]]] = {
@@ -154,8 +154,7 @@ def skipped_message(failures: Problems) -> str:
     formats = Counter(Path(other).suffix.lower() for other, _ in failures)
     kinds = ", ".join(f"{n} {printable(suffix)}" for suffix, n in sorted(formats.items()) if suffix)
     of_which = f" ({kinds})" if kinds else ""
-    files = "1 file" if len(failures) == 1 else f"{len(failures)} files"
-    return f"skipped {files} of the source{of_which}, such as {printable(name)}: {reason}"
+    return f"skipped {count(len(failures), 'file')} of the source{of_which}, such as {printable(name)}: {reason}"
 
 
 def check_settings(coder: Coder) -> None:

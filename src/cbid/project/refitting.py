@@ -8,7 +8,10 @@ prints one JSON object per line: {"phase": "learning", "done": 12, "total": 64}.
 
 import json
 import os
+import subprocess
 import sys
+import threading
+import time
 import warnings
 from collections.abc import Callable
 from contextlib import closing
@@ -72,6 +75,66 @@ def _stored(directory: Path, manifest: ProjectManifest, table: ImageTable) -> In
     rows = [row for row in table.rows() if row.id in labels and row.part != PENDING]
     ids = np.array([row.id for row in rows], dtype=np.int64)
     return Intake(ids, [row.name for row in rows], [labels[row.id] or None for row in rows], 0)
+
+
+class RefitProcess:
+    """A process that learns the codes of a project again, and its last report."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        self._process: subprocess.Popen[str] | None = None
+        self._begun = 0.0
+        self._state: dict[str, Any] = {"phase": "never"}
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """The last report: phase, done, total, error, and the seconds since the start while it runs."""
+        with self._mutex:
+            running = self._process is not None
+            return {**self._state, **({"seconds": time.monotonic() - self._begun} if running else {})}
+
+    def start(self, path: Path) -> bool:
+        """Start the process; return False if one runs."""
+        with self._mutex:
+            if self._process is not None:
+                return False
+            paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "cbid.project.refitting", str(path)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+                text=True,
+            )
+            self._begun, self._state = time.monotonic(), {"phase": "starting"}
+            threading.Thread(target=self._follow, args=(self._process,), name="cbid-refit", daemon=True).start()
+            return True
+
+    def cancel(self) -> None:
+        """Stop the process, if one runs. The project stays as it was."""
+        with self._mutex:
+            process = self._process
+            if process is None:
+                return
+            self._state = {"phase": "cancelled"}
+            process.terminate()
+        process.wait(10)
+
+    def _follow(self, process: subprocess.Popen[str]) -> None:
+        report: dict[str, Any] = {}
+        with process:
+            for line in process.stdout or ():
+                report = json.loads(line)
+                with self._mutex:
+                    if self._state["phase"] != "cancelled" and report["phase"] not in ("done", "failed"):
+                        self._state = report
+        with self._mutex:  # only now another one can start
+            self._process = None
+            if self._state["phase"] != "cancelled":
+                lost = {"phase": "failed", "error": f"the process ended with status {process.returncode}"}
+                self._state = report if report.get("phase") in ("done", "failed") else lost
+            self._state["seconds"] = time.monotonic() - self._begun
 
 
 def main(path: str) -> int:

@@ -24,7 +24,7 @@ from cbid.search.matches import html_table
 HOW = ("weighted", "plain", "raw")
 NO_LABELS = "the images have no labels"
 UNKNOWN = "unknown"  # the label of queries that are far from all images
-_UNLIKE = 0.5  # weight of the counter-examples beside the examples
+_UNLIKE = 0.5  # weight of the counter-examples relative to the examples
 
 
 class CodeStore(Protocol):
@@ -55,7 +55,7 @@ class ProjectMatches:
     ids, distances, labels : arrays (q, k)
         An image without a label has the label ""; several labels are one text, separated by commas.
     similarity : array (q, k)
-        From 0 to 1. Of codes: 1 less the distance divided by the sum of the weights. Of raw vectors: 1 less the
+        From 0 to 1. Of codes: 1 minus the distance divided by the sum of the weights. Of raw vectors: 1 minus the
         distance divided by the sum of both norms, which is the largest possible distance.
     agree : array (q, k)
         Number of bits, of ``n_bits`` compared, in which query and image agree; -1 for raw vectors.

@@ -15,7 +15,6 @@ from cbid import coders
 from cbid.checks import check_choice
 from cbid.coders import Coder
 from cbid.data.decode import ImageError
-from cbid.data.names import printable
 from cbid.data.tables import VectorTable
 from cbid.descriptors import Descriptor
 from cbid.project.evaluating import is_evaluation
@@ -27,6 +26,7 @@ from cbid.search import CodeIndex, IndexCorruptError
 from cbid.search.vocabulary import SEPARATOR
 from cbid.storage.atomic import check_no_link, check_regular, deferred_signals
 from cbid.storage.models import model_digest
+from cbid.text import printable
 
 _MAX_WEIGHTS = 64  # code lengths whose weights are cached
 _MAX_PROJECTED = 5_000  # images among which the extremes of a bit are searched

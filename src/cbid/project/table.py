@@ -410,7 +410,7 @@ class ImageTable:
         return [*sums, self.n_features(), self.next_id(), _checksum(ascii(schema.fetchall()).encode()).hex()]
 
     def _check_seal(self) -> list[Any]:
-        """Return the content of the seal after comparing all of it but the sums, which takes no time."""
+        """Return the content of the seal after a fast comparison of everything except the sums."""
         rows = self._connection.execute("SELECT content, checksum FROM seal").fetchall()
         if len(rows) != 1 or not isinstance(rows[0][0], str) or _checksum(rows[0][0].encode()) != rows[0][1]:
             raise ProjectError(f"{self._path} is damaged: its seal differs from its checksum")

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.coders.learned import DIAL
-from cbid.data.names import printable
 from cbid.storage.atomic import whole_file
+from cbid.text import printable
 
 if TYPE_CHECKING:
     from cbid.project import Project
@@ -27,7 +27,7 @@ _IN_FOLDER = 1000  # thumbnails in one folder
 
 
 class OfflinePage(NamedTuple):
-    """What was written: the file to open, whether it is in a folder of its own, and the bytes of all files."""
+    """What was written: the file to open, whether it is in its own folder, and the bytes of all files."""
 
     path: Path
     in_folder: bool
@@ -110,7 +110,7 @@ def _smaller(jpeg: bytes) -> bytes:
 
 
 def _script(data: dict[str, Any]) -> str:
-    """Return JavaScript that cannot end its own element, whatever the names of files are."""
+    """Return JavaScript that cannot close its own element, for any names of files."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":")).replace("<", "\\u003c")
     return f"window.CBID={text};"
 

@@ -9,9 +9,9 @@ from unicodedata import east_asian_width
 import numpy as np
 
 import cbid
-from cbid.data.names import printable
 from cbid.report.html import embedded_image, package_versions, page, table
 from cbid.storage.atomic import whole_file
+from cbid.text import count, printable
 
 if TYPE_CHECKING:
     from cbid.project import ImageRecord, Project
@@ -94,7 +94,7 @@ def _summary(project: "Project") -> str:
 def headline(measured: dict[str, Any], confusion: dict[str, Any]) -> str:
     """Return the result in one sentence: size and accuracy with its interval, raw vectors, best and worst class."""
     code, raw, n = measured["codes"][-1], measured["raw"], measured["n_queries"]
-    size = f"{_count(code['bytes'], 'byte')} an image"
+    size = f"{count(code['bytes'], 'byte')} an image"
     vectors = f"{raw['bytes']:,}-byte vectors"
     if not n:
         return f"{size} instead of {raw['bytes']:,}. Nothing was measured, because no images were held out."
@@ -177,10 +177,6 @@ def _figure(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}"
 
 
-def _count(n: int, name: str) -> str:
-    return f"{n:,} {name}" if n == 1 else f"{n:,} {name}s"
-
-
 def _confusion(project: "Project") -> str:
     confusion = project.confusion
     if len(confusion["classes"]) < 2:
@@ -237,7 +233,7 @@ def _size(n: float) -> str:
 
 
 def accuracy_plot(evaluation: dict[str, Any]) -> str:
-    """Plot accuracy (without labels: shared neighbours) over the number of bits, beside the raw vectors."""
+    """Plot accuracy (without labels: shared neighbours) over the number of bits, with the raw vectors."""
     labelled = evaluation["raw"]["accuracy"] is not None
     measure = "accuracy" if labelled else "overlap"
     n, codes = evaluation["n_queries"], evaluation["codes"]

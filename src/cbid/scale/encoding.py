@@ -15,7 +15,6 @@ from cbid.coders.base import Coder
 from cbid.data.arrays import read_npy
 from cbid.data.decode import ImageError
 from cbid.data.image_sets import ImageSet
-from cbid.data.names import printable
 from cbid.descriptors.base import LocalDescriptor
 from cbid.descriptors.describing import Described, NothingDescribed, describe, opened_images
 from cbid.scale.parts import IDS, Job, id_file, stored_ids
@@ -25,6 +24,7 @@ from cbid.storage import code_files
 from cbid.storage.digests import digest_of, new_digest
 from cbid.storage.models import model_digest
 from cbid.storage.tensors import Arrays
+from cbid.text import printable
 
 _ROWS = 1 << 16  # rows of a part, if memory allows them
 _SLICE_BYTES = 3 * 64 * 2**20  # what a coder needs to project one slice

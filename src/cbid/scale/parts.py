@@ -80,7 +80,7 @@ class Job:
             if started in (None, plan):
                 self._remove_parts()  # left by a run that was stopped at the very end
             return True
-        # Outputs without a record, beside parts of this plan: the job was stopped while it joined them.
+        # Outputs without a record, and parts of this plan: the job was stopped while it joined them.
         own = started == plan and not self.record.exists()
         if present and not overwrite and not own:
             raise FileExistsError(

@@ -55,7 +55,7 @@ def run(
 
 
 def n_threads(n_jobs: int | None) -> int:
-    """Return the number of threads that ``n_jobs`` stands for."""
+    """Return the number of threads that ``n_jobs`` means."""
     check_n_jobs(n_jobs)
     return int(effective_n_jobs(n_jobs))
 
@@ -154,7 +154,7 @@ def _run_round(client: Any, job: Job, missing: list[int], timeout: float, progre
             try:
                 future = done.get(timeout=1.0)
             except queue.Empty:
-                if task.status != "finished":  # no worker has the task any more: the parts would wait for ever
+                if task.status != "finished":  # no worker has the task any more: the parts would wait forever
                     return
                 alone_since = _check_connection(client, alone_since, timeout)
                 continue
@@ -190,7 +190,7 @@ def _wait_for_workers(client: Any, timeout: float) -> None:
 def _check_workers(client: Any, timeout: float) -> None:
     """Check that at least one worker answers, and that all that answer run this version.
 
-    The request runs beside the tasks of the workers, so that a busy cluster answers too.
+    The request does not wait for the tasks of the workers, so a busy cluster answers too.
     """
     _wait_for_workers(client, timeout)
     workers = list(client.nthreads())

@@ -193,7 +193,7 @@ class ParquetRows(RowSource):
             self.classes, self.labels = encode_labels(given, missing=True)
 
     def spans(self, rows: int) -> list[Span]:
-        """Return spans of whole row groups, at most ``rows`` rows each; a larger group is a span of its own."""
+        """Return spans of whole row groups, at most ``rows`` rows each; a larger group is its own span."""
         spans: list[Span] = []
         for start, stop in zip(self._edges[:-1].tolist(), self._edges[1:].tolist()):
             if spans and stop - spans[-1][0] <= rows:

@@ -11,8 +11,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from cbid.codes import check_codes
 
-__all__ = ["BLOCK", "check_blocks", "from_blocks", "read_only", "to_blocks"]
-
 BLOCK = 32  # codes per block: bytes of an AVX2 register
 
 Item = TypeVar("Item", bound=np.generic)

@@ -9,24 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 from cbid.codes import check_codes, check_weights, n_bytes
 from cbid.storage.atomic import DirectoryLockedError
 
-__all__ = [
-    "LARGEST_ID",
-    "IndexConflictError",
-    "IndexCorruptError",
-    "IndexLockedError",
-    "UnknownIdError",
-    "as_cells",
-    "as_codes",
-    "as_count",
-    "as_ids",
-    "as_radius",
-    "as_weights",
-    "check_known",
-    "float32_scale",
-    "sorted_distinct",
-    "unmasked",
-]
-
 LARGEST_ID = np.iinfo(np.int64).max
 _LEAST_NORMAL = float(np.finfo(np.float32).tiny)
 

@@ -16,13 +16,11 @@ from cbid.search.ivf import Cells
 from cbid.search.segments import CodeRows, Segment
 from cbid.search.vocabulary import Vocabulary
 
-__all__ = ["Attached", "AttachedFile", "CodeCollection", "IndexState"]
-
 TAIL = 4096  # rows; scanning this many takes less time than the call itself
 MOST_UNMERGED = 64  # sealed segments that may wait for a reader
 LARGEST_MERGE = 1 << 26  # codes; above this, copying costs more than searching one more segment
 
-# Encoding a vector again in another batch may flip a bit whose projection is nearly 0: one in so many is accepted.
+# Encoding a vector again in another batch may flip a bit whose projection is nearly 0: one in this many is accepted.
 BITS_PER_FLIP = 64
 
 _NO_IDS = np.empty(0, dtype=np.int64)

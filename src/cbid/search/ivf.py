@@ -14,8 +14,6 @@ from threadpoolctl import threadpool_limits
 from cbid.codes import unpack
 from cbid.search.scan import thread_count
 
-__all__ = ["CODES_PER_CELL", "SAMPLE_PER_CELL", "Cells"]
-
 CODES_PER_CELL = 40  # with fewer, k-means fits noise
 SAMPLE_PER_CELL = 40  # more takes longer and hardly changes the recall
 _ROUNDS = 10

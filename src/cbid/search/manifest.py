@@ -16,20 +16,6 @@ from cbid.storage.atomic import LOCK_NAME, check_regular, flush
 from cbid.storage.digests import digest_file, digest_text, new_digest
 from cbid.storage.tensors import DAMAGED_NPY, header_bytes, map_npy
 
-__all__ = [
-    "MANIFEST_NAME",
-    "AttachedRecord",
-    "FileRecord",
-    "IndexManifest",
-    "LongerRecord",
-    "SegmentRecord",
-    "check_content",
-    "is_index_file",
-    "map_array",
-    "record_of",
-    "write_array",
-]
-
 MANIFEST_NAME = "manifest.json"
 FORMAT = "cbid-index"
 VERSION = 1

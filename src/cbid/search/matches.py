@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Match", "Matches", "QueryMatches", "RangeMatches", "html_table"]
-
 _SHOWN_QUERIES, _SHOWN_MATCHES = 10, 10  # in a notebook
 
 

@@ -20,16 +20,6 @@ if TYPE_CHECKING:
 
     from cbid.search.index import CodeIndex
 
-__all__ = [
-    "CheckpointError",
-    "DuplicateGroup",
-    "PairSearch",
-    "Pairs",
-    "duplicate_groups",
-    "near_pairs",
-    "neighbour_graph",
-]
-
 _BLOCK = 4096  # queries of one search
 _MOST_EDGES = 1 << 22  # pairs of distinct codes held at a time; groups need only their components
 _SECONDS = 30.0  # between two writes of a checkpoint
@@ -74,12 +64,12 @@ class PairSearch(NamedTuple):
     weights: NDArray[np.float64] | None
     radius: float
     method: str = "auto"
-    checkpoint: FilePath = None  # a file from which an interrupted search goes on
+    checkpoint: FilePath = None  # a file from which an interrupted search continues
     n_threads: int | None = None
 
 
 class _Checkpoint:
-    """The blocks that are done and what they gave, in a file that is replaced atomically every half minute.
+    """The finished blocks and their results, in a file that is replaced atomically every half minute.
 
     ``search`` is what identifies a search, as JSON values.
     """
@@ -176,7 +166,7 @@ def near_pairs(search: PairSearch, *, limit: int) -> Pairs:
 def duplicate_groups(search: PairSearch) -> list[DuplicateGroup]:
     """Return the connected components of the pairs at distance <= radius, without single ids.
 
-    Equal codes are compared once, and pairs are reduced to their components now and then: memory is bounded.
+    Equal codes are compared once, and pairs are regularly reduced to their components: memory is bounded.
     """
     if len(search.ids) == 0:
         return []

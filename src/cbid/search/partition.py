@@ -13,8 +13,6 @@ from cbid.search.kernels.compile import simd_wanted
 from cbid.search.queries import Queries
 from cbid.search.scan import even_edges, run_in_threads, thread_count, topk
 
-__all__ = ["Partition"]
-
 Codes = NDArray[np.uint8]
 Distances = NDArray[np.float32]
 Floats = NDArray[np.float64]

@@ -15,8 +15,6 @@ from cbid.codes import check_codes, check_n_bits, check_weights, unpack
 from cbid.search.checks import float32_scale
 from cbid.search.segments import ANY
 
-__all__ = ["Queries", "QueryBatch"]
-
 Floats = NDArray[np.float64]
 
 

@@ -12,8 +12,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["RecallPromise", "Setting", "frontier", "geometric", "p_value_of_mean", "queries_needed", "recall_losses"]
-
 
 @dataclass
 class RecallPromise:

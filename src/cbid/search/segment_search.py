@@ -12,8 +12,6 @@ from cbid.search.queries import Queries
 from cbid.search.scan import topk_in_spans
 from cbid.search.segments import ANY, LabelFilter, Segment
 
-__all__ = ["Best", "Filtered", "filtered", "search_all", "search_cells", "search_within"]
-
 Filtered = list[tuple[Segment, NDArray[np.uint8] | None]]  # segments, each with its keep mask
 QueriesFor = Callable[[int], Queries]  # the queries with the weights of a class (ANY: one vector for all classes)
 

@@ -17,8 +17,6 @@ from cbid.search.vocabulary import narrow
 if TYPE_CHECKING:
     from cbid.search.buckets import BucketTables, SearchClock
 
-__all__ = ["ANY", "CodeRows", "LabelFilter", "Segment", "random_keys"]
-
 ANY = -1  # the cell of codes that have none; the class of a run of mixed classes
 
 _NO_ROWS = np.empty(0, dtype=np.int64)
@@ -69,7 +67,7 @@ class LabelFilter(NamedTuple):
 
 
 class Thinned(NamedTuple):
-    """A random subset of a segment as a segment of its own, kept because its rows are the same in every search."""
+    """A random subset of a segment as its own segment, kept because its rows are the same in every search."""
 
     segment: "Segment | None"  # None if it is empty
     positions: NDArray[np.int64]  # of its rows in the whole segment

@@ -38,8 +38,6 @@ from cbid.search.segments import Segment
 from cbid.search.vocabulary import Vocabulary
 from cbid.storage.atomic import LOCK_NAME, WriterLock, flush
 
-__all__ = ["IndexStore"]
-
 _LABEL_TYPES = ("|u1", "<u2", "<u4", "<u8")
 _TRIES = 20  # a reader retries when a commit happens between its manifest and its files
 
@@ -175,8 +173,8 @@ class IndexStore:
             n_longer = sum(record.n_live for record in manifest.longer.segments)
             if length <= n_bits or n_longer >= sum(record.n_live for record in manifest.segments):
                 raise IndexCorruptError(
-                    f"{self.directory} has {n_longer} codes of {length} bits beside those of {n_bits}; expected more "
-                    "bits and fewer codes"
+                    f"{self.directory} has {n_longer} codes of {length} bits besides those of {n_bits}; expected "
+                    "more bits and fewer codes"
                 )
             longer_weights = None if stored is None else self._loaded(stored, np.float64, (length,))
             longer_segments = [self._mapped_segment(record, n_bytes(length)) for record in manifest.longer.segments]

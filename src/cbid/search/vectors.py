@@ -1,4 +1,4 @@
-"""Vectors kept beside the codes, in 16 or 8 bits a number, for a second look at the best candidates."""
+"""Vectors kept with the codes, in 16 or 8 bits per number, for a second look at the best candidates."""
 
 import functools
 import itertools
@@ -15,8 +15,6 @@ from cbid.search.checks import IndexCorruptError
 from cbid.search.collection import AttachedFile
 from cbid.search.scan import even_edges, run_in_threads, thread_count
 from cbid.storage.tensors import DAMAGED_NPY, map_npy
-
-__all__ = ["KEEP", "METRICS", "KeptVectors"]
 
 KEEP = ("float16", "int8")
 METRICS = ("cosine", "ip", "l2")
@@ -200,7 +198,7 @@ class KeptVectors:
                 at = live[first : first + step]
                 vectors = chunk.vectors(at)
                 score = -(queries @ vectors.T)
-                if self.metric == "l2":  # the squared distance, but for the length of the query
+                if self.metric == "l2":  # the squared distance without the length of the query
                     score = 2 * score + np.einsum("nd,nd->n", vectors, vectors)
                 all_scores = np.concatenate([near, score], axis=1)
                 all_ids = np.concatenate([ids, np.broadcast_to(chunk.ids[at], score.shape)], axis=1)

@@ -12,8 +12,6 @@ from cbid.checks import check_choice
 from cbid.labels import are_label_sets, encode_label_sets, label_sets
 from cbid.search.checks import IndexCorruptError
 
-__all__ = ["SEPARATOR", "Vocabulary", "as_labels", "named_columns", "narrow"]
-
 SEPARATOR = "/"  # between the parts of a path label
 
 _KINDS = {"int": np.dtype(np.int64), "str": np.dtype(str), "bool": np.dtype(bool)}

@@ -13,18 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-__all__ = [
-    "LOCK_NAME",
-    "DirectoryLockedError",
-    "WriterLock",
-    "check_no_link",
-    "check_regular",
-    "deferred_signals",
-    "flush",
-    "whole_directory",
-    "whole_file",
-]
-
 
 @contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:

@@ -11,10 +11,9 @@ from cbid.codes import check_codes, check_n_bits, n_bytes
 from cbid.extras import missing_extra
 from cbid.storage.atomic import check_regular, whole_directory, whole_file
 from cbid.storage.digests import digest_of
-from cbid.storage.store_formats import FORMATS, StoreFormat
+from cbid.storage.store_formats import EXPORTS as EXPORTS
+from cbid.storage.store_formats import StoreFormat
 from cbid.storage.tensors import DAMAGED_NPY, map_npy
-
-__all__ = ["EXPORTS", "export", "load", "load_export", "load_parquet", "save", "save_parquet"]
 
 PathLike = str | os.PathLike[str]
 Codes = NDArray[np.uint8]
@@ -102,7 +101,7 @@ def _read_table(parquet: Any, path: PathLike) -> Any:
         return parquet.read_table(path)
     except (ValueError, OSError):
         raise
-    except Exception as error:  # pyarrow has errors of its own, and RuntimeError, for damaged files
+    except Exception as error:  # pyarrow raises its own errors, and RuntimeError, for damaged files
         raise ValueError(f"{os.fspath(path)} is not a parquet file, or is damaged: {error}") from error
 
 
@@ -185,9 +184,6 @@ def _store_format(name: str, argument: str) -> StoreFormat:
     if name not in EXPORTS:
         raise ValueError(f"{argument}={name!r}: expected one of {', '.join(map(repr, EXPORTS))}")
     return EXPORTS[name]
-
-
-EXPORTS: dict[str, StoreFormat] = FORMATS
 
 
 def _check_ids(ids: ArrayLike, n: int, name: str = "ids") -> Ids:

@@ -12,8 +12,6 @@ import numpy as np
 
 from cbid.storage.atomic import check_regular
 
-__all__ = ["digest_bytes", "digest_file", "digest_of", "digest_text", "new_digest"]
-
 _SIZE = 16
 _CHUNK = 1 << 24
 

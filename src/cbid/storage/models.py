@@ -17,22 +17,6 @@ from cbid.label_trees import LabelTree, parse_tree
 from cbid.storage.digests import digest_of
 from cbid.storage.tensors import Arrays, FileKind
 
-__all__ = [
-    "Arrays",
-    "ModelFileError",
-    "Saved",
-    "classes_from_json",
-    "classes_to_json",
-    "load_from",
-    "model_digest",
-    "model_parts",
-    "params_from_json",
-    "params_to_json",
-    "read_model",
-    "restore_from",
-    "write_model",
-]
-
 _DTYPES = frozenset(
     {"bool", "float16", "float32", "float64", *(f"{sign}int{size}" for sign in ("", "u") for size in (8, 16, 32, 64))}
 )
@@ -76,26 +60,7 @@ class Saved(metaclass=ABCMeta):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to a safetensors file; an existing file is replaced atomically."""
-        write_model(path, type(self).__name__, *self._parts_to_save())
-
-    def _parts_to_save(self) -> tuple[dict[str, Any], Arrays]:
-        check_is_fitted(self)
-        arrays: Arrays = {}
-        state: dict[str, Any] = {"params": params_to_json(self), "fitted": {}}
-        for name, value in vars(self).items():
-            if not name.endswith("_") or name.startswith("_"):
-                continue
-            if name == "classes_":
-                state["classes"] = classes_to_json(value)
-            elif isinstance(value, LabelTree):
-                state["tree"] = _tree_to_json(value)
-            elif name == "feature_names_in_":
-                state["fitted"][name] = [str(v) for v in value]
-            elif isinstance(value, np.ndarray):
-                arrays[name] = value
-            else:
-                state["fitted"][name] = value.item() if isinstance(value, np.generic) else value
-        return state, arrays
+        write_model(path, type(self).__name__, *model_parts(self))
 
     @classmethod
     def _restore(cls, state: dict[str, Any], arrays: Arrays) -> Self:
@@ -118,8 +83,24 @@ class Saved(metaclass=ABCMeta):
 
 
 def model_parts(model: Saved) -> tuple[dict[str, Any], Arrays]:
-    """Return the JSON state and the arrays of a fitted model, for a file that holds it among other things."""
-    return model._parts_to_save()
+    """Return the JSON state and the arrays of a fitted model, as its own file or another one holds them."""
+    check_is_fitted(model)
+    arrays: Arrays = {}
+    state: dict[str, Any] = {"params": params_to_json(model), "fitted": {}}
+    for name, value in vars(model).items():
+        if not name.endswith("_") or name.startswith("_"):
+            continue
+        if name == "classes_":
+            state["classes"] = classes_to_json(value)
+        elif isinstance(value, LabelTree):
+            state["tree"] = _tree_to_json(value)
+        elif name == "feature_names_in_":
+            state["fitted"][name] = [str(v) for v in value]
+        elif isinstance(value, np.ndarray):
+            arrays[name] = value
+        else:
+            state["fitted"][name] = value.item() if isinstance(value, np.generic) else value
+    return state, arrays
 
 
 def model_digest(model: Saved) -> str:

@@ -19,8 +19,6 @@ from cbid.codes import n_bytes
 from cbid.extras import missing_extra
 from cbid.storage.tensors import map_npy
 
-__all__ = ["FORMATS", "StoreFormat"]
-
 Codes = NDArray[np.uint8]
 Ids = NDArray[np.int64]
 Read = tuple[Codes, Ids | None]
@@ -370,7 +368,7 @@ def _read_array(dtype: type[np.generic]) -> Callable[[Path, int], Read]:
     return read
 
 
-FORMATS: dict[str, StoreFormat] = {
+EXPORTS: dict[str, StoreFormat] = {
     "faiss": StoreFormat(_write_faiss, _read_faiss),
     "usearch": StoreFormat(_write_usearch, _read_usearch),
     "pgvector": _text_format(_bit_lines, _from_bits, 64_000),

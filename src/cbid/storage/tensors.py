@@ -25,18 +25,6 @@ from safetensors.numpy import save as save_tensors
 
 from cbid.storage.atomic import check_regular, whole_file
 
-__all__ = [
-    "DAMAGED_NPY",
-    "Arrays",
-    "FileKind",
-    "GrowingArray",
-    "NpyHeader",
-    "header_bytes",
-    "map_array",
-    "map_npy",
-    "read_header",
-]
-
 _LARGEST_HEADER = 16 * 2**20
 
 Arrays = dict[str, NDArray[Any]]

@@ -20,20 +20,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from cbid.web.errors import error_response, http_error
 from cbid.web.settings import ServiceSettings, client_of
 
-__all__ = [
-    "SESSION_COOKIE",
-    "SESSION_SECONDS",
-    "AccessGuard",
-    "BodyLimit",
-    "DrainedRejection",
-    "Metrics",
-    "RateLimit",
-    "RequestMetrics",
-    "current_client",
-    "request_id",
-    "session_cookie",
-]
-
 # Of the request that is being answered.
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 current_client: ContextVar[str] = ContextVar("current_client", default="")

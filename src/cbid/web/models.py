@@ -209,8 +209,8 @@ class Match(Image):
 
     distance: float
     similarity: float = Field(
-        description="From 0 to 1: 1 less the distance divided by the largest possible one (the sum of the weights of "
-        "the bits, or the sum of the norms of two raw vectors)."
+        description="From 0 to 1: 1 minus the distance divided by the largest possible one (the sum of the weights "
+        "of the bits, or the sum of the norms of two raw vectors)."
     )
     agree: int | None = Field(description="Number of bits, of n_bits, that agree; null for raw vectors.")
 

@@ -1,13 +1,8 @@
 """The served project: read by many threads, changed by one, and kept up to date with commits of other programs."""
 
 import asyncio
-import json
 import logging
 import os
-import subprocess
-import sys
-import threading
-import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial, wraps
@@ -18,11 +13,11 @@ import numpy as np
 from fastapi import Depends, Request
 from numpy.typing import NDArray
 
-import cbid
 from cbid.data.isolated import start_decoders
 from cbid.project import ImageRecord, Project
+from cbid.project.refitting import RefitProcess
 from cbid.search import UnknownIdError
-from cbid.search.scan import prepare_meanwhile
+from cbid.search.scan import prepare_meanwhile, thread_count
 from cbid.search.stores import MilvusStore
 from cbid.web.errors import http_error
 from cbid.web.middleware import Metrics, current_client
@@ -38,8 +33,8 @@ class WorkerPool:
     """Run calls in threads to keep the event loop free, with limits on their number and time.
 
     Clients take turns, so that one with many or costly calls delays the others by one call at a time. A call that
-    still waits when its time is over is dropped. A call that runs by then goes on; its result is dropped, and it
-    counts as open until it ends. Calls that hang therefore make the pool reject new ones, and never pile up.
+    still waits when its time is over is dropped. A call that is running by then continues; its result is dropped, and
+    it counts as open until it ends. So calls that hang make the pool reject new ones, and never pile up.
 
     Parameters
     ----------
@@ -146,71 +141,6 @@ class WorkerPool:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _n_processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-class Refit:
-    """A process that learns the codes of a project again, and what it has reported."""
-
-    def __init__(self) -> None:
-        self._mutex = threading.Lock()
-        self._process: subprocess.Popen[str] | None = None
-        self._begun = 0.0
-        self._state: dict[str, Any] = {"phase": "never"}
-
-    @property
-    def state(self) -> dict[str, Any]:
-        """The last report: phase, done, total, error, and the seconds since the start while it runs."""
-        with self._mutex:
-            running = self._process is not None
-            return {**self._state, **({"seconds": time.monotonic() - self._begun} if running else {})}
-
-    def start(self, path: Path) -> bool:
-        """Start the process; return False if one runs."""
-        with self._mutex:
-            if self._process is not None:
-                return False
-            folder = str(Path(cbid.__file__).parent.parent)
-            paths = [folder, *filter(None, [os.environ.get("PYTHONPATH")])]
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "cbid.project.refitting", str(path)],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-                text=True,
-            )
-            self._begun, self._state = time.monotonic(), {"phase": "starting"}
-            threading.Thread(target=self._follow, args=(self._process,), name="cbid-refit", daemon=True).start()
-            return True
-
-    def cancel(self) -> None:
-        """Stop the process, if one runs. The project stays as it was."""
-        with self._mutex:
-            process = self._process
-            if process is None:
-                return
-            self._state = {"phase": "cancelled"}
-            process.terminate()
-        process.wait(10)
-
-    def _follow(self, process: "subprocess.Popen[str]") -> None:
-        report: dict[str, Any] = {}
-        with process:
-            for line in process.stdout or ():
-                report = json.loads(line)
-                with self._mutex:
-                    if self._state["phase"] != "cancelled" and report["phase"] not in ("done", "failed"):
-                        self._state = report
-        with self._mutex:  # only now another one can start
-            self._process = None
-            if self._state["phase"] != "cancelled":
-                lost = {"phase": "failed", "error": f"the process ended with status {process.returncode}"}
-                self._state = report if report.get("phase") in ("done", "failed") else lost
-            self._state["seconds"] = time.monotonic() - self._begun
-
-
 class ServedProject:
     """An open project and the threads that work on it.
 
@@ -227,13 +157,13 @@ class ServedProject:
         self.project.limits = settings.limits
         self.following_error: str | None = None  # why the commits of other programs cannot be read
         self._store = None if settings.store is None else self._open_store(settings.store)
-        threads = settings.threads or _n_processors()
+        threads = thread_count(settings.threads)
         waiting, seconds = settings.max_waiting, settings.seconds
         self.search_pool = WorkerPool("search", threads, waiting, seconds)
-        # Decoding has threads of its own: it must not delay searches by code.
+        # Decoding has its own threads: it must not delay searches by code.
         self._n_decoders = max(1, threads // 2)
         self.image_pool = WorkerPool("image", self._n_decoders, waiting, seconds)
-        self.refit = Refit()
+        self.refit = RefitProcess()
         self._write_pool = WorkerPool("write", 1, waiting, seconds, wait_for_running=True)
 
     def _open_store(self, address: str) -> MilvusStore:
@@ -251,7 +181,7 @@ class ServedProject:
         return store
 
     def warm_up(self) -> None:
-        """Do what the first requests would have to wait for.
+        """Prepare what the first requests would otherwise wait for.
 
         Compile the kernels, also those of near-duplicates, load the weights and the descriptor, start the decoders.
         """
@@ -273,7 +203,7 @@ class ServedProject:
             await asyncio.sleep(_REFRESH_SECONDS)
             try:
                 await asyncio.to_thread(self.project.refresh)
-            except Exception as error:  # whatever it is, the old state stays in use and the next try may succeed
+            except Exception as error:  # of any kind: the old state stays in use and the next try may succeed
                 reason = f"{type(error).__name__}: {error}"
                 if reason != self.following_error:
                     _LOG.warning("the project cannot be read again: %s", reason)
@@ -289,7 +219,7 @@ class ServedProject:
         A search in it uses the processors that are left by the other searches that run: starting threads on a busy
         machine costs more than it saves.
         """
-        self.project.index.n_threads = max(1, _n_processors() // max(1, self.search_pool.n_running))
+        self.project.index.n_threads = max(1, thread_count(None) // max(1, self.search_pool.n_running))
         for _ in range(_MAX_RETRIES):
             before = self.project.version
             try:
@@ -310,7 +240,7 @@ class ServedProject:
             return [] if len(ids) == 1 else [record for id in ids for record in self.records(np.array([id]))]
 
     def start_refit(self) -> None:
-        """Start to learn again in a process of its own; reject a second one."""
+        """Start to learn again in a separate process; reject a second one."""
         self.check_writable()
         if not self.refit.start(self.path):
             raise http_error(409, "the project is being learned again already")

@@ -32,8 +32,6 @@ from cbid.web.routes import all_routes
 from cbid.web.served import ServedProject
 from cbid.web.settings import ServiceSettings, client_of
 
-__all__ = ["create_app", "listen", "log_to_stderr", "make_server", "run", "run_workers", "worker"]
-
 PAGE = Path(__file__).parent / "page"
 HEADER_SECONDS = 10.0
 GRACE_SECONDS = 10
@@ -119,7 +117,7 @@ class CountedChunks(h11.Connection):
 class HeaderDeadline(H11Protocol):
     """Close a connection whose request headers are not complete in time, or whose chunks are too small.
 
-    uvicorn has no such limits: clients that send a byte now and then (slowloris) could use up all connections.
+    uvicorn has no such limits: clients that send a byte from time to time (slowloris) could use up all connections.
     """
 
     conn: CountedChunks

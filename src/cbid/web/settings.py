@@ -8,7 +8,7 @@ from cbid.checks import check_integer, check_real
 from cbid.data.isolated import DecodeLimits
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
-_DECODER_NICENESS = 5  # a decoder has a third of the processor beside a search
+_DECODER_NICENESS = 5  # during a search, a decoder gets a third of the processor
 _MIN_KEY_LENGTH = 16
 
 
@@ -30,7 +30,8 @@ class ServiceSettings:
     max_pixels : int, default=25,000,000
         Largest image in pixels, read from its header before it is decoded.
     decode_seconds : float, default=1.25
-        Processor time for decoding one image, in a process of its own. The limit of wall-clock time is four times as long.
+        Processor time for decoding one image, in a separate process. The limit of wall-clock time is four times as
+        long.
     decode_memory : int, default=280 MiB
         Memory limit of that process and of two copies of the file, in bytes. Decoding needs 4 to 10 bytes per pixel,
         animated WebP up to 16.

@@ -35,7 +35,7 @@ class KMeansHashing(Coder):
 
     The principal axes are distributed over subspaces of equal volume. In each, k-means learns 2^b centres whose
     distances fit the Hamming distances of their indices. The b bits of a sample are the index of its nearest centre.
-    The bits of a subspace belong together, so a prefix is not a code of its own.
+    The bits of a subspace belong together, so a prefix is not a valid code.
 
     Parameters
     ----------

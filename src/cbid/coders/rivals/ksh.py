@@ -16,7 +16,7 @@ from cbid.coders.mixins import SupervisedMixin, check_arrays
 from cbid.coders.rivals.common import Array, Seed, fix_signs
 from cbid.learning.features import Anchors
 from cbid.learning.scaling import NOTHING_VARIES, check_squares, indicator
-from cbid.params import check_params, estimator, integer, param
+from cbid.params import check_params, estimator, integer, param, positive
 
 
 @estimator
@@ -54,8 +54,8 @@ class KSH(SupervisedMixin, HyperplaneCoder):
     _ARRAYS = HyperplaneCoder._ARRAYS | {"objective_"}
 
     n_bits: int = param(64, integer(1, MOST_BITS))
-    n_anchors: int = 300
-    gamma: float | None = None
+    n_anchors: int = param(300, integer(1))
+    gamma: float | None = param(None, positive)
     n_labelled: int | None = param(None, integer(1))
     n_iter: int = param(500, integer(0))
     random_state: Seed = 0
@@ -63,7 +63,6 @@ class KSH(SupervisedMixin, HyperplaneCoder):
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from vectors X (n, d) and labels y (n,), or a matrix or lists of several labels each."""
         check_params(self)
-        self._check_kernel("rbf", self.n_anchors, self.gamma)
         samples, kinds = self._label_kinds(X, y)
         labels = kinds.numbers
         rng = generator(self.random_state)

@@ -63,7 +63,7 @@ class ArgmaxCode(SupervisedMixin, Coder):
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Return the predicted class of each sample, which its code stands for."""
+        """Return the predicted class of each sample, which its code represents."""
         check_is_fitted(self)
         return self.classes_[np.concatenate([self._predict(part) for part in self._parts(X)])]
 

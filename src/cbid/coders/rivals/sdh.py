@@ -18,7 +18,7 @@ from cbid.coders.rivals.common import Array, Seed
 from cbid.learning.features import Anchors
 from cbid.learning.ridge import RidgeMap
 from cbid.learning.scaling import centre
-from cbid.params import check_params, estimator, integer, param, positive, real
+from cbid.params import check_params, choice, estimator, integer, param, positive, real
 
 
 @estimator
@@ -26,9 +26,9 @@ class _FeatureCoder(SupervisedMixin, HyperplaneCoder):
     """Hash functions over X, or over similarities to random training samples, learned from labels."""
 
     n_bits: int = param(64, integer(1, MOST_BITS))
-    kernel: str | None = None
-    n_anchors: int = 1000
-    gamma: float | None = None
+    kernel: str | None = param(None, choice(None, "rbf"))
+    n_anchors: int = param(1000, integer(1))
+    gamma: float | None = param(None, positive)
     random_state: Seed = 0
 
     def _prepare(
@@ -36,7 +36,6 @@ class _FeatureCoder(SupervisedMixin, HyperplaneCoder):
     ) -> tuple[LabelKinds, np.random.Generator, Anchors | None, NDArray[np.floating]]:
         """Check the parameters, X and y; return the labels, the generator, and the anchors and features of X."""
         check_params(self)
-        self._check_kernel(self.kernel, self.n_anchors, self.gamma)
         samples, kinds = self._label_kinds(X, y)
         rng = generator(self.random_state)
         anchors, F = kernel_features(samples, kernel=self.kernel, n_anchors=self.n_anchors, gamma=self.gamma, rng=rng)
@@ -84,7 +83,7 @@ class SDH(_FeatureCoder):
 
     _ARRAYS = HyperplaneCoder._ARRAYS | {"objective_"}
 
-    kernel: str | None = "rbf"
+    kernel: str | None = param("rbf", choice(None, "rbf"))
     lam: float = param(1.0, positive)
     nu: float = param(1e-5, real(0))
     ridge: float = param(1e-2, real(0))

@@ -179,7 +179,7 @@ class ITQ(HyperplaneCoder):
     """Iterative quantisation of the leading principal axes (Gong and Lazebnik, CVPR 2011).
 
     Minimises ||B - V R||^2 over codes B and rotations R, where V are the projections on ``n_bits`` axes. The rotation
-    mixes all axes, so a prefix is not a code of its own.
+    mixes all axes, so a prefix is not a valid code.
 
     Parameters
     ----------

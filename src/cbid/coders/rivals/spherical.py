@@ -26,7 +26,7 @@ class SphericalHashing(Coder):
     until every two spheres share a quarter of the samples: pairs that share more are pushed apart along the line of
     their centres, pairs that share less are pulled together, by half of the relative excess. It stops when the mean
     of |shared - n/4| is below ``tol_mean`` n/4 and the deviation of shared is below ``tol_deviation`` n/4. Any number
-    of bits is possible. All spheres depend on each other, so a prefix is not a code of its own.
+    of bits is possible. All spheres depend on each other, so a prefix is not a valid code.
 
     The paper divides the number of differing bits by the number of shared spheres; ``spherical_hamming`` computes
     this distance. An index uses the plain Hamming distance.

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from cbid.checks import check_choice, check_integer
 from cbid.data.image_sets import ImageSet
-from cbid.data.names import printable
 from cbid.storage.digests import digest_bytes
+from cbid.text import printable
 
 ROOT_VARIABLE = "CBID_DATA"
 Parts = Mapping[str, Callable[[], Any]]
@@ -58,7 +58,7 @@ class SetInfo:
     licence: str
     open: Callable[[Path], tuple[ImageSet, Parts]]  # from the folder to the images and the other parts
     protocols: Mapping[str, Protocol]
-    marks: tuple[tuple[str, ...], ...] = ((),)  # the set is there if all paths of one group exist below the folder
+    marks: tuple[tuple[str, ...], ...] = ((),)  # the set is present if all paths of one group exist in the folder
     caution: str = ""
     folder: str = ""  # below the root of all data; by default the name
     elsewhere: tuple[str, ...] = ()  # other folders to look in
@@ -120,7 +120,7 @@ class NamedSet:
         return str(label if self.classes is None else self.classes[label])
 
     def part(self, name: str) -> Any:
-        """Return a part of the set beside its images; ``parts`` lists them."""
+        """Return one of the other parts of the set; ``parts`` lists them."""
         if name not in self.parts:
             known = ", ".join(self.parts) or "none"
             raise DataAbsent(f"{self.info.title} in {self.path} has no part {name!r}; its parts: {known}")
@@ -217,7 +217,7 @@ def query_poses(angles: Sequence[float], train: int | None = None) -> Protocol:
             others = np.delete(rows, chosen)
             if train is not None and len(others) < train:
                 raise ValueError(
-                    f"class {data.label_name(label)!r} of {data.info.title} has {len(others)} images beside "
+                    f"class {data.label_name(label)!r} of {data.info.title} has {len(others)} images besides "
                     f"{len(chosen)} queries; expected {train}"
                 )
             queries.append(rows[chosen])

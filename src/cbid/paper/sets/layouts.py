@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from cbid.data.arrays import read_idx, read_npz
 from cbid.data.folders import ImageFolder
-from cbid.data.image_sets import ImageFiles, ImageItems, ImageSet
-from cbid.data.names import Names
+from cbid.data.image_sets import ImageFiles, ImageItems, ImageSet, Names
 from cbid.labels import encode_labels
 from cbid.paper.sets.base import DataAbsent, Parts
 

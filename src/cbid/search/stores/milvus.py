@@ -14,8 +14,6 @@ from cbid.search.matches import Matches
 from cbid.search.stores.milvus_collection import LARGEST_RESULT, CollectionSettings, MilvusCollection, StoredRows
 from cbid.search.stores.milvus_connection import MilvusAddress, MilvusConnection
 
-__all__ = ["MilvusStore"]
-
 _CONSISTENCY = ("Strong", "Session", "Bounded", "Eventually")
 _MOST_CANDIDATES = LARGEST_RESULT - 384  # leaves space for the rows with negative ids
 _DEFAULT_CANDIDATES = 1_000  # if no recall was measured

@@ -13,8 +13,6 @@ from cbid.search.checks import as_cells, as_weights
 from cbid.search.stores.milvus_connection import MilvusConnection, MilvusError
 from cbid.search.vocabulary import as_labels
 
-__all__ = ["LARGEST_RESULT", "CollectionSettings", "MilvusCollection", "StoredRows"]
-
 LARGEST_RESULT = 16_384  # rows that Milvus returns for one query
 _BATCH = 10_000  # rows read or written at a time
 _FORMAT = 1

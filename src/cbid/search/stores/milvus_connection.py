@@ -15,8 +15,6 @@ from urllib.parse import unquote, urlsplit
 
 from cbid.extras import missing_extra
 
-__all__ = ["TOKEN_VARIABLE", "MilvusAddress", "MilvusConnection", "MilvusError"]
-
 TOKEN_VARIABLE = "CBID_MILVUS_TOKEN"
 _PORT = 19530
 _SERVERS = {"milvus": "http", "milvus+https": "https"}

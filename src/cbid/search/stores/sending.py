@@ -10,8 +10,6 @@ from cbid.search.index import CodeIndex
 from cbid.search.stores.milvus import MilvusStore
 from cbid.search.stores.milvus_connection import MilvusAddress
 
-__all__ = ["Sent", "index_to"]
-
 _BATCH = 10_000
 _KINDS = {"U": "str", "i": "int", "b": "bool"}
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import numpy as np
 from fastapi import APIRouter, Path, Query, Response
 from numpy.typing import NDArray
+from sklearn.metrics import confusion_matrix
 
 import cbid
 from cbid.checks import check_integer
@@ -106,7 +107,7 @@ def bit(
     )
 
 
-# What compares many images runs beside the searches, not before them.
+# Routes that compare many images run in the image pool, so that searches do not wait for them.
 
 
 @router.get("/confusion")
@@ -115,12 +116,10 @@ def confusion(served: Served) -> models.Confusion:
     """Return the confusion matrix of the held-out images, with the current labels; empty if there are none."""
     found = served.project.predictions()
     known = found.predicted != ""
-    classes = sorted({*found.labels.tolist(), *found.predicted[known].tolist(), *served.project.classes})
-    matrix = np.zeros((len(classes), len(classes)), dtype=np.int64)
-    places = (np.searchsorted(classes, names[known]) for names in (found.labels, found.predicted))
-    np.add.at(matrix, tuple(places), 1)
     if not known.any():
         return models.Confusion(classes=[], matrix=[])
+    classes = sorted({*found.labels.tolist(), *found.predicted[known].tolist(), *served.project.classes})
+    matrix = confusion_matrix(found.labels[known], found.predicted[known], labels=classes)
     return models.Confusion(classes=classes, matrix=matrix.tolist())
 
 

@@ -45,7 +45,7 @@ async def refit_state(served: Served) -> RefitState:
 
 @router.post("/api/refit", status_code=202, responses=error_docs(409))
 async def refit(served: Served) -> RefitState:
-    """Learn the codes again from all stored images, with the current labels. Searches go on with the old codes."""
+    """Learn the codes again from all stored images, with the current labels. Searches continue with the old codes."""
     await asyncio.to_thread(served.start_refit)
     return RefitState(**served.refit.state)
 

@@ -1,4 +1,4 @@
-"""Names in one buffer, and names that can be shown."""
+"""Names in one buffer, and rows by index or mask."""
 
 import os
 import pickle
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cbid.data.names import Names, printable, row_numbers
+from cbid.data.image_sets import Names, row_numbers
 
 
 @given(st.lists(st.one_of(st.binary(max_size=12), st.text(st.characters(exclude_categories=["Cs"]), max_size=8))))
@@ -37,11 +37,3 @@ def test_rows_by_index_and_by_mask():
     for wrong, message in (([3], "less than 3"), ([True], "mask has shape"), ([0.5], "integers"), (1, "shape")):
         with pytest.raises(IndexError, match=message):
             row_numbers(wrong, 3)
-
-
-@given(st.binary(min_size=1, max_size=20).filter(lambda b: b"\0" not in b))
-def test_any_name_can_be_shown(raw):
-    shown = printable(os.fsdecode(raw))
-    shown.encode()
-    assert shown.isprintable()
-    assert "\n" not in shown
