@@ -30,7 +30,7 @@ from cbid.search.kernels.candidates import (
     push,
     sort_heap,
 )
-from cbid.search.kernels.compile import compiled, helper
+from cbid.search.kernels.compile import compiled, helper, lean
 from cbid.search.kernels.shared import (
     AT_A_TIME,
     MANY_SHARING,
@@ -60,7 +60,7 @@ ENOUGH_PLACES = 3
 
 LARGEST = np.finfo(np.float32).max
 AHEAD = 8  # vectors fetched ahead by the second look
-summing = partial(helper, fastmath={"reassoc", "contract"})  # sums in vector registers
+summing = partial(lean, fastmath={"reassoc", "contract"})  # sums in vector registers
 
 
 # ---- the k nearest ----
@@ -114,7 +114,7 @@ def scan_topk(
     return too_low
 
 
-@helper
+@lean
 def _scan_chunk(
     codes: Codes, chunk: Chunk, done: int, tables: Tables, plans: Plans, portable: bool | None, work: Workspace,
     thresholds: Singles, distances: Singles, positions: Positions, sizes: NDArray[np.int64],
@@ -178,7 +178,7 @@ def _scan_shared(
     return n_false
 
 
-@helper
+@lean
 def _sample_rank(k: int) -> int:
     """The rank in a sample whose code is, except one time in a thousand, not nearer than the k-th of all codes."""
     expected = k / SAMPLED  # of the k nearest, in a sample
@@ -354,7 +354,7 @@ def second_look(
                 near[i, c] = distance
 
 
-@helper
+@lean
 def _row_of(id: int, stored: Positions, live: NDArray[np.bool_]) -> int:
     """The row of an id, or -1."""
     last = len(stored) - 1
@@ -371,7 +371,7 @@ def _row_of(id: int, stored: Positions, live: NDArray[np.bool_]) -> int:
     return low if low == high and stored[low] == id and live[low] else -1
 
 
-@helper
+@lean
 def _read_vector(rows: NDArray[Any], at: int, scales: Singles, vector: NDArray[np.uint32]) -> None:
     """Write the float32 numbers of a row to ``vector``, as bits."""
     row, values = rows[at], vector.view(np.float32)

@@ -420,9 +420,14 @@ def _lowest_lane(builder: ir.IRBuilder, lanes: ir.Value) -> ir.Value:
     return builder.cttz(lanes, ir.Constant(BIT, 0))
 
 
+def _load_mask(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
+    return load(builder, address, LONG)
+
+
 under = operation(each(_subtract), 2)  # limits, sums: not zero if sum < limit
 any_set = operation(_any_set, 1, types.boolean)
 store_lanes = operation(_store_lanes, 2, types.boolean)
+load_mask = operation(_load_mask, 1, types.uint64)
 lowest_lane = operation(_lowest_lane, 1, types.int64)
 
 
