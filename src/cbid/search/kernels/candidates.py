@@ -28,6 +28,7 @@ Singles = NDArray[np.float32]
 
 CHUNK_BYTES = 1 << 18  # leaves space for the tables of the queries in a second-level cache
 CHUNK_CODES = 1 << 15  # limits the candidates of short codes
+HEAD_START = 512  # blocks that count as done if a sample has given a first threshold
 FEW = GROUP // 2  # up to this many queries are scanned faster one by one than as a group
 MANY_QUERIES = 8  # from this many on, the kept codes of a chunk are copied together before they are scanned
 

@@ -46,10 +46,8 @@ Scratch = NDArray[np.uint8]
 CHECK_EVERY = 12 // COLUMNS  # steps between two checks whether a code in the blocks can still pass
 STEP_TABLES = FIELDS * ENTRIES
 STEP_BYTES = 32 * COLUMNS * BLOCKS
-# A filter for one query waits for memory. A core reads memory 1.5 times as fast from several places at once as from
-# one. So while a filter scans a window of addresses it prefetches the next window, a piece from each eighth in turn.
-# Stretches shorter than two windows are prefetched in order, AHEAD bytes ahead.
-WINDOW = 1 << 16
+# A filter for one query waits for memory, so it prefetches the codes that follow, from AHEAD bytes behind the blocks
+# that it scans, into the first-level cache.
 AHEAD = 4096
 
 
@@ -96,12 +94,10 @@ def _first_register(scratch: int) -> int:
 
 @lean
 def _fetch_ahead(fetched: int, end: int, lead: int) -> int:
-    """For each piece from the address ``fetched`` to ``end``, prefetch the piece ``lead`` bytes ahead or, if that is
-    0, a piece of the next window; return the new address."""
+    """Prefetch the piece ``lead`` bytes ahead of each piece from the address ``fetched`` to ``end``; return the new
+    address."""
     while fetched < end:
-        number = fetched % WINDOW // PIECE
-        far = WINDOW + number % 8 * (WINDOW // 8) + number // 8 * PIECE - fetched % WINDOW
-        prefetch_piece(fetched + (lead if lead > 0 else far))
+        prefetch_piece(fetched + lead)
         fetched += PIECE
     return fetched
 
@@ -118,8 +114,8 @@ def _filter(name: str, size: int, load_limits: Any, in_parts: bool) -> Any:
         source, n_blocks, per_block, offsets_at, steps, level, check, scratch = given
         per_query = STEP_TABLES * steps
         limits = load_limits(limits_at)
-        fetched = source + -source % PIECE
-        lead = 0 if n_blocks * per_block >= 2 * WINDOW else BLOCKS * per_block + AHEAD
+        fetched = source
+        lead = BLOCKS * per_block + AHEAD
         low_bits = _first_register(scratch)
         averages = low_bits + LANES
         lanes = averages + group_bytes * LEVELS

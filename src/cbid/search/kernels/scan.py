@@ -3,8 +3,8 @@
 A scan visits the chunks in order of position and, within a chunk, the groups of queries. `find_hits` returns the
 codes nearer than the threshold of each query. As the k-th best distance falls, so does the threshold. To start with
 a low threshold, `scan_topk` first scans a sample of the codes and guesses a distance within which k codes will be
-found. Chunks grow from a few codes, in case there is no guess, or many codes are as near as the guess. If many
-queries have one weight vector, `scan_topk` switches to shared lookups (`shared`) once the thresholds are low enough.
+found. Chunks grow, from a few codes if there is no guess. If many queries have one weight vector, `scan_topk`
+switches to shared lookups (`shared`) once the thresholds are low enough.
 """
 
 from functools import partial
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from cbid.search.kernels.bounds import Plans, judge_level, make_plans, plan_level
 from cbid.search.kernels.candidates import (
+    HEAD_START,
     Chunk,
     Codes,
     Workspace,
@@ -88,6 +89,7 @@ def scan_topk(
     if guess:
         _guess_thresholds(codes, tables, portable, work, k, thresholds)
     too_low = thresholds < given
+    head_start = HEAD_START if too_low.all() else 0
     sizes = np.zeros(n_queries, np.int64)
     sharing = SHARED_LOOKUPS and portable is None and n_queries >= MANY_SHARING and width <= MOST_COLUMNS
     sharing = sharing and share_weights(tables)
@@ -96,7 +98,7 @@ def scan_topk(
     passing = np.empty((2, 64 * AT_A_TIME * of_all), np.int32)
     while first < end:
         done = first - start // 32
-        last = chunk_end(first, end, chunk_blocks(width, done, k))
+        last = chunk_end(first, end, chunk_blocks(width, done + head_start, k))
         chunk = open_chunk(codes, first, last, portable, n_queries, work)
         if portable is None and sharing and ready_to_share(shared, thresholds, chunk.n_blocks):
             n_false = _scan_shared(

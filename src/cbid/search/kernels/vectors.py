@@ -320,9 +320,7 @@ def _load_group(builder: ir.IRBuilder, like: ir.Value, address: ir.Value) -> ir.
 
 
 prefetch_step = operation(_prefetch(32 * COLUMNS * BLOCKS, locality=2), 1, types.boolean)
-# Into the second-level cache, because a window does not fit in the first. This is faster on Zen 4; an older
-# processor was slower by a tenth.
-prefetch_piece = operation(_prefetch(PIECE, locality=2), 1, types.boolean)
+prefetch_piece = operation(_prefetch(PIECE, locality=3), 1, types.boolean)
 prefetch_line = operation(_prefetch(64, locality=3), 1, types.boolean)
 limits_one = operation(_load_limits(1), 1, LimitsType(1))
 limits_all = operation(_load_limits(GROUP), 1, LimitsType(GROUP))
