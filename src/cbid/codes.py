@@ -136,7 +136,7 @@ def check_codes(
         n_bits = check_n_bits(n_bits)
         if array.shape[-1] != n_bytes(n_bits):
             raise ValueError(f"{name} is {array.shape[-1]} bytes wide: expected {n_bytes(n_bits)} for {n_bits} bits")
-        if padding == "zero" and np.any(array[..., -1] & ~_last_byte_mask(n_bits)):
+        if padding == "zero" and n_bits % 8 and np.any(array[..., -1] & ~_last_byte_mask(n_bits)):
             raise ValueError(f"{name} has bits set past bit {n_bits}: expected zero padding")
     return array if one else np.atleast_2d(array)
 

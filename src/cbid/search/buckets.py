@@ -66,7 +66,11 @@ class BucketTables:
     """
 
     def __init__(self, codes: Codes, n_bits: int, weights: Floats | None = None) -> None:
-        from cbid.search.kernels.buckets import fill_table, sketch_codes  # compiled code, loaded when first needed
+        from cbid.search.kernels.buckets import (
+            fill_table,
+            key_codes,
+            sketch_codes,
+        )  # compiled code, loaded when first needed
 
         self.n_bits, n = n_bits, len(codes)
         self._keys, self._sketched = _chosen_bits(codes, n_bits, weights)
@@ -82,7 +86,8 @@ class BucketTables:
                 if n_bits > 64:
                     sketches = np.empty(n, np.uint64)
                     sketch_codes(rows, self._sketched[table], sketches)
-                keys = self._keys_of(rows, table)
+                keys = np.empty(n, np.uint32)
+                key_codes(rows, self._keys[table], keys)
                 fill_table(keys, sketches, self._starts[table], self._sketches[table], self._positions[table])
 
         edges = even_edges(0, n_tables, min(thread_count(None), n_tables), 1)
@@ -179,19 +184,20 @@ class BucketTables:
         n_threads: int | None,
     ) -> None:
         """Run ``search(queries, their words, sketches and keys, keep, most work)`` in threads."""
-        from cbid.search.kernels.buckets import sketch_codes
+        from cbid.search.kernels.buckets import key_codes, sketch_codes
 
         assert queries.codes is not None
         self._visits_for(queries.weights)  # once, not in every thread
         words = _as_words(queries.codes)
         n_tables = len(self._keys)
-        keys = np.stack([self._keys_of(words, table) for table in range(n_tables)], axis=1)
-        sketches = np.tile(words[:, :1], (1, n_tables))
-        if self.n_bits > 64:
-            for table in range(n_tables):
-                column = np.empty(len(words), np.uint64)
-                sketch_codes(words, self._sketched[table], column)
-                sketches[:, table] = column
+        by_table = np.empty((n_tables, len(words)), np.uint32), np.empty((n_tables, len(words)), np.uint64)
+        for bits, sketched, keys_of, sketches_of in zip(self._keys, self._sketched, *by_table):
+            key_codes(words, bits, keys_of)
+            if self.n_bits > 64:
+                sketch_codes(words, sketched, sketches_of)
+            else:
+                sketches_of[:] = words[:, 0]
+        keys, sketches = (np.ascontiguousarray(array.T) for array in by_table)
         kept = read_only(np.empty(0, np.uint8) if keep is None else keep)
         work = len(self) if most_work is None else most_work
 
@@ -205,13 +211,6 @@ class BucketTables:
 
     def _tables(self) -> tuple[NDArray[Any], ...]:
         return self._sketches, self._positions, self._starts, self._rows
-
-    def _keys_of(self, rows: NDArray[np.uint64], table: int) -> NDArray[np.uint32]:
-        from cbid.search.kernels.buckets import key_codes
-
-        keys = np.empty(len(rows), np.uint32)
-        key_codes(rows, self._keys[table], keys)
-        return keys
 
     def _visits_for(self, weights: Floats | None) -> tuple[NDArray[Any], ...]:
         """The `kernels.buckets.Visits` of one weight vector: kept for the last two, since making them takes time."""
@@ -316,12 +315,12 @@ class SearchClock:
     def __init__(self) -> None:
         self.scanned = 0.0  # seconds of all scans
         self._seconds: dict[tuple[Any, ...], dict[str, list[float]]] = {}  # per query, of the last runs
+        self._expected: dict[tuple[Any, ...], dict[str, float]] = {}  # their medians
         self._idle: dict[tuple[Any, ...], float] = {}  # seconds since the slower method ran
 
     def expected(self, kind: tuple[Any, ...], method: str) -> float | None:
         """Seconds per query, or None if this method has not run yet."""
-        last = self._seconds.get(kind, {}).get(method)
-        return sorted(last)[(len(last) - 1) // 2] if last else None
+        return self._expected.get(kind, {}).get(method)
 
     def record(self, kind: tuple[Any, ...], method: str, n_queries: int, seconds: float) -> None:
         """Record a run of ``n_queries`` queries: the processor time of this thread, whose share is that of others.
@@ -329,9 +328,10 @@ class SearchClock:
         On a busy machine, elapsed time would say little.
         """
         if len(self._seconds) >= 256:  # many radii or values of k
-            self._seconds, self._idle = {}, {}
+            self._seconds, self._expected, self._idle = {}, {}, {}
         last = self._seconds.setdefault(kind, {}).setdefault(method, [])
         last[:] = [*last[-4:], seconds / n_queries]
+        self._expected.setdefault(kind, {})[method] = sorted(last)[(len(last) - 1) // 2]
         self._idle[kind] = self._idle.get(kind, 0.0) + seconds
         if method == "scan":
             self.scanned += seconds
@@ -456,22 +456,25 @@ def nearest(
     if method == "scan" or not _fits(segment, queries, k):
         return scan(queries, bound)
     search = _Search(segment, queries, ("k", k))
-    positions, distances = np.empty((len(queries), k), np.int64), np.empty((len(queries), k), np.float32)
+    answers = []
     for name, rows in search.plan(method):
         tables = search.tables() if name == "buckets" else None
-        began, far = time.thread_time(), bound[rows]
+        began, part, far = time.thread_time(), search.part(rows), bound[rows]
         if tables is None:
-            positions[rows], distances[rows] = scan(search.part(rows), far)
+            answers.append(scan(part, far))
         else:
-            positions[rows], distances[rows], given_up = tables.topk(
-                search.part(rows), k, keep=kept, bound=far, most_work=search.most_work(), n_threads=n_threads
+            positions, distances, given_up = tables.topk(
+                part, k, keep=kept, bound=far, most_work=search.most_work(), n_threads=n_threads
             )
-            again = np.flatnonzero(given_up) + rows.start
+            again = np.flatnonzero(given_up)
             if len(again):
-                nearer = np.minimum(bound[again], distances[again, -1])
-                positions[again], distances[again] = scan(search.part(again), nearer)
+                nearer = np.minimum(far[again], distances[again, -1])
+                positions[again], distances[again] = scan(search.part(again + rows.start), nearer)
+            answers.append((positions, distances))
         search.record(name, rows, time.thread_time() - began)
-    return positions, distances
+    if len(answers) == 1:
+        return answers[0]
+    return np.concatenate([p for p, _ in answers]), np.concatenate([d for _, d in answers])
 
 
 def within_radius(

@@ -103,8 +103,10 @@ def topk(
         return positions, distances
 
     parts, over_codes = _run(scan, blocks, n, len(queries), start, n_threads)
-    positions = np.concatenate([p for p, _ in parts], axis=1 if over_codes else 0)
-    distances = np.concatenate([d for _, d in parts], axis=1 if over_codes else 0)
+    positions, distances = parts[0]
+    if len(parts) > 1:
+        positions = np.concatenate([p for p, _ in parts], axis=1 if over_codes else 0)
+        distances = np.concatenate([d for _, d in parts], axis=1 if over_codes else 0)
     if over_codes and len(parts) > 1:
         # The parts are in the order of positions, so a stable sort by distance keeps the tie rule.
         nearest = np.argsort(distances, axis=1, kind="stable")[:, :held]
@@ -336,6 +338,8 @@ def run_in_threads(scan: Callable[..., Any], jobs: Sequence[tuple[int, ...]]) ->
 
     The kernels release the interpreter lock. No thread outlives the call, so a fork is safe.
     """
+    if len(jobs) == 1:
+        return [scan(*jobs[0])]
     results: list[Any] = [None] * len(jobs)
     errors: list[BaseException] = []
 

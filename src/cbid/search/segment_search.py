@@ -146,27 +146,27 @@ class Best:
         self.ids = np.full((n_queries, k), -1, dtype=np.int64)
         self.distances = np.full((n_queries, k), np.inf, dtype=np.float32)
         self.labels = np.full((n_queries, k), -1, dtype=np.int64)
+        self._is_empty = True
 
     def merge(self, segment: Segment, positions: NDArray[np.int64], distances: NDArray[np.float32]) -> None:
         """Merge the result of one scan, (q, up to k)."""
-        found = positions[:, 0] >= 0
-        if not found.any():
-            return
-        rows = np.flatnonzero(found)
-        positions, distances = positions[found], distances[found]
         missing = positions < 0
+        if missing[:, 0].all():
+            return
         ids = segment.ids[positions]
         ids[missing] = -1
         labels: NDArray[np.int64] = np.full(positions.shape, -1)
         if segment.labels is not None:
             labels[~missing] = segment.labels[positions[~missing]]
-        k = self.ids.shape[1]
-        if ids.shape == self.ids.shape and np.isinf(self.distances[:, 0]).all():  # the first scan
+        first, self._is_empty = self._is_empty, False
+        if first and ids.shape == self.ids.shape:
             self.ids, self.distances, self.labels = ids, distances, labels
             return
-        ids = np.concatenate([self.ids[rows], ids], axis=1)
-        distances = np.concatenate([self.distances[rows], distances], axis=1)
-        labels = np.concatenate([self.labels[rows], labels], axis=1)
+        rows = np.flatnonzero(~missing[:, 0])
+        k = self.ids.shape[1]
+        ids = np.concatenate([self.ids[rows], ids[rows]], axis=1)
+        distances = np.concatenate([self.distances[rows], distances[rows]], axis=1)
+        labels = np.concatenate([self.labels[rows], labels[rows]], axis=1)
         order = np.lexsort((ids, distances), axis=1)[:, :k]
         self.ids[rows] = np.take_along_axis(ids, order, axis=1)
         self.distances[rows] = np.take_along_axis(distances, order, axis=1)

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.search.kernels.compile import helper
+from cbid.search.kernels.compile import helper, lean
 from cbid.search.kernels.tables import LEVELS, Tables, budget_below, quantise
 from cbid.search.kernels.vectors import AT_ONCE, COLUMNS, FIELDS
 
@@ -31,7 +31,7 @@ Numbers = NDArray[np.int64]
 # ---- limits ----
 
 
-@helper
+@lean
 def _most(tables: Tables, q: int, level: int) -> float:
     """The largest sum of all parts that the tables of this level are made for."""
     if level == 0:
@@ -39,7 +39,7 @@ def _most(tables: Tables, q: int, level: int) -> float:
     return (EQUAL_PART_MOST if tables.unit[q] > 0.0 else PART_MOST) / max(tables.costliest[level], 2.0**-level)
 
 
-@helper
+@lean
 def sum_limit(tables: Tables, q: int, budget: float, level: int, n_blocks: int) -> int:
     """The limit below which the averages of parts of query q stay if the excess is at most ``budget``.
 
@@ -59,14 +59,14 @@ def sum_limit(tables: Tables, q: int, budget: float, level: int, n_blocks: int) 
     return limit_within(tables.scale[q], budget, level)
 
 
-@helper
+@lean
 def limit_within(scale: float, budget: float, level: int) -> int:
     """The limit below which the averages of parts stay, for tables of this scale and an excess up to ``budget``."""
     # Each average may round up by a half, so each level adds at most a half.
     return int((int(scale * budget) + level * 2.0 ** (level - 1)) / 2.0**level) + 1
 
 
-@helper
+@lean
 def _whole(scale: float, unit: float) -> float:
     """``scale``, lowered so that multiples of ``unit`` become whole numbers: equal weights lose nothing."""
     steps = np.floor(scale * unit)
@@ -77,7 +77,7 @@ def _whole(scale: float, unit: float) -> float:
 # ---- how many random codes pass, by a normal distribution of their excess ----
 
 
-@helper
+@lean
 def _false_share(tables: Tables, q: int, budget: float, level: int) -> float:
     """The share of random codes that pass the limit of query q although their excess is above ``budget``."""
     most = _most(tables, q, level)
@@ -91,7 +91,7 @@ def _false_share(tables: Tables, q: int, budget: float, level: int) -> float:
     return 0.5 * (math.erfc((tables.mean[q] - (1.0 + lost) * budget) / deviations) - nearer)
 
 
-@helper
+@lean
 def passing_share(tables: Tables, q: int, budget: float, level: int) -> float:
     """The share of random codes that pass the limit of query q."""
     if tables.deviation[q] == 0.0:
@@ -119,19 +119,19 @@ def make_plans(n_queries: int) -> Plans:
     )
 
 
-@helper
+@lean
 def _candidate_cost(tables: Tables) -> float:
     """The time of the exact distance of a candidate, relative to adding the sum of one part to the average."""
     return 1300.0 + 8.0 * tables.excess.shape[1]
 
 
-@helper
+@lean
 def _enough_steps(tables: Tables, parts: int) -> bool:
     """Whether ``parts`` parts have several steps each; with fewer, they only take time."""
     return parts == 1 or AT_ONCE * parts <= len(tables.offsets) // COLUMNS
 
 
-@helper
+@lean
 def plan_level(plans: Plans, q: int, tables: Tables, threshold: np.float32, first: int) -> None:
     """Choose the level for the blocks from ``first`` on."""
     budget = budget_below(threshold, tables.base[q])
@@ -149,7 +149,7 @@ def plan_level(plans: Plans, q: int, tables: Tables, threshold: np.float32, firs
     plans.level[q], plans.until[q] = best, first + first // 4 + 1
 
 
-@helper
+@lean
 def judge_level(plans: Plans, q: int, tables: Tables, n_false: float, first: int, last: int) -> None:
     """Exclude the level for a while if more parts would have been faster in blocks first <= b < last.
 

@@ -24,7 +24,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from cbid.search.kernels.candidates import push, sort_heap
-from cbid.search.kernels.compile import compiled, helper
+from cbid.search.kernels.compile import compiled, helper, lean
 from cbid.search.kernels.vectors import add_costs, no_costs, operation, prefetch_line, total_cost
 
 Bytes = NDArray[np.uint8]
@@ -106,7 +106,7 @@ def sketch_codes(rows: Words, bits: Numbers, out: Words) -> None:
         out[i] = sketch
 
 
-@helper
+@lean
 def _bit(row: Words, s: int) -> np.int64:
     """Bit s of a packed code, as words of eight bytes, the first byte lowest."""
     return np.int64(row[s // 64] >> np.uint64(s % 64 // 8 * 8 + 7 - s % 8)) & 1
@@ -210,7 +210,7 @@ def within_buckets(
     return given_up, of[:found], positions[:found], distances[:found]
 
 
-@helper
+@lean
 def _open_buckets(buckets: Buckets, visits: Visits, keys: Places, first: int, last: int, spans: Spans) -> np.int64:
     """Set ``spans`` to the buckets first <= i < last that are not empty; return the number of their codes."""
     starts, sketches = buckets.starts, buckets.sketches
@@ -231,7 +231,7 @@ def _open_buckets(buckets: Buckets, visits: Visits, keys: Places, first: int, la
     return n_codes
 
 
-@helper
+@lean
 def _near_in_spans(
     buckets: Buckets, visits: Visits, query: Words, asked: Words, keep: Bytes, limit: np.float32, most: int,
     spans: Spans, hits: Numbers, near: Singles,
@@ -268,7 +268,7 @@ def _near_in_spans(
     return count
 
 
-@helper
+@lean
 def _sketch_cost(difference: np.uint64, costs: Singles, table: int) -> np.float32:
     cost = np.float32(0.0)
     for b in range(8):
@@ -276,7 +276,7 @@ def _sketch_cost(difference: np.uint64, costs: Singles, table: int) -> np.float3
     return cost
 
 
-@helper
+@lean
 def _exact_cost(words: Words, first: int, query: Words, costs: Floats) -> np.float32:
     """The distance of the code from word ``first`` on, as `tables.exact_distance` computes it, to the last bit."""
     sums, at = no_costs(0.0), np.int64(costs.ctypes.data)
@@ -286,7 +286,7 @@ def _exact_cost(words: Words, first: int, query: Words, costs: Floats) -> np.flo
     return np.float32(total_cost(sums))
 
 
-@helper
+@lean
 def _most_bits(lightest: Floats, limit: np.float32) -> int:
     """The most bits in which a sketch can differ if its code is at most ``limit`` far."""
     low, high = 0, len(lightest) - 1
@@ -299,12 +299,12 @@ def _most_bits(lightest: Floats, limit: np.float32) -> int:
     return low
 
 
-@helper
+@lean
 def _comes_before(distance: np.float32, position: int, other: np.float32, other_position: int) -> bool:
     return bool(distance < other or (distance == other and position < other_position))
 
 
-@helper
+@lean
 def _known(positions: Numbers, size: int, position: int) -> bool:
     i = 0
     while i < size and positions[i] != position:

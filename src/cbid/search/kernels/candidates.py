@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.search.kernels.bounds import Plans, judge_level, plan_level, sum_limit
-from cbid.search.kernels.compile import helper
+from cbid.search.kernels.compile import helper, lean
 from cbid.search.kernels.filters import (
     FilterPass,
     filter_portable,
@@ -28,6 +28,7 @@ Singles = NDArray[np.float32]
 
 CHUNK_BYTES = 1 << 18  # leaves space for the tables of the queries in a second-level cache
 CHUNK_CODES = 1 << 15  # limits the candidates of short codes
+HEAD_START = 512  # blocks that count as done if a sample has given a first threshold
 FEW = GROUP // 2  # up to this many queries are scanned faster one by one than as a group
 MANY_QUERIES = 8  # from this many on, the kept codes of a chunk are copied together before they are scanned
 
@@ -80,7 +81,7 @@ def make_workspace(width: int, largest: int) -> Workspace:
 # ---- chunks ----
 
 
-@helper
+@lean
 def chunk_blocks(width: int, blocks_done: int, k: int) -> int:
     """Blocks of the next chunk: half as many as are done, at least k codes, at most what fits in a cache."""
     most = max(min(CHUNK_BYTES // (32 * width), CHUNK_CODES // 32), 2 * BLOCKS)
@@ -88,14 +89,14 @@ def chunk_blocks(width: int, blocks_done: int, k: int) -> int:
     return -(-wanted // BLOCKS) * BLOCKS
 
 
-@helper
+@lean
 def chunk_end(first: int, end: int, size: int) -> int:
     """The end of the chunk from block ``first`` on; the remainder at the end is a chunk of its own."""
     last = min(first + size, end)
     return last - (last - first) % BLOCKS if last - first > BLOCKS else last
 
 
-@helper
+@lean
 def open_chunk(codes: Codes, first: int, last: int, portable: bool | None, n_queries: int, work: Workspace) -> Chunk:
     """Blocks first <= b < last, copied if they are not a whole number of steps or, for many queries, if ``keep``
     skips many of them."""
@@ -113,7 +114,7 @@ def open_chunk(codes: Codes, first: int, last: int, portable: bool | None, n_que
     return Chunk(first, last, source, last - first, -1)
 
 
-@helper
+@lean
 def _kept_places(keep: Bytes, begin: int, end: int, origin: int, places: Places) -> int:
     """Write the offsets from ``origin`` of kept positions begin <= p < end; return how many."""
     count = 0
@@ -123,7 +124,7 @@ def _kept_places(keep: Bytes, begin: int, end: int, origin: int, places: Places)
     return count
 
 
-@helper
+@lean
 def _copy_codes(blocks: Bytes, first: int, places: Places, out: Bytes) -> None:
     """Copy the codes at ``places``, counted from block ``first``, one after the other to blocks ``out``."""
     for j in range(blocks.shape[1]):
@@ -131,7 +132,7 @@ def _copy_codes(blocks: Bytes, first: int, places: Places, out: Bytes) -> None:
             out[i >> 5, j, i & 31] = blocks[first + (places[i] >> 5), j, places[i] & 31]
 
 
-@helper
+@lean
 def position_of(candidate: int, origin: int, copied: int, places: Places, start: int, stop: int, keep: Bytes) -> int:
     """The position of a candidate of the chunk from position ``origin`` on, or -1 if it is padding or skipped."""
     if copied >= 0:
@@ -145,7 +146,7 @@ def position_of(candidate: int, origin: int, copied: int, places: Places, start:
 # ---- hits ----
 
 
-@helper
+@lean
 def find_hits(
     codes: Codes, chunk: Chunk, done: int, tables: Tables, q: int, size: int, thresholds: Singles, plans: Plans,
     portable: bool | None, work: Workspace,
@@ -166,7 +167,7 @@ def find_hits(
         judge_level(plans, q, tables, n_false / size, done, done + chunk.last - chunk.first)
 
 
-@helper
+@lean
 def find_candidates(
     codes: Codes, chunk: Chunk, tables: Tables, q: int, size: int, thresholds: Singles, level: int,
     portable: bool | None, work: Workspace,
@@ -178,7 +179,7 @@ def find_candidates(
         _filter_portable(codes.blocks, chunk, tables, q, size, thresholds, work)
 
 
-@helper
+@lean
 def keep_hits(
     codes: Codes, chunk: Chunk, work: Workspace, slot: int, base: float, costs: NDArray[np.float64],
     nearest_code: Bytes, threshold: np.float32,
@@ -200,7 +201,7 @@ def keep_hits(
     return n_false
 
 
-@helper
+@lean
 def _filter_simd(
     chunk: Chunk, per_block: int, tables: Tables, q: int, size: int, thresholds: Singles, level: int, work: Workspace
 ) -> None:
@@ -238,7 +239,7 @@ def _filter_simd(
         limits_at += 8
 
 
-@helper
+@lean
 def _filter_portable(
     blocks: Bytes, chunk: Chunk, tables: Tables, q: int, size: int, thresholds: Singles, work: Workspace
 ) -> None:
@@ -259,7 +260,7 @@ def _filter_portable(
 Ids = NDArray[np.int64] | None
 
 
-@helper
+@lean
 def is_worse(
     distance: float, position: int, than_distance: float, than_position: int, ids: Ids = None
 ) -> bool:  # fmt: skip
@@ -271,7 +272,7 @@ def is_worse(
     return ids[position] > ids[than_position]
 
 
-@helper
+@lean
 def _sift_down(
     distances: Singles, positions: NDArray[np.int64], size: int, distance: float, position: int, ids: Ids = None
 ) -> None:
@@ -293,7 +294,7 @@ def _sift_down(
     positions[hole] = position
 
 
-@helper
+@lean
 def push(
     distances: Singles, positions: NDArray[np.int64], size: int, distance: float, position: int, ids: Ids = None
 ) -> int:
@@ -317,7 +318,7 @@ def push(
     return size + 1
 
 
-@helper
+@lean
 def sort_heap(distances: Singles, positions: NDArray[np.int64], size: int, ids: Ids = None) -> None:
     """Sort the entries from the best to the worst and mark the empty places."""
     for end in range(size - 1, 0, -1):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.search.kernels.compile import compiled, helper
+from cbid.search.kernels.compile import compiled, helper, lean
 from cbid.search.kernels.tables import LEVELS
 from cbid.search.kernels.vectors import (
     AT_ONCE,
@@ -30,6 +30,7 @@ from cbid.search.kernels.vectors import (
     limits_all,
     limits_one,
     load_group,
+    load_mask,
     lowest_lane,
     prefetch_piece,
     store_group,
@@ -39,17 +40,14 @@ from cbid.search.kernels.vectors import (
 )
 
 Columns = NDArray[np.int64]
-Lanes = NDArray[np.uint64]  # two masks for each query
 Found = NDArray[np.int32]
 Scratch = NDArray[np.uint8]
 
 CHECK_EVERY = 12 // COLUMNS  # steps between two checks whether a code in the blocks can still pass
 STEP_TABLES = FIELDS * ENTRIES
 STEP_BYTES = 32 * COLUMNS * BLOCKS
-# A filter for one query waits for memory. A core reads memory 1.5 times as fast from several places at once as from
-# one. So while a filter scans a window of addresses it prefetches the next window, a piece from each eighth in turn.
-# Stretches shorter than two windows are prefetched in order, AHEAD bytes ahead.
-WINDOW = 1 << 16
+# A filter for one query waits for memory, so it prefetches the codes that follow, from AHEAD bytes behind the blocks
+# that it scans, into the first-level cache.
 AHEAD = 4096
 
 
@@ -66,11 +64,12 @@ class FilterPass(NamedTuple):
     scratch: int | np.int64  # address of the memory of `make_scratch`
 
 
-@helper
-def _write(lanes: Lanes, offset: int, found: Found, counts: Columns) -> None:
-    """Append the codes whose bit is set in ``lanes`` to the codes ``found`` for each query."""
-    for i in range(len(lanes)):
-        left, slot = lanes[i], i // 2
+@lean
+def _write(lanes: int, size: int, offset: int, found: Found, counts: Columns) -> None:
+    """Append the codes whose bit is set in two masks for each of ``size`` queries, at the address ``lanes``, to the
+    codes ``found`` for each."""
+    for i in range(2 * size):
+        left, slot = load_mask(lanes + 8 * i), i // 2
         count = counts[slot]
         while left != 0:
             found[slot, count] = offset + LANES * (i % 2) + lowest_lane(left)
@@ -81,25 +80,24 @@ def _write(lanes: Lanes, offset: int, found: Found, counts: Columns) -> None:
 
 @helper
 def make_scratch() -> Scratch:
-    """Make the memory of a filter: from `_first_register` on, a register of 15s and LEVELS groups."""
-    scratch = np.empty((2 * GROUP * LEVELS + 2) * LANES, np.uint8)
+    """Make the memory of a filter: from `_first_register` on, a register of 15s, LEVELS groups, and the masks
+    of a group, which take at most two registers."""
+    scratch = np.empty((2 * GROUP * LEVELS + 4) * LANES, np.uint8)
     scratch[: 2 * LANES] = 15
     return scratch
 
 
-@helper
+@lean
 def _first_register(scratch: int) -> int:
     return int(scratch + LANES - 1) // LANES * LANES
 
 
-@helper
+@lean
 def _fetch_ahead(fetched: int, end: int, lead: int) -> int:
-    """For each piece from the address ``fetched`` to ``end``, prefetch the piece ``lead`` bytes ahead or, if that is
-    0, a piece of the next window; return the new address."""
+    """Prefetch the piece ``lead`` bytes ahead of each piece from the address ``fetched`` to ``end``; return the new
+    address."""
     while fetched < end:
-        number = fetched % WINDOW // PIECE
-        far = WINDOW + number % 8 * (WINDOW // 8) + number // 8 * PIECE - fetched % WINDOW
-        prefetch_piece(fetched + (lead if lead > 0 else far))
+        prefetch_piece(fetched + lead)
         fetched += PIECE
     return fetched
 
@@ -116,11 +114,11 @@ def _filter(name: str, size: int, load_limits: Any, in_parts: bool) -> Any:
         source, n_blocks, per_block, offsets_at, steps, level, check, scratch = given
         per_query = STEP_TABLES * steps
         limits = load_limits(limits_at)
-        lanes = np.empty(2 * size, np.uint64)
-        fetched = source + -source % PIECE
-        lead = 0 if n_blocks * per_block >= 2 * WINDOW else BLOCKS * per_block + AHEAD
+        fetched = source
+        lead = BLOCKS * per_block + AHEAD
         low_bits = _first_register(scratch)
         averages = low_bits + LANES
+        lanes = averages + group_bytes * LEVELS
         stride = len(ends) >> level if in_parts else 0
         for b in range(0, n_blocks, BLOCKS):
             block = source + b * per_block
@@ -166,13 +164,13 @@ def _filter(name: str, size: int, load_limits: Any, in_parts: bool) -> Any:
             if alone:  # also for skipped columns, which the next blocks may need
                 fetched = _fetch_ahead(fetched, block + BLOCKS * per_block, lead)
             if alive:
-                store_lanes(passing, np.int64(lanes.ctypes.data))
-                _write(lanes, 32 * b, found, counts)
+                store_lanes(passing, lanes)
+                _write(lanes, size, 32 * b, found, counts)
 
     # numba names a compiled function by its qualified name and a count. Kernels that were compiled in two processes
     # may count alike: with one name for all filters, a kernel from the cache would call the filter of another.
     scan.__qualname__ = name
-    return helper(scan)
+    return lean(scan)
 
 
 whole_one, whole_all = _filter("whole_one", 1, limits_one, False), _filter("whole_all", GROUP, limits_all, False)

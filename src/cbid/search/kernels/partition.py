@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.search.kernels.bounds import WHOLE_MOST, sum_limit
-from cbid.search.kernels.compile import compiled, helper
+from cbid.search.kernels.compile import compiled, helper, lean
 from cbid.search.kernels.filters import FilterPass, filter_portable, make_scratch, whole_all
 from cbid.search.kernels.shared import (
     AT_A_TIME,
@@ -151,7 +151,7 @@ def _scan_groups(
                 run = run_end
 
 
-@helper
+@lean
 def _candidates(
     blocks: Bytes, first: int, last: int, tables: Tables, lookups: Bytes, queries: Bytes, best: Singles,
     portable: bool | None, scratch: Bytes, limits: Columns, candidates: NDArray[np.int32], counts: Columns,
@@ -163,8 +163,9 @@ def _candidates(
     for slot in range(len(best)):
         budget = budget_below(best[slot], 0.0)
         if budget > 0.0 and (portable is not None or tables.scale[0] * budget > WHOLE_MOST):
-            bits = _unpacked(queries[slot])
-            counts[slot] = filter_portable(blocks, first, last, tables.excess[0], bits, budget, candidates[slot])
+            counts[slot] = _filter_code(
+                blocks, first, last, tables.excess[0], queries[slot], budget, candidates[slot]
+            )
         elif budget > 0.0:
             limits[slot] = int(tables.scale[0] * budget) + 1
             check = max(check, 1 + steps_until(tables.typical[0], best[slot]))
@@ -178,7 +179,7 @@ def _candidates(
         whole_all(given, tables.ends, tables_at, limits_at, candidates, counts)
 
 
-@helper
+@lean
 def _offer(
     costs: Floats, blocks: Bytes, query: Bytes, position: int, i: int, best: Singles, positions: Columns
 ) -> bool:
@@ -190,7 +191,7 @@ def _offer(
     return True
 
 
-@helper
+@lean
 def _order_tables(shared: Bytes, columns: Columns, query: Bytes, out: Bytes) -> None:
     """Make tables over stored values from tables over differences: the entry of value XOR the value of the query."""
     for step in range(len(out)):
@@ -201,7 +202,7 @@ def _order_tables(shared: Bytes, columns: Columns, query: Bytes, out: Bytes) -> 
                 ordered[value] = row[value ^ own]
 
 
-@helper
+@lean
 def _field(code: Bytes, columns: Columns, step: int, field: int) -> np.int64:
     """The value of a field of one code (see `vectors`)."""
     value = np.int64(0)
@@ -220,11 +221,14 @@ def _field(code: Bytes, columns: Columns, step: int, field: int) -> np.int64:
 
 
 @helper
-def _unpacked(code: Bytes) -> Bytes:
-    bits = np.empty(8 * len(code), np.uint8)
+def _filter_code(
+    blocks: Bytes, first: int, last: int, excess: Floats, query: Bytes, budget: float, candidates: NDArray[np.int32]
+) -> int:
+    """Apply `filter_portable` to a packed query."""
+    bits = np.empty(8 * len(query), np.uint8)
     for s in range(len(bits)):
-        bits[s] = code[s // 8] >> (7 - s % 8) & 1
-    return bits
+        bits[s] = query[s // 8] >> (7 - s % 8) & 1
+    return int(filter_portable(blocks, first, last, excess, bits, budget, candidates))
 
 
 # ---- buckets ----
@@ -265,7 +269,7 @@ def nearest_in_buckets(
         out[q] = unit * best
 
 
-@helper
+@lean
 def _nearest_word(codes: Words, begin: int, end: int, query: np.uint32, costs: Floats) -> float:
     best = np.inf
     for i in range(begin, end):

@@ -3,8 +3,8 @@
 A scan visits the chunks in order of position and, within a chunk, the groups of queries. `find_hits` returns the
 codes nearer than the threshold of each query. As the k-th best distance falls, so does the threshold. To start with
 a low threshold, `scan_topk` first scans a sample of the codes and guesses a distance within which k codes will be
-found. Chunks grow from a few codes, in case there is no guess, or many codes are as near as the guess. If many
-queries have one weight vector, `scan_topk` switches to shared lookups (`shared`) once the thresholds are low enough.
+found. Chunks grow, from a few codes if there is no guess. If many queries have one weight vector, `scan_topk`
+switches to shared lookups (`shared`) once the thresholds are low enough.
 """
 
 from functools import partial
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from cbid.search.kernels.bounds import Plans, judge_level, make_plans, plan_level
 from cbid.search.kernels.candidates import (
+    HEAD_START,
     Chunk,
     Codes,
     Workspace,
@@ -30,7 +31,7 @@ from cbid.search.kernels.candidates import (
     push,
     sort_heap,
 )
-from cbid.search.kernels.compile import compiled, helper
+from cbid.search.kernels.compile import compiled, helper, lean
 from cbid.search.kernels.shared import (
     AT_A_TIME,
     MANY_SHARING,
@@ -60,7 +61,7 @@ ENOUGH_PLACES = 3
 
 LARGEST = np.finfo(np.float32).max
 AHEAD = 8  # vectors fetched ahead by the second look
-summing = partial(helper, fastmath={"reassoc", "contract"})  # sums in vector registers
+summing = partial(lean, fastmath={"reassoc", "contract"})  # sums in vector registers
 
 
 # ---- the k nearest ----
@@ -88,6 +89,7 @@ def scan_topk(
     if guess:
         _guess_thresholds(codes, tables, portable, work, k, thresholds)
     too_low = thresholds < given
+    head_start = HEAD_START if too_low.all() else 0
     sizes = np.zeros(n_queries, np.int64)
     sharing = SHARED_LOOKUPS and portable is None and n_queries >= MANY_SHARING and width <= MOST_COLUMNS
     sharing = sharing and share_weights(tables)
@@ -96,7 +98,7 @@ def scan_topk(
     passing = np.empty((2, 64 * AT_A_TIME * of_all), np.int32)
     while first < end:
         done = first - start // 32
-        last = chunk_end(first, end, chunk_blocks(width, done, k))
+        last = chunk_end(first, end, chunk_blocks(width, done + head_start, k))
         chunk = open_chunk(codes, first, last, portable, n_queries, work)
         if portable is None and sharing and ready_to_share(shared, thresholds, chunk.n_blocks):
             n_false = _scan_shared(
@@ -114,7 +116,7 @@ def scan_topk(
     return too_low
 
 
-@helper
+@lean
 def _scan_chunk(
     codes: Codes, chunk: Chunk, done: int, tables: Tables, plans: Plans, portable: bool | None, work: Workspace,
     thresholds: Singles, distances: Singles, positions: Positions, sizes: NDArray[np.int64],
@@ -178,7 +180,7 @@ def _scan_shared(
     return n_false
 
 
-@helper
+@lean
 def _sample_rank(k: int) -> int:
     """The rank in a sample whose code is, except one time in a thousand, not nearer than the k-th of all codes."""
     expected = k / SAMPLED  # of the k nearest, in a sample
@@ -354,7 +356,7 @@ def second_look(
                 near[i, c] = distance
 
 
-@helper
+@lean
 def _row_of(id: int, stored: Positions, live: NDArray[np.bool_]) -> int:
     """The row of an id, or -1."""
     last = len(stored) - 1
@@ -371,7 +373,7 @@ def _row_of(id: int, stored: Positions, live: NDArray[np.bool_]) -> int:
     return low if low == high and stored[low] == id and live[low] else -1
 
 
-@helper
+@lean
 def _read_vector(rows: NDArray[Any], at: int, scales: Singles, vector: NDArray[np.uint32]) -> None:
     """Write the float32 numbers of a row to ``vector``, as bits."""
     row, values = rows[at], vector.view(np.float32)

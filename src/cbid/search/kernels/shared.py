@@ -17,7 +17,7 @@ from numba import types
 from numpy.typing import NDArray
 
 from cbid.search.kernels.bounds import limit_within, passing_share, sum_limit
-from cbid.search.kernels.compile import HAS_AVX2, helper
+from cbid.search.kernels.compile import HAS_AVX2, helper, lean
 from cbid.search.kernels.tables import Tables, budget_below, make_tables, steps_until
 from cbid.search.kernels.vectors import (
     AT_ONCE,
@@ -196,7 +196,7 @@ def make_shared(weights: Floats, codes: Bytes) -> Shared:
     )  # fmt: skip
 
 
-@helper
+@lean
 def share_weights(tables: Tables) -> bool:
     """Whether all queries are codes under one weight vector."""
     for q in range(len(tables.base)):
@@ -208,13 +208,13 @@ def share_weights(tables: Tables) -> bool:
     return True
 
 
-@helper
+@lean
 def most_passing(shared: Shared) -> float:
     """The share of codes that may pass; with more, separate limits for each query are faster."""
     return PASSING_MOST * len(shared.tables.columns)
 
 
-@helper
+@lean
 def ready_to_share(shared: Shared, thresholds: NDArray[np.float32], n_blocks: int) -> bool:
     """Set the limits of all queries for the next blocks; False if too many codes would pass."""
     budget = 0.0
@@ -228,7 +228,7 @@ def ready_to_share(shared: Shared, thresholds: NDArray[np.float32], n_blocks: in
     return True
 
 
-@helper
+@lean
 def fit_scale(shared: Shared, budget: float, n_blocks: int) -> None:
     """Rebuild the tables if their scale wastes too much of the range of the sums for the largest ``budget``."""
     if shared.level == 0:
@@ -250,18 +250,18 @@ def fit_scale(shared: Shared, budget: float, n_blocks: int) -> None:
                 lows[q, column, value] = quantised[column, 1, value ^ own]
 
 
-@helper
+@lean
 def set_limit(shared: Shared, q: int, budget: float) -> None:
     """Set the limit of query q, whose budget is finite and at most the one of `fit_scale`."""
     shared.limits[q] = limit_within(shared.tables.scale[0], budget, shared.level) if budget > 0.0 else 0
 
 
-@helper
+@lean
 def _aligned(memory: Bytes) -> int:
     return int(np.int64(memory.ctypes.data) + PAIR_BYTES - 1) // PAIR_BYTES * PAIR_BYTES
 
 
-@helper
+@lean
 def _look_up_pass(
     begin: int, end: int, source: int, per_block: int, offsets: Numbers, tables_at: int, results: int, nibbles: int
 ) -> None:
@@ -274,7 +274,7 @@ def _look_up_pass(
         results, nibbles = results + VALUES * PAIR_BYTES, nibbles + PAIR_BYTES
 
 
-@helper
+@lean
 def shared_candidates(
     shared: Shared, source: int, n_blocks: int, per_block: int, queries: NDArray[np.int32], codes: NDArray[np.int32]
 ) -> int:

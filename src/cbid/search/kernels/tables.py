@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cbid.search.kernels.compile import helper
+from cbid.search.kernels.compile import helper, lean
 from cbid.search.kernels.vectors import (
     AT_ONCE,
     COLUMNS,
@@ -174,7 +174,7 @@ def _part_ends(columns: Columns, cost: Floats) -> tuple[Columns, Floats]:
     return ends, costliest
 
 
-@helper
+@lean
 def budget_below(threshold: np.float32, base: float) -> float:
     """The largest excess of a code that is nearer than ``threshold``; not positive if there is none."""
     # A float64 sum that rounds to a float32 below the threshold is at most threshold (1 - 2**-25); the 1e-10 covers
@@ -182,7 +182,7 @@ def budget_below(threshold: np.float32, base: float) -> float:
     return float(threshold) * (1.0 - 2.0**-25 + 1e-10) - base
 
 
-@helper
+@lean
 def steps_until(typical: Floats, threshold: np.float32) -> int:
     """The number of steps after which nearly every random code costs more than ``threshold``."""
     steps = 0
@@ -191,7 +191,7 @@ def steps_until(typical: Floats, threshold: np.float32) -> int:
     return steps
 
 
-@helper
+@lean
 def _field_bit(columns: Columns, step: int, field: int, i: int, width: int) -> int:
     """The bit of the code that is bit i (lowest first) of a field, or -1 for padding."""
     if SIX_BIT:  # the low six bits of each of three bytes; then their high bits, two of each
@@ -203,7 +203,7 @@ def _field_bit(columns: Columns, step: int, field: int, i: int, width: int) -> i
     return bit if column < width else -1
 
 
-@helper
+@lean
 def _half_field(
     columns: Columns, step: int, field: int, first: int, excess: Floats, preferred: Bytes, scale: float,
     out: Singles,
@@ -255,7 +255,7 @@ def quantise(columns: Columns, excess: Floats, preferred: Bytes, whole: bool, sc
                     row[value] = entries[value]
 
 
-@helper
+@lean
 def exact_distance(
     base: float, costs: Floats, nearest_code: Bytes, blocks: NDArray[np.uint8], position: int
 ) -> np.float32:

@@ -320,9 +320,7 @@ def _load_group(builder: ir.IRBuilder, like: ir.Value, address: ir.Value) -> ir.
 
 
 prefetch_step = operation(_prefetch(32 * COLUMNS * BLOCKS, locality=2), 1, types.boolean)
-# Into the second-level cache, because a window does not fit in the first. This is faster on Zen 4; an older
-# processor was slower by a tenth.
-prefetch_piece = operation(_prefetch(PIECE, locality=2), 1, types.boolean)
+prefetch_piece = operation(_prefetch(PIECE, locality=3), 1, types.boolean)
 prefetch_line = operation(_prefetch(64, locality=3), 1, types.boolean)
 limits_one = operation(_load_limits(1), 1, LimitsType(1))
 limits_all = operation(_load_limits(GROUP), 1, LimitsType(GROUP))
@@ -420,9 +418,14 @@ def _lowest_lane(builder: ir.IRBuilder, lanes: ir.Value) -> ir.Value:
     return builder.cttz(lanes, ir.Constant(BIT, 0))
 
 
+def _load_mask(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
+    return load(builder, address, LONG)
+
+
 under = operation(each(_subtract), 2)  # limits, sums: not zero if sum < limit
 any_set = operation(_any_set, 1, types.boolean)
 store_lanes = operation(_store_lanes, 2, types.boolean)
+load_mask = operation(_load_mask, 1, types.uint64)
 lowest_lane = operation(_lowest_lane, 1, types.int64)
 
 
