@@ -277,14 +277,19 @@ def test_why_by_keyboard(browser, address, pictures, project):
         visit.keep("7-why")
         visit.check_access()
         grids = []  # parts along a side, as asked for
+        maps = {}  # the last answers, by picture
 
-        def note_grid(request):
-            if "occlusion" in request.url:
-                grids.append(request.post_data_json["grid"])
+        def note_map(response):
+            if "occlusion" in response.url:
+                sent = response.request.post_data_json
+                grids.append(sent["grid"])
+                maps[sent["id"]] = response.json()
 
-        page.on("request", note_grid)
+        page.on("response", note_map)
         page.click("#why-where")
         expect(page.locator("#why-where-text")).to_contain_text("Bright parts decide")
+        own, other = (f"{max(map(max, maps[i]['flipped']))} of {maps[i]['n_bits']} shared bits" for i in (id, first))
+        expect(page.locator("#why-where-text")).to_contain_text(f"up to {own} in the query and {other} in the match")
         expect(page.locator("#why .heat")).to_have_count(2)
         assert grids == [4, 4, 8, 8]  # a first look at both pictures comes soon
         visit.keep("21-where")

@@ -30,7 +30,8 @@ class ServiceSettings:
     max_pixels : int, default=25,000,000
         Largest image in pixels, read from its header before it is decoded.
     decode_seconds : float, default=1.25
-        Processor time for decoding one image, in a process of its own. The limit of wall-clock time is four times as long.
+        Processor time for decoding one image, in a process of its own. The limit of wall-clock time is four times
+        as long.
     decode_memory : int, default=280 MiB
         Memory limit of that process and of two copies of the file, in bytes. Decoding needs 4 to 10 bytes per pixel,
         animated WebP up to 16.
