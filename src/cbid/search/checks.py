@@ -18,6 +18,7 @@ __all__ = [
     "as_cells",
     "as_codes",
     "as_count",
+    "as_float32",
     "as_ids",
     "as_radius",
     "as_weights",
@@ -92,6 +93,15 @@ def as_codes(codes: ArrayLike, n_bits: int) -> NDArray[np.uint8]:
     if array.size == 0 and not isinstance(codes, np.ndarray):
         array = np.empty((0, n_bytes(n_bits)), dtype=np.uint8)  # an empty list has no dtype or width
     return np.ascontiguousarray(check_codes(array, n_bits))
+
+
+def as_float32(values: ArrayLike, name: str) -> NDArray[np.float32]:
+    """Return real numbers as float32; those that are too large become inf."""
+    array = np.asarray(unmasked(values, name))
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"{name} has dtype {array.dtype}; expected real numbers")
+    with np.errstate(over="ignore"):
+        return array.astype(np.float32, copy=False)
 
 
 def as_ids(ids: ArrayLike, name: str = "ids") -> NDArray[np.int64]:
