@@ -37,7 +37,7 @@ help:
 .venv/.program: .venv/.library
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[cli,plots,serve,deep]'
 	@echo "compiling the search kernels (once, about a minute)"
-	@$(BIN)/python -c 'from cbid.search import prepare_search; prepare_search(radius=True)'
+	@$(BIN)/python -c 'from cbid.search import prepare_search; prepare_search()'
 	@touch $@
 
 .venv/.dev: .venv/.library

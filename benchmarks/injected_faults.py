@@ -173,6 +173,14 @@ def remove_images(path):
         project.remove([3, 4])
 
 
+def relabel_images(path):
+    """Change labels in a project."""
+    from cbid.project import Project
+
+    with Project.open(path / "p.cbid", write=True) as project:
+        project.relabel([4, 6], "1")
+
+
 def fit(path):
     """Fit a new project, or fit one again."""
     from cbid.project import Project
@@ -246,6 +254,7 @@ CHANGES = {
     "CodeIndex.remove": (make_index, remove_codes, see_index),
     "Project.add": (make_project, add_images, see_project),
     "Project.remove": (make_project, remove_images, see_project),
+    "Project.relabel": (make_project, relabel_images, see_project),
     "Project.fit, new": (make_vectors, fit, see_project),
     "Project.fit, again": (make_project, fit, see_project),
     "VectorIndex.save, new": (make_nothing, save_vector_index, see_vector_index),

@@ -99,7 +99,9 @@ def failing_with(monkeypatch, error):
     ("error", "status", "line"),
     [
         (ValueError("wrong\nthing"), 1, "cbid: wrong thing\n"),
-        (FileNotFoundError(2, "No such file", "x"), 1, "cbid: [Errno 2] No such file: 'x'\n"),
+        (FileNotFoundError(2, "No such file", "x"), 1, "cbid: x: No such file\n"),
+        (OSError(28, "No space left on device"), 1, "cbid: No space left on device\n"),
+        (OSError("the device is gone"), 1, "cbid: the device is gone\n"),
         (ImportError("needs the extra 'tables'"), 1, "cbid: needs the extra 'tables'\n"),
         (KeyboardInterrupt(), 130, "cbid: interrupted\n"),
         (ValueError("caf\udce9"), 1, "cbid: caf\\udce9\n"),
@@ -109,6 +111,14 @@ def test_an_error_is_reported_in_one_line(monkeypatch, capsys, error, status, li
     failing_with(monkeypatch, error)
     assert run(["data"]) == status
     assert capsys.readouterr().err == line
+
+
+def test_an_error_after_a_commit_says_so(monkeypatch, capsys):
+    for error in (OSError(5, "Input/output error", "index"), KeyError("index")):
+        error.add_note("the commit took place before this error")
+        failing_with(monkeypatch, error)
+        assert run(["data"]) == 1
+        assert "; the commit took place before this error" in capsys.readouterr().err
 
 
 def test_an_internal_error_names_its_type_and_the_way_to_a_traceback(monkeypatch, capsys):

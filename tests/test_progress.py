@@ -2,6 +2,8 @@
 
 from types import SimpleNamespace
 
+import pytest
+
 from cbid.progress import note, notes
 from cbid.search import prepare_search, scan
 from cbid.search.kernels import compile as kernels
@@ -40,17 +42,18 @@ def test_compiling_a_kernel_is_noted_once():
 
 
 def test_the_kernels_can_be_prepared():
-    prepare_search(radius=True)
-    assert scan._in_cache("scan_within")
+    prepare_search()
+    assert all(map(scan._in_cache, ("scan_topk", "scan_within")))
     heard = []
     with notes(heard.append):
-        prepare_search(radius=True)
-        with scan.prepare_meanwhile(radius=True):
+        prepare_search()
+        with scan.prepare_meanwhile():
             pass
     assert heard == []
 
 
-def test_the_kernels_are_compiled_in_another_process(monkeypatch):
+@pytest.mark.parametrize("missing", ["scan_topk", "scan_within"])
+def test_the_kernels_are_compiled_in_another_process(monkeypatch, missing):
     """The process fills the cache; afterwards the kernels are loaded from there."""
     prepare_search()
     assert scan._in_cache("scan_topk")
@@ -59,7 +62,7 @@ def test_the_kernels_are_compiled_in_another_process(monkeypatch):
         with scan.prepare_meanwhile() as prepare:
             prepare()
         assert heard == []
-        monkeypatch.setattr(scan, "_in_cache", lambda kernel: False)
+        monkeypatch.setattr(scan, "_in_cache", lambda kernel: kernel != missing)
         with scan.prepare_meanwhile() as prepare:
             prepare()
     assert heard == [

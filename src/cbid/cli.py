@@ -64,11 +64,20 @@ def run(arguments: Sequence[str] | None = None) -> int:
         if os.environ.get(TRACEBACK_VARIABLE):
             raise
         if isinstance(error, (ValueError, OSError, ImportError, RuntimeError)):
-            return _fail(str(error))
-        return _fail(f"internal error, {type(error).__name__}: {error} (set {TRACEBACK_VARIABLE}=1 for a traceback)")
+            return _fail(_words(error))
+        words = f"internal error, {type(error).__name__}: {_words(error)}"
+        return _fail(f"{words} (set {TRACEBACK_VARIABLE}=1 for a traceback)")
     if status == _INTERRUPTED:  # some versions of typer return this after Ctrl-C, others raise
         return _fail("interrupted", _INTERRUPTED)
     return status if isinstance(status, int) else 0
+
+
+def _words(error: Exception) -> str:
+    """Return what an error says, and its notes: they tell whether a change took place."""
+    words = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        words = error.strerror if error.filename is None else f"{os.fsdecode(error.filename)}: {error.strerror}"
+    return "; ".join([words, *getattr(error, "__notes__", [])])
 
 
 def _fail_usage(error: Any) -> int:

@@ -92,6 +92,11 @@ def test_what_is_no_table(tmp_path):
         ParquetTable(tmp_path / "nothing.parquet")
 
 
+def test_vectors_without_values():
+    with pytest.raises(TableError, match=r"\(3, 0\).* d at least 1"):
+        VectorTable(np.empty((3, 0), np.float32))
+
+
 def test_a_damaged_page_is_told(tmp_path):
     path = written(tmp_path, v=column("fixed"))
     data = bytearray(path.read_bytes())

@@ -162,6 +162,45 @@ def test_save_tells_the_truth_when_the_last_flush_fails(tmp_path, monkeypatch):
     assert len(CodeIndex.open(tmp_path / "index")) == 4
 
 
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (lambda project: project.add(X[:2] + 1), "2 images were added"),
+        (lambda project: project.remove([3, 4]), "2 images were removed"),
+        (lambda project: project.relabel([4], "1"), "1 labels were changed"),
+    ],
+)
+@pytest.mark.parametrize("known", [True, False])
+def test_every_change_tells_whether_it_was_committed(vectors, tmp_path, monkeypatch, change, what, known):
+    """Flushes fail once a file is replaced; then the manifest can, or cannot, be looked at."""
+    path = shutil.copytree(vectors, tmp_path / "p.cbid")
+    real_fsync, real_replace, real_stat, replaced = os.fsync, os.replace, os.stat, []
+
+    def replace(*arguments):
+        real_replace(*arguments)
+        replaced.append(1)
+
+    def fsync(handle):
+        if replaced:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        real_fsync(handle)
+
+    def stat(where, **options):
+        if replaced and not known and str(where).endswith("manifest.json"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real_stat(where, **options)
+
+    with Project.open(path, write=True) as project, monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fsync)
+        patch.setattr(os, "replace", replace)
+        patch.setattr(os, "stat", stat)
+        with pytest.raises(OSError, match="was saved" if known else "may have been saved") as raised:
+            change(project)
+    told = "the commit took place before this error" if known else "it is not known whether"
+    assert raised.value.__notes__ == [f"{told}: {what}" if known else f"{told} {what}; open the project again to see"]
+    assert Project.check(path)[0] == []
+
+
 def test_ghosts_of_older_versions_are_reported_when_the_project_is_opened_for_writing(vectors, tmp_path):
     path = shutil.copytree(vectors, tmp_path / "p.cbid")
     with contextlib.closing(sqlite3.connect(path / "images.sqlite")) as table, table:
@@ -293,6 +332,12 @@ def test_the_program_checks(vectors, tmp_path, capsys):
     assert run(["check", str(path), "--repair"]) == 0
     assert capsys.readouterr().out == "1 codes without an image were removed\nok\n"
     assert run(["check", str(path)]) == 0
+    (tmp_path / "photos").mkdir()
+    capsys.readouterr()
+    assert run(["check", str(tmp_path / "photos")]) == 1  # no project at all
+    out, error = capsys.readouterr()
+    assert "not a project" in error
+    assert "damaged" not in out
 
 
 # Other files
@@ -330,12 +375,33 @@ def test_a_manifest_in_another_form_is_damaged(vectors, tmp_path):
 def test_masked_values_are_rejected(vectors):
     hidden = np.ma.masked_array(X[:2], mask=np.eye(2, 6, dtype=bool))
     with Project.open(vectors) as project:
-        for call in (project.search, project.encode):
+        for call in (project.search, project.encode, project.classify, lambda X: project.evaluate(X, ["a", "b"])):
             with pytest.raises(ValueError, match="2 masked"):
                 call(hidden)
         assert project.search(np.ma.masked_array(X[:2]), 1).ids.shape == (2, 1)
     with pytest.raises(ValueError, match="1 masked"):
         CodeIndex(8).add(np.ma.masked_array([[1]], mask=True, dtype=np.uint8))
+
+
+def test_values_are_not_made_to_fit(vectors):
+    """Neither is an imaginary part dropped nor a fraction of an id cut off, and what does not fit is named."""
+    with Project.open(vectors, write=True) as project:
+        before = project.ids.tolist()
+        label = project.record(before[1]).label
+        for call in (project.search, project.encode, project.classify, project.add):
+            with pytest.raises(ValueError, match="complex64; expected real numbers"):
+                call(X[:2] + 1j)
+        for call in (project.remove, lambda ids: project.relabel(ids, "other")):
+            for ids in ([1.5], [True], ["1"]):
+                with pytest.raises(TypeError, match=r"ids has dtype .*; expected integers"):
+                    call(ids)
+            for ids in (-1, 2**70):
+                with pytest.raises((TypeError, ValueError), match="expected integers from 0"):
+                    call([ids])
+        assert project.ids.tolist() == before
+        assert project.record(before[1]).label == label
+        with pytest.raises(TypeError, match="exclude has dtype float64"):
+            project.search(X[:1], exclude=0.5)
 
 
 def test_the_lock_ends_with_its_owner_even_if_a_forked_child_lives_on(tmp_path):

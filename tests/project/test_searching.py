@@ -170,6 +170,8 @@ def test_the_two_sides_of_a_bit(project):
     [
         ({"how": "fuzzy"}, "how='fuzzy'"),
         ({"k": 0}, "k=0"),
+        ({"k": 10**9}, "k=1000000000.* 65,536"),
+        ({"k": 10**30, "how": "raw"}, "k=1000.* 65,536"),
         ({"n_bits": 25}, "n_bits=25.* 24"),
         ({"how": "raw", "n_bits": 8}, "n_bits=8"),
     ],
@@ -177,6 +179,9 @@ def test_the_two_sides_of_a_bit(project):
 def test_wrong_questions(project, ask, message):
     with pytest.raises(ValueError, match=message):
         project.search(project.vector(0), **ask)
+    if "k" in ask:
+        with pytest.raises(ValueError, match=message):
+            project.classify(project.vector(0), ask["k"])
 
 
 def test_wrong_queries(project):

@@ -277,14 +277,19 @@ def test_why_by_keyboard(browser, address, pictures, project):
         visit.keep("7-why")
         visit.check_access()
         grids = []  # parts along a side, as asked for
+        maps = {}  # the last answers, by picture
 
-        def note_grid(request):
-            if "occlusion" in request.url:
-                grids.append(request.post_data_json["grid"])
+        def note_map(response):
+            if "occlusion" in response.url:
+                sent = response.request.post_data_json
+                grids.append(sent["grid"])
+                maps[sent["id"]] = response.json()
 
-        page.on("request", note_grid)
+        page.on("response", note_map)
         page.click("#why-where")
         expect(page.locator("#why-where-text")).to_contain_text("Bright parts decide")
+        own, other = (f"{max(map(max, maps[i]['flipped']))} of {maps[i]['n_bits']} shared bits" for i in (id, first))
+        expect(page.locator("#why-where-text")).to_contain_text(f"up to {own} in the query and {other} in the match")
         expect(page.locator("#why .heat")).to_have_count(2)
         assert grids == [4, 4, 8, 8]  # a first look at both pictures comes soon
         visit.keep("21-where")
@@ -542,6 +547,16 @@ def test_phone(browser, address, pictures, project):
         page.goto(f"{address}/#bits/0")
         page.wait_for_selector(".group .card")
         visit.keep("14-phone-bit")
+        # Every column of figures has its heading, also where weighted and plain bits differ.
+        about = httpx.get(f"{address}/api/project").json()
+        about["evaluation"]["codes"][0]["plain"]["accuracy"] /= 2
+        page.route("**/api/project", lambda route: route.fulfill(json=about))
+        page.goto(f"{address}/#classes")
+        page.reload()
+        page.wait_for_selector(".lengths")
+        visible = "cells => cells.filter((cell) => cell.offsetParent).map((cell) => cell.innerText)"
+        assert page.eval_on_selector_all(".lengths thead tr > *", visible) == ["Code", "Weighted", "Plain"]
+        assert len(page.eval_on_selector_all(".lengths tbody tr:first-child > *", visible)) == 3
 
 
 def test_dark_and_loading(browser, address, pictures):
@@ -618,7 +633,7 @@ def test_a_batch_that_is_too_large_is_split(browser, copied, pictures):
 
 
 def test_a_coder_without_the_dial(browser, fitted, pictures, tmp_path):
-    """Codes with one set of weights offer weighted and plain bits; a search by likeness is rejected."""
+    """A search by likeness is rejected; plain bits are offered only beside weights that differ."""
     with Project.fit(
         tmp_path / "i.cbid", fitted.parent / "shapes", descriptor="pixels", coder="ITQ", n_bits=16
     ) as made:
@@ -632,10 +647,44 @@ def test_a_coder_without_the_dial(browser, fitted, pictures, tmp_path):
         page = visit.open(f"#search/{id}")
         shown(page)
         assert page.is_hidden("#dial")
+        assert page.is_hidden("#way-plain")
+        assert page.inner_text("#name-weighted") == "Codes"
+        assert page.is_hidden("#bits-slider")  # there is one length
+        visit.check_access()
+        answer = httpx.get(f"{address}/api/project").json()
+        assert not answer["weighted"]
+        page.route("**/api/project", lambda route: route.fulfill(json={**answer, "weighted": True}))
+        page.reload()
+        shown(page)
         page.check("input[value=plain]")
         page.wait_for_selector("#results[data-how=plain]:not(.stale)")
         assert shown(page)[:20] == plain
         visit.check_access()
+
+
+def test_a_project_without_labels(browser, fitted, pictures, tmp_path):
+    """Images are called by the names of their files, and nothing offers classes."""
+    flat = tmp_path / "flat"
+    flat.mkdir()
+    for path in (fitted.parent / "shapes").rglob("*.png"):
+        shutil.copy(path, flat)
+    with pytest.warns(UserWarning, match="no labels"):
+        Project.fit(tmp_path / "flat.cbid", flat, descriptor="pixels", n_bits=8).close()
+    with running(tmp_path / "flat.cbid", rate=0) as address, Visit(browser, address, pictures) as visit:
+        page = visit.open("#search/0")
+        shown(page)
+        names = page.eval_on_selector_all("#results .name", "names => names.map((name) => name.innerText)")
+        assert {name.partition("_")[0] for name in names} <= set(KINDS)
+        assert page.is_hidden("#filter")
+        visit.keep("28-without-labels")
+        visit.check_access()
+        visit.go("#browse")
+        expect(page.locator("#browse-status")).to_have_text(f"{len(KINDS) * PER_CLASS} images")
+        assert page.is_hidden("#browse-class")
+        visit.check_access()
+        for where in ("#browse/%E0%A4%A", "#mistakes/%/%"):  # not encoded well
+            visit.go(where)
+            expect(page.locator("#browse-status")).to_have_text("No images.")
 
 
 def test_a_project_of_vectors(browser, pictures, tmp_path):

@@ -195,12 +195,12 @@ def test_decoders_start_with_the_service_and_after_a_kill(copied, monkeypatch):
         assert all(worker._process.poll() is None for worker in started)
 
 
-def test_kernels_of_near_duplicates_are_compiled_before_the_first_request(copied, monkeypatch):
+def test_kernels_are_compiled_before_the_first_request(copied, monkeypatch):
     prepared = []
 
     @contextlib.contextmanager
-    def prepare_meanwhile(radius=False):
-        yield lambda: prepared.append(radius)
+    def prepare_meanwhile():
+        yield lambda: prepared.append(True)
 
     monkeypatch.setattr(served, "prepare_meanwhile", prepare_meanwhile)
     with client_of(copied):

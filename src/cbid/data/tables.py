@@ -45,8 +45,10 @@ class VectorTable:
         labels: NDArray[np.int64] | None = None,
         classes: NDArray[Any] | None = None,
     ) -> None:
-        if vectors.ndim != 2 or vectors.dtype.kind not in "fiub":
-            raise TableError(f"vectors has shape {vectors.shape} and type {vectors.dtype}: expected numbers (n, d)")
+        if vectors.ndim != 2 or not vectors.shape[1] or vectors.dtype.kind not in "fiub":
+            raise TableError(
+                f"vectors has shape {vectors.shape} and type {vectors.dtype}: expected numbers (n, d), d at least 1"
+            )
         for name, column in (("ids", ids), ("labels", labels)):
             if column is not None and column.shape != (len(vectors),):
                 raise TableError(f"{name} has shape {column.shape}: expected ({len(vectors)},)")

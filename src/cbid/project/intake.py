@@ -20,7 +20,7 @@ from cbid.labels import encode_labels
 from cbid.progress import image_progress
 from cbid.project.files import write_vectors
 from cbid.project.table import ImageRow, ImageTable, join_labels
-from cbid.search.checks import unmasked
+from cbid.search.checks import as_float32
 from cbid.text import printable
 
 Source = ImageSet | VectorTable
@@ -99,7 +99,7 @@ def as_source(given: Any, labels: Sequence[Any] | None, names: Iterable[str] | N
         return given
     if isinstance(given, (str, bytes, os.PathLike)):
         raise ValueError(f"images_or_paths={given!r:.80}: expected a list of images, not one image")
-    items = np.atleast_2d(np.asarray(unmasked(given, "vectors"), dtype=np.float32)) if vectors else given
+    items = np.atleast_2d(as_float32(given, "vectors")) if vectors else given
     if not isinstance(items, (Sequence, np.ndarray)):
         items = list(items)
     name_list = None if names is None else [str(name) for name in names]

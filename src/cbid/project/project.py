@@ -37,7 +37,7 @@ from cbid.project.searching import (
 from cbid.project.snapshot import Snapshot, stamp_of
 from cbid.project.table import HELD_OUT, PENDING, TRAIN, ImageRecord, ImageTable, join_labels
 from cbid.search import CodeIndex, IndexCorruptError, UnknownIdError
-from cbid.search.checks import unmasked
+from cbid.search.checks import as_float32, as_ids, unmasked
 from cbid.storage.atomic import WriterLock
 from cbid.storage.models import ModelFileError
 
@@ -352,7 +352,7 @@ class Project:
 
     def encode(self, vectors: ArrayLike) -> NDArray[np.uint8]:
         """Return packed codes (n, ceil(n_bits/8)) of vectors (n, d), or of one (d,)."""
-        return as_codes(self._snapshot, np.asarray(unmasked(vectors, "vectors"), dtype=np.float32))
+        return as_codes(self._snapshot, as_float32(vectors, "vectors"))
 
     def search(
         self,
@@ -454,7 +454,7 @@ class Project:
         images is from theirs have the label "unknown".
         """
         far = None if unknown is None else (unknown, lambda: self.ids_of(part=HELD_OUT))
-        queries = np.asarray(codes)
+        queries = np.asarray(unmasked(codes, "codes"))
         return searching.classify(self._snapshot, self._store, queries, k, n_bits, exclude, vectors, weights, far)
 
     def explain(
@@ -586,7 +586,7 @@ class Project:
         """Remove images by id. All ids must be in the project."""
         with self._mutex:
             self._check_writer("remove")
-            self._snapshot.remove_images(np.unique(np.atleast_1d(np.asarray(ids, dtype=np.int64))), self._table)
+            self._snapshot.remove_images(np.unique(as_ids(ids)), self._table)
 
     def relabel(self, ids: ArrayLike, label: str | Sequence[str] | None) -> None:
         """Give images another label, several (a list), or none. All ids must be in the project.
@@ -594,7 +594,7 @@ class Project:
         The label holds until the source of the next fit gives the image another one than it had. The codes do not
         change before the next fit.
         """
-        wanted = np.unique(np.atleast_1d(np.asarray(ids, dtype=np.int64)))
+        wanted = np.unique(as_ids(ids))
         names = [] if label is None else [label] if isinstance(label, str) else list(label)
         if not all(isinstance(name, str) and name and name.isprintable() for name in names):
             raise ValueError(f"label={label!r}: expected printable text, a list of such texts, or None")
@@ -627,6 +627,8 @@ class Project:
         """
         problems: list[str] = []
         notes: list[str] = []
+        if not any((Path(path) / name).exists() for name in (MANIFEST, IMAGES)):
+            cls(path)  # raises: it is no project, not a damaged one
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ProjectWarning)  # what opening finds is reported below

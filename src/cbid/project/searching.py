@@ -19,11 +19,13 @@ from cbid.project.files import ProjectError
 from cbid.project.snapshot import Snapshot
 from cbid.project.table import LABEL_SEPARATOR
 from cbid.search import Matches, UnknownIdError
+from cbid.search.checks import as_float32, as_ids
 from cbid.search.matches import html_table
 
 HOW = ("weighted", "plain", "raw")
 NO_LABELS = "the images have no labels"
 UNKNOWN = "unknown"  # the label of queries that are far from all images
+_LARGEST_K = 1 << 16  # in projects of fewer images, as in CodeIndex.search: a larger k would only take memory
 _UNLIKE = 0.5  # weight of the counter-examples relative to the examples
 
 
@@ -178,7 +180,7 @@ def search(
         labels = snapshot.stored().texts([label] if isinstance(label, str) else list(label), match)
     elif match != "any":
         raise ValueError(f"match={match!r} is given without a label; expected a label too")
-    check_integer("k", k, 1)
+    check_integer("k", k, 1, max(len(snapshot.index), _LARGEST_K))
     excluded = _as_ids(settings.exclude)
     begun = time.perf_counter()
     if how == "raw":
@@ -267,7 +269,7 @@ def classify(
     stored = snapshot.stored()
     if not stored.classes:
         raise ValueError(f"{NO_LABELS}, so they cannot vote for a class")
-    check_integer("k", k, 1)
+    check_integer("k", k, 1, max(len(snapshot.index), _LARGEST_K))
     weights = snapshot.weights(_length(snapshot, store, n_bits), "weighted")
     labels = None if stored.complete else list(stored.sets)
     codes, asked = _codes_and_vectors(snapshot, queries, vectors)
@@ -345,7 +347,7 @@ def check_store(snapshot: Snapshot, store: CodeStore) -> None:
 
 def as_vectors(snapshot: Snapshot, vectors: ArrayLike) -> NDArray[np.float32]:
     """Return vectors (n, d), or one (d,), as checked float32 rows."""
-    array = np.atleast_2d(np.asarray(vectors, dtype=np.float32))
+    array = np.atleast_2d(as_float32(vectors, "vectors"))
     if array.ndim != 2 or array.shape[1] != snapshot.n_features:
         raise ValueError(f"vectors has shape {array.shape}; expected vectors of {snapshot.n_features} values")
     if not np.isfinite(array).all():
@@ -361,7 +363,7 @@ def as_codes(snapshot: Snapshot, queries: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def _as_ids(exclude: int | Sequence[int] | None) -> NDArray[np.int64]:
-    return np.unique(np.atleast_1d(np.asarray([] if exclude is None else exclude, dtype=np.int64)))
+    return np.unique(as_ids([] if exclude is None else exclude, "exclude"))
 
 
 def _length(snapshot: Snapshot, store: CodeStore | None, n_bits: int | None) -> int:

@@ -183,16 +183,21 @@ class Snapshot:
             self.index.add(codes, ids=ids, labels=labels)
             self.index.save()
         except BaseException as error:
-            if self.index.is_saved:
+            if self._was_committed(error, f"{len(ids)} images were added"):
                 self.changed()
-                error.add_note(f"the commit took place before this error: {len(ids)} images were added")
-            elif self.index.is_saved is None:
-                error.add_note("the images may have been added or not; open the project again to see")
-            else:
+            elif self.index.is_saved is False:
                 if int(ids[0]) in self.index:
                     self.index.remove(ids)
                 self._forget(table, ids.tolist)
             raise
+
+    def _was_committed(self, error: BaseException, change: str) -> bool:
+        """Return whether the change was saved before the error, which gets a note if so, or if it is not known."""
+        if self.index.is_saved:
+            error.add_note(f"the commit took place before this error: {change}")
+        elif self.index.is_saved is None:
+            error.add_note(f"it is not known whether {change}; open the project again to see")
+        return bool(self.index.is_saved)
 
     @staticmethod
     def _forget(table: ImageTable, ids: Callable[[], Iterable[int]]) -> None:
@@ -210,11 +215,11 @@ class Snapshot:
             try:
                 self.index.save()
             except BaseException as error:
+                self._was_committed(error, f"{len(ids)} images were removed")
                 if self.index.is_saved is False:
                     self.index.add(codes, ids=ids, labels=names)
-                    raise
-                error.add_note(f"the commit took place before this error: {len(ids)} images were removed")
-                self.changed()
+                else:
+                    self.changed()
                 raise
             self.changed()
             self._forget(table, ids.tolist)
@@ -230,7 +235,8 @@ class Snapshot:
                 self.index.remove(ids)
                 self.index.add(codes, ids=ids, labels=[label] * len(ids))
                 self.index.save()
-            except BaseException:
+            except BaseException as error:
+                self._was_committed(error, f"{len(ids)} labels were changed")
                 if self.index.is_saved is False:
                     if int(ids[0]) in self.index:
                         self.index.remove(ids)

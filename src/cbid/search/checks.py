@@ -76,6 +76,15 @@ def as_codes(codes: ArrayLike, n_bits: int) -> NDArray[np.uint8]:
     return np.ascontiguousarray(check_codes(array, n_bits))
 
 
+def as_float32(values: ArrayLike, name: str) -> NDArray[np.float32]:
+    """Return real numbers as float32; those that are too large become inf."""
+    array = np.asarray(unmasked(values, name))
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"{name} has dtype {array.dtype}; expected real numbers")
+    with np.errstate(over="ignore"):
+        return array.astype(np.float32, copy=False)
+
+
 def as_ids(ids: ArrayLike, name: str = "ids") -> NDArray[np.int64]:
     """Return ids (n,) as int64, also from one id and from a set."""
     array = np.asarray(list(ids) if isinstance(ids, Set) else unmasked(ids, name))

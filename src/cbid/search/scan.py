@@ -118,30 +118,28 @@ def topk(
     return positions, distances
 
 
-def prepare_search(*, radius: bool = False) -> None:
+def prepare_search() -> None:
     """Compile the kernels of a search, or load them from the cache, which the first search would do otherwise.
 
-    ``radius`` includes those of searches within a radius: pairs, and so near-duplicates.
+    Those of searches within a radius are included: near-duplicates and many ties need them.
     """
     queries = Queries.from_codes(np.zeros((1, 1), np.uint8), 8)
     blocks = read_only(np.zeros((1, 1, BLOCK), np.uint8))
     topk(blocks, 1, queries, 1)
-    if radius:
-        within(blocks, 1, queries, 0)
+    within(blocks, 1, queries, 0)
 
 
 @contextmanager
-def prepare_meanwhile(*, radius: bool = False) -> Iterator[Callable[[], None]]:
+def prepare_meanwhile() -> Iterator[Callable[[], None]]:
     """Compile the kernels of a search in another process during the block, unless numba has them in its cache.
 
     Yields a function that waits for that process and then does what `prepare_search` does.
     """
     process = None
-    if sys.executable and not (_in_cache("scan_topk") and (not radius or _in_cache("scan_within"))):
+    if sys.executable and not (_in_cache("scan_topk") and _in_cache("scan_within")):
         note("compiling the search kernels in the background, once for this installation")
         # -P: no module of the current folder is imported.
-        code = f"from cbid.search import prepare_search; prepare_search(radius={radius})"
-        command = [sys.executable, "-P", "-c", code]
+        command = [sys.executable, "-P", "-c", "from cbid.search import prepare_search; prepare_search()"]
         nowhere = subprocess.DEVNULL
         process = subprocess.Popen(command, stdin=nowhere, stdout=nowhere, stderr=nowhere)
 
@@ -149,7 +147,7 @@ def prepare_meanwhile(*, radius: bool = False) -> Iterator[Callable[[], None]]:
         if process is not None and process.poll() is None:
             note("waiting for the search kernels")
             process.wait()
-        prepare_search(radius=radius)  # from the cache; if the process failed, the kernels are compiled here
+        prepare_search()  # from the cache; if the process failed, the kernels are compiled here
 
     try:
         yield prepare

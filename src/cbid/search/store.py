@@ -309,8 +309,12 @@ class IndexStore:
 
     def _on_disk(self, manifest: IndexManifest) -> bool | None:
         """Return whether this manifest is the committed one; None if the directory cannot be read."""
-        if not (self.directory / MANIFEST_NAME).exists():
+        try:
+            (self.directory / MANIFEST_NAME).stat()
+        except FileNotFoundError:
             return False
+        except OSError:
+            return None
         try:
             return IndexManifest.read(self.directory)[1] == manifest.stamp()
         except (OSError, IndexCorruptError):

@@ -82,7 +82,8 @@ def add_handlers(app: FastAPI) -> None:
         return error_response(422, f"{field}: {first['msg']}" if field else str(first["msg"]))
 
     async def explain(request: Request, error: Exception) -> Response:
-        return error_response(next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS), str(error))
+        status = next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
+        return error_response(status, _with_notes(str(error), error))
 
     for kind in _STATUS:
         app.add_exception_handler(kind, explain)
@@ -96,9 +97,15 @@ def add_handlers(app: FastAPI) -> None:
     @app.exception_handler(IndexCorruptError)
     async def damaged(request: Request, error: Exception) -> Response:
         _LOG.error("%s %s: %s", request.method, request.url.path, error)
-        return error_response(503, "the project cannot be read; see the log of the service", {"Retry-After": "5"})
+        words = _with_notes("the project cannot be read; see the log of the service", error)
+        return error_response(503, words, {"Retry-After": "5"})
 
     @app.exception_handler(Exception)
     async def internal(request: Request, error: Exception) -> Response:
         _LOG.error("%s %s failed", request.method, request.url.path, exc_info=error)
-        return error_response(500, "internal error; see the log of the service")
+        return error_response(500, _with_notes("internal error; see the log of the service", error))
+
+
+def _with_notes(words: str, error: Exception) -> str:
+    """Add the notes of an error: they tell whether a change took place."""
+    return "; ".join([words, *getattr(error, "__notes__", [])])

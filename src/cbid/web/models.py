@@ -386,6 +386,7 @@ class ProjectInfo(BaseModel):
         description='Point between "same class" and "looks alike" at which the weights were learned; null: searches '
         "take no likeness."
     )
+    weighted: bool = Field(description="Whether some bits have more weight than others.")
     writable: bool = Field(description="Whether images can be added and removed.")
     relabels: bool = Field(description="Whether labels can be changed and codes learned again.")
     unlearned: int = Field(description="Number of labels given since the last fit.")

@@ -185,7 +185,7 @@ class ServedProject:
 
         Compile the kernels, also those of near-duplicates, load the weights and the descriptor, start the decoders.
         """
-        with prepare_meanwhile(radius=True) as prepare:  # the memory for compiling is then that of another process
+        with prepare_meanwhile() as prepare:  # the memory for compiling is then that of another process
             prepare()
         project = self.project
         code = np.zeros((1, (project.n_bits + 7) // 8), dtype=np.uint8)

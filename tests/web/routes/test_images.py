@@ -286,3 +286,16 @@ def test_relabel_through_the_service(writing, client):
     assert writing.post("/api/images/labels", json={"ids": [9999], "label": "x"}).status_code == 404
     assert writing.post("/api/images/labels", json={"ids": ids, "label": "a\nb"}).status_code == 422
     assert client.post("/api/images/labels", json={"ids": ids, "label": "x"}).status_code == 403  # read-only
+
+
+def test_an_error_after_the_commit_says_so(writing, monkeypatch):
+    def add(*arguments, **options):
+        error = OSError(5, "Input/output error", "/secret/path")
+        error.add_note("the commit took place before this error: 1 images were added")
+        raise error
+
+    monkeypatch.setattr(Project, "add", add)
+    answer = writing.post("/api/images", **upload(("a.png", png("rings", 1))))
+    assert answer.status_code == 500
+    assert "the commit took place before this error" in answer.json()["error"]
+    assert "secret" not in answer.text

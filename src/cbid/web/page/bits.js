@@ -55,7 +55,9 @@ export async function open(s) {
     const examples = await api.bit(s, COUNT);
     if (s !== shown) return; // another bit was opened meanwhile
     const heavier = weights.filter((weight) => weight > examples.weight).length;
-    const rank = even ? "all bits have the same weight" : heavier ? `${heavier} of ${weights.length} bits have a larger weight` : "the largest of all bits";
+    const equal = weights.filter((weight) => weight === examples.weight).length;
+    const largest = equal > 1 ? `the largest, shared by ${equal} bits` : "the largest of all bits";
+    const rank = even ? "all bits have the same weight" : heavier ? `${heavier} of ${weights.length} bits have a larger weight` : largest;
     $("bit-status").textContent = `Bit ${s} has weight ${figure(examples.weight)}: ${rank}.`;
     $("bit-words").textContent = words(examples.classes);
     $("bit-shares-part").hidden = !examples.classes.length;

@@ -37,6 +37,15 @@ export function start() {
   state.changed.add(() => shown && !$("view-browse").hidden && open(shown.kind, shown.path));
 }
 
+/** A part of the address as it was written; one that is not encoded well stands for itself. */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
 const cell = () => (shown.label ? { label: shown.label, predicted: shown.predicted } : { wrong: true });
 const part = () => ({
   label: shown.label === UNLABELLED ? undefined : shown.label,
@@ -46,7 +55,7 @@ const part = () => ({
 
 /** Open a list. kind: browse, mistakes or duplicates; path: the rest of the address. */
 export async function open(kind, path = "") {
-  const [label, predicted] = path.split("/").map(decodeURIComponent);
+  const [label, predicted] = path.split("/").map(decoded);
   shown = { kind, path, label: label || "", predicted };
   showError($("browse-error"));
   $("browse-tools").hidden = kind !== "browse";
@@ -79,6 +88,7 @@ async function showClasses() {
     const option = ({ label: name, images }) => h("option", { value: name ?? UNLABELLED }, `${name ?? "no label"} (${count(images)})`);
     $("browse-class").replaceChildren(h("option", { value: "" }, `all (${count(state.project.total)})`), ...all.map(option));
     $("browse-class").value = shown.label;
+    $("browse-class").parentElement.hidden = !state.project.classes.length;
   } catch (error) {
     showError($("browse-error"), "The classes cannot be loaded.", error.message);
   }

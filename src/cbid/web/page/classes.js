@@ -41,13 +41,13 @@ function lengths(codes, raw, n) {
       "tr",
       { class: kind },
       h("th", { scope: "row" }, name),
-      h("td", {}, bytes(size)),
+      h("td", { class: "size" }, bytes(size)),
       h("td", {}, measured(weighted, n)),
       twofold ? h("td", {}, plain === null ? "–" : measured(plain, n)) : null,
       h("td", { class: "bar-cell" }, h("i", { style: { "--share": weighted } })),
     );
   const names = ["Code", "Size per image", ...(twofold ? ["Weighted", "Plain"] : ["Accuracy"]), ""];
-  const head = names.map((text) => (text ? h("th", { scope: "col" }, text) : h("td")));
+  const head = names.map((text, i) => (text ? h("th", { scope: "col", class: i === 1 ? "size" : undefined }, text) : h("td", { class: "bar-cell" })));
   return h(
     "section",
     { class: "panel" },

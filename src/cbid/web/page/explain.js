@@ -121,7 +121,8 @@ async function where() {
       shade($("why-query"), maps[0]);
       shade($("why-match"), maps[1]);
       const most = maps.map((map) => Math.max(...map.flipped.flat()));
-      if (grid === GRIDS.at(-1)) $("why-where-text").textContent = `Bright parts decide. Hiding the brightest changes ${plural(most[0], "shared bit")} of the query and ${most[1]} of the match, of ${maps[0].n_bits}.`;
+      const words = maps.map((map, i) => `${most[i]} of ${plural(map.n_bits, "shared bit")}`);
+      if (grid === GRIDS.at(-1)) $("why-where-text").textContent = `Bright parts decide. Hiding one changes up to ${words[0]} in the query and ${words[1]} in the match.`;
     }
   } catch (error) {
     $("why-where").disabled = false;

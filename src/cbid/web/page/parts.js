@@ -4,7 +4,9 @@ import { picture } from "./api.js";
 import { figure, h, roving } from "./dom.js";
 import { state } from "./state.js";
 
-const UNLABELLED = "no label";
+/** The words for an image's class; in a project without classes the name of its file. */
+const title = (image) => image.label ?? (state.project.classes.length ? "no label" : image.name.split("/").at(-1));
+const described = (image) => (image.label === null && !state.project.classes.length ? image.name : `${title(image)}, ${image.name}`);
 
 /** The picture of a stored image, or its name if there is no picture. */
 export function frame(image) {
@@ -19,10 +21,9 @@ export function frame(image) {
  * options: rank, distance, similarity (0 to 1), agreeing (bits, as text), other (not in the class of the query),
  * note (a line below the label), acts (small buttons on the picture: sign, text, onclick, pressed). */
 export function card(image, onclick, options = {}) {
-  const label = image.label ?? UNLABELLED;
   const description = [
     options.rank ? `${options.rank}.` : "",
-    `${label}, ${image.name}`,
+    described(image),
     options.distance === undefined ? "" : (options.agreeing ?? `distance ${figure(options.distance)}`),
     options.other ? "not in the class of the query" : "",
   ];
@@ -44,7 +45,7 @@ export function card(image, onclick, options = {}) {
       h(
         "span",
         { class: "caption" },
-        h("span", { class: "name" }, label),
+        h("span", { class: "name" }, title(image)),
         options.distance === undefined ? null : h("span", { class: "distance" }, options.agreeing ?? `distance ${figure(options.distance)}`),
         options.note ? h("span", { class: "distance" }, options.note) : null,
         options.similarity === undefined ? null : h("span", { class: "meter" }, h("i", { style: { "--share": options.similarity } })),
@@ -55,7 +56,7 @@ export function card(image, onclick, options = {}) {
 }
 
 function actButton(act, image) {
-  const name = `${act.text}: ${image.label ?? UNLABELLED}, ${image.name}`;
+  const name = `${act.text}: ${described(image)}`;
   const pressed = act.pressed === undefined ? undefined : String(act.pressed);
   return h("button", { type: "button", class: "act", "aria-label": name, "aria-pressed": pressed, title: act.text, onclick: act.onclick }, act.sign);
 }

@@ -29,10 +29,11 @@ const options = () => ({ how: how(), n_bits: how() === "raw" ? undefined : lengt
 const soon = later(() => query && again(), 60);
 
 export function start() {
-  const { lengths, has_pictures: pictures, descriptor, likeness: learned } = state.project;
+  const { lengths, has_pictures: pictures, descriptor, likeness: learned, weighted } = state.project;
   const slider = $("bits-slider");
   slider.max = lengths.length - 1;
   slider.value = lengths.length - 1;
+  slider.hidden = $("ticks").hidden = lengths.length < 2;
   $("ticks").replaceChildren(...lengths.map((n) => h("span", {}, String(n))));
   slider.addEventListener("input", () => {
     showOptions();
@@ -40,11 +41,10 @@ export function start() {
   });
   const dial = learned !== null;
   $("dial").hidden = !dial;
-  $("way-plain").hidden = dial;
-  if (dial) {
-    $("name-weighted").textContent = "Codes";
-    $("dial-slider").value = Math.round(100 * learned);
-  }
+  const twofold = !dial && weighted; // else plain bits would be the same as weighted ones
+  $("way-plain").hidden = !twofold;
+  if (!twofold) $("name-weighted").textContent = "Codes";
+  if (dial) $("dial-slider").value = Math.round(100 * learned);
   $("dial-slider").addEventListener("input", () => {
     showOptions();
     soon();
@@ -379,7 +379,7 @@ function show(from = 0) {
 function showOptions() {
   const n = length();
   const raw = how() === "raw";
-  $("bits-slider").disabled = state.project.lengths.length < 2 || raw;
+  $("bits-slider").disabled = raw;
   $("bits-value").textContent = `${plural(n, "bit")}, ${plural(Math.ceil(n / 8), "byte")}`;
   $("bits-slider").setAttribute("aria-valuetext", `${n} bits`);
   const point = Number($("dial-slider").value);

@@ -40,6 +40,7 @@ def project(served: Served) -> models.ProjectInfo:
         coder=type(project.coder).__name__,
         has_pictures=project.has_thumbnails,
         likeness=float(project.coder.likeness_) if project.has_dial else None,
+        weighted=bool(np.ptp(project.weights(project.n_bits)) > 0),
         writable=not settings.read_only and descriptor is not None,
         relabels=not settings.read_only,
         needs_key=settings.api_key is not None,
