@@ -5,7 +5,7 @@
   at 16 to 128 bits, the rivals that take several labels, ITQ and the raw vectors. The seed is the coder's.
 - tune: measures the settings in ``GRIDS`` for each set and method, at 32 bits, on a fifth of the training samples.
 - cost: processor time of encoding a sample and bytes of the saved coder, for C-BID and FastHash at 64 bits.
-- tree: Caltech-101 embeddings (5 or 20 training and at most 40 test images a class) under ``TREE``, two levels
+- tree: Caltech-101 embeddings (5, 10 or 20 training and at most 40 test images a class) under ``TREE``, two levels
   written from the class names: hierarchical precision at 10, mAHP at 50, 5-NN of classes and of groups, with and
   without the tree. Ten neighbours among 20 images of a class leave no place for its relatives, among 5 they do.
 - pairs: Scene-15 embeddings, 64 linear bits: 5-NN of ``fit`` on labels and of ``fit_pairs`` on 100 random pairs a
@@ -53,7 +53,7 @@ from cbid.paper.sets import open_set
 NAME = "label_kinds"
 BITS = (16, 32, 64, 128)
 TREE_BITS = (16, 32, 64)
-TREE_IMAGES = (5, 20)  # training images a class
+TREE_IMAGES = (5, 10, 20)  # training images a class
 FIGURES = ("ndcg10", "acg10", "wmap", "map")
 CODERS = {
     "C-BID": CBID, "CCA-ITQ": CCAITQ, "KSH": KSH, "SDH": SDH, "COSDISH": COSDISH, "FastHash": FastHash, "ITQ": ITQ,

@@ -62,6 +62,7 @@ def test_the_top_may_be_marked_with_none():
         ({"a": {"b": 3}}, ["b"], "tree holds 3 below 'b'"),
         ({"a": [["b"]]}, ["a"], r"tree holds \['b'\] below 'a'"),
         ({None: "a"}, ["a"], r"tree\[None\]='a'"),
+        ({"a": float("nan")}, ["a"], r"tree\['a'\]=nan: expected a label and its parent"),
         ({"a": bytearray()}, ["a"], r"tree\['a'\]=bytearray"),
         ("", ["a"], "tree='': expected a separator"),
         ("/", ["a", 3], "y holds 3"),

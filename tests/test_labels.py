@@ -160,6 +160,13 @@ def test_bad_label_sets(given, message):
         encode_label_sets(given)
 
 
+@pytest.mark.parametrize("given", [[np.array([0, 1]), np.array([1, 0])], [np.array([1]), np.array([0, 2])]])
+def test_a_list_of_arrays_is_refused(given):
+    """It may be the rows of a matrix as well as arrays of labels."""
+    with pytest.raises(ValueError, match=r"labels\[[01]\] is an array of shape \(2,\): expected a list or set"):
+        are_label_sets(given)
+
+
 def test_single_labels_of_a_matrix():
     assert single_labels(encode_label_sets([["b"], ["a"], []])[1]).tolist() == [1, 0, -1]
     assert single_labels(encode_label_sets([["b", "a"], ["a"]])[1]) is None

@@ -130,7 +130,7 @@ def _from_paths(separator: str, classes: list[Any]) -> dict[Any, Any]:
 def _from_parents(tree: Mapping[Any, Any]) -> dict[Any, Any]:
     parents = dict(tree)
     for child, parent in tree.items():
-        if child is None or not isinstance(parent, Hashable):
+        if child is None or not isinstance(parent, Hashable) or parent != parent:
             raise ValueError(f"tree[{child!r}]={parent!r}: expected a label and its parent")
     unknown = [parent for parent in parents.values() if parent is not None and parent not in parents]
     if unknown and None in parents.values():

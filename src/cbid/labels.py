@@ -164,7 +164,16 @@ def are_label_sets(Y: Any) -> bool:
     if issparse(Y):
         return True
     if isinstance(Y, (list, tuple)):
-        return any(isinstance(entry, (list, set)) for entry in Y)
+        if not any(isinstance(entry, (list, set)) for entry in Y):
+            # Rows of a matrix, or arrays of labels? Both are plausible.
+            rows = [i for i, entry in enumerate(Y) if isinstance(entry, np.ndarray) and entry.shape not in ((), (1,))]
+            if rows:
+                raise ValueError(
+                    f"labels[{rows[0]}] is an array of shape {Y[rows[0]].shape}: expected a list or set of labels "
+                    "for each item, or one matrix of 0 and 1"
+                )
+            return False
+        return True
     shape = Y.shape if hasattr(Y, "shape") else np.asarray(Y).shape
     if len(shape) == 1 and getattr(getattr(Y, "dtype", None), "kind", None) == "O":
         return any(isinstance(entry, (list, set, np.ndarray)) for entry in Y)

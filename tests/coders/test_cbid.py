@@ -586,6 +586,21 @@ def test_first_bits_of_many_classes_are_over_the_shares_of_the_classes(many_clas
     assert accuracy[0] > accuracy[1] + 0.02
 
 
+def test_with_a_tree_coarse_bits_and_the_first_ones_after_them_are_over_shares(many_classes, tmp_path):
+    """16 bits for 4 groups, 16 for the classes; then others. The prefix names groups; files keep the codes."""
+    X, y, Xt, yt = many_classes
+    groups = {int(c): f"group {c % 4}" for c in range(40)}
+    coder = CBID(n_bits=40, likeness=0.0, n_jobs=1).fit(X, y, tree=groups)
+    assert coder.levels_.tolist() == [16, 40]
+    np.testing.assert_array_equal(coder.coef_[:, -40:].any(axis=1), np.arange(40) < 32)
+    of_groups = KNeighborsClassifier(5, metric="hamming").fit(coder.transform(X)[:, :16], y % 4)
+    assert of_groups.score(coder.transform(Xt)[:, :16], yt % 4) > 0.9
+    coder.save(tmp_path / "tree")
+    np.testing.assert_array_equal(load(tmp_path / "tree").encode(Xt), coder.encode(Xt))
+    codes = coder.encode(Xt)
+    np.testing.assert_array_equal(coder.extend(X, y, n_bits=48).encode(Xt)[:, :5], codes)
+
+
 def test_few_classes_have_no_shares(many_classes):
     X, y, *_ = many_classes
     few = y < 30

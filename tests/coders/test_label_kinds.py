@@ -101,6 +101,8 @@ def test_a_label_that_everybody_has_and_one_that_nobody_has():
         (several()[:50], "Y has 50 rows: expected 120"),
         (csr_matrix(several()[:50]), "Y has 50 rows: expected 120"),
         ([["a"], ["a", "b"]], "Y has 2 rows: expected 120"),
+        (several()[:, :, None], r"y has shape \(120, 7, 1\): expected a label for each sample, or a matrix"),
+        ([np.zeros(1 + i % 2) for i in range(120)], r"labels\[1\] is an array of shape \(2,\)"),
         (2 * several(), r"Y\[0, 0\]=2: expected 0 or 1"),
         (0.5 * several(), r"Y\[0, 0\]=0.5: expected 0 or 1"),
         (np.ones((120, 3)), "Y has the same labels for all samples"),

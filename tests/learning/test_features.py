@@ -33,6 +33,35 @@ def test_a_class_without_samples_has_no_share():
     assert np.isfinite(intercept[:2]).all()
 
 
+def test_means_of_classes_move_towards_their_group():
+    """Means 0, 4 | 10, 10 in one dimension, pull 1/2: 1, 3 | 10, 10; the empty class 4 does not count in its group.
+
+    A second level that joins all classes, with mean 6 of the moved ones, moves them to 3.5, 4.5, 8, 8.
+    """
+    y = np.repeat([0, 1, 2, 3], 2)
+    Z = np.array([0.0, 4, 10, 10])[y, None] + np.tile([-1.0, 1], 4)[:, None]
+    groups = np.array([0, 0, 1, 1, 1])
+    coef, _ = discriminants(Z, y, 5, 0.0, [groups], 0.5)
+    np.testing.assert_allclose(coef[0, :4], [1, 3, 10, 10])  # the variance within classes is 1
+    coef, _ = discriminants(Z, y, 5, 0.0, [np.zeros(5, dtype=int), groups], 0.5)
+    np.testing.assert_allclose(coef[0, :4], [3.5, 4.5, 8, 8])
+
+
+def test_the_tree_helps_where_classes_have_few_samples():
+    """40 classes around 4 means, three samples each: the group's mean says more of a new sample."""
+    rng = np.random.default_rng(0)
+    groups = np.arange(40) % 4
+    means = 2 * rng.normal(size=(4, 30))[groups] + 0.5 * rng.normal(size=(40, 30))
+    y = np.repeat(np.arange(40), 3)
+    X = means[y] + rng.normal(size=(120, 30))
+    new = means + rng.normal(size=(20, 40, 30))
+    flat, tree = (fit_class_shares(X, y, n_components=30, seed=0, levels=levels)[0] for levels in ([], [groups]))
+    right = [
+        np.mean(shares(new.reshape(-1, 30)).argmax(axis=1) == np.tile(np.arange(40), 20)) for shares in (flat, tree)
+    ]
+    assert right[1] > right[0] + 0.02
+
+
 def test_shares_add_up_to_one_and_name_the_classes():
     rng = np.random.default_rng(1)
     y = np.arange(180) % 6

@@ -45,10 +45,10 @@ class CBID(LargeMarginCoder):
         with width ``gamma``: exp(-gamma ||x - a||^2) ("rbf") or exp(-gamma ||x - a||_1) ("laplacian"). "auto" chooses
         the form and the width on a trial inside the training samples ("laplacian" only with several labels per
         sample); with fewer than 100 samples, or without labels, it is linear. With more than 32 classes, "auto" also
-        learns the first 16 class bits over the shares of the classes in a sample (linear discriminant analysis),
-        unless that names the classes much worse. With several labels per sample, class bits are hyperplanes over
-        ridge regressions of the similarity by labels, if these explain at least 0.4 of its variance. Bits of likeness
-        are hyperplanes in X.
+        learns the first 16 class bits (with a tree: the first 16 after those of its coarse levels, and these) over
+        the shares of the classes in a sample (linear discriminant analysis), unless that names the classes much
+        worse. With several labels per sample, class bits are hyperplanes over ridge regressions of the similarity by
+        labels, if these explain at least 0.4 of its variance. Bits of likeness are hyperplanes in X.
     verbose : int, default=0
         1 shows a progress bar.
     random_state : int, RandomState or None, default=0

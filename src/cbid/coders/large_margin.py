@@ -215,9 +215,9 @@ class LargeMarginCoder(HyperplaneCoder):
             about |= {"likeness_": share, "kernel_": form.kernel}
             likeness_mean = alike[1] if alike and any(kinds) else None
             shares = None
-            if self._has_shares(form, class_rows, tree, resumed):
+            if self._has_shares(form, class_rows, resumed):
                 assert labels is not None
-                shares = self._fit_shares(X, labels, seed, extend)
+                shares = self._fit_shares(X, labels, tree, seed, extend)
             elif sets is not None and class_rows is not None:
                 assert labels is not None
                 shares = self._fit_scores(F, sets, labels, whitening, anchors, seed)
@@ -236,7 +236,9 @@ class LargeMarginCoder(HyperplaneCoder):
                 by_class = ClassRows(class_rows, search, _shares(share)[0], labelled, coarser, ends, patient)
                 if shares is not None and not (extend and shares.of is not None):
                     first = self._share_search(shares, labelled, seed)
-                    n_first = n_first_class_bits(share) if shares.of is not None else self.n_bits
+                    n_first = self.n_bits
+                    if shares.of is not None:  # the bits of the coarse levels, and the first ones after them
+                        n_first = max(ends, default=0) + n_first_class_bits(share)
                     by_class = replace(by_class, first=first, n_first=n_first)
                 if alike is not None and tree is None and isinstance(class_rows.misses, WholeClassSides):
                     by_class = replace(by_class, drawn=self._drawn_rows(class_rows.misses, seed))
@@ -485,16 +487,18 @@ class LargeMarginCoder(HyperplaneCoder):
         whitening = fit_whitening(F, n_components=n_components, ridge=ridge, random_state=seed)
         return anchors, whitening, F
 
-    def _has_shares(self, form: Form, rows: Rows | None, tree: Labels | None, resumed: bool) -> bool:
+    def _has_shares(self, form: Form, rows: Rows | None, resumed: bool) -> bool:
         """Return whether the first bits are hyperplanes over the shares of the classes."""
         if resumed:
             return hasattr(self, "class_coef_")
-        if not form.scores or tree is not None or rows is None or not isinstance(rows.misses, WholeClassSides):
+        if not form.scores or rows is None or not isinstance(rows.misses, WholeClassSides):
             return False
         linear = form.scores["linear"] >= _LEAST_LINEAR * form.scores["rbf"]
         return linear and rows.n_classes > _MANY_CLASSES
 
-    def _fit_shares(self, X: Array, labels: NDArray[np.integer], seed: int, extend: bool) -> Shares:
+    def _fit_shares(
+        self, X: Array, labels: NDArray[np.integer], tree: Labels | None, seed: int, extend: bool
+    ) -> Shares:
         """Return the shares of the classes, those of labelled samples as if they were new."""
         labelled = np.flatnonzero(labels >= 0)
         if extend:
@@ -502,7 +506,10 @@ class LargeMarginCoder(HyperplaneCoder):
             values = of(X)
         else:
             n_components = self.n_components or _SHARE_COMPONENTS
-            of, left_out = fit_class_shares(X[labelled], labels[labelled], n_components=n_components, seed=seed)
+            levels = [level.nodes for level in tree.coarser] if tree is not None else []
+            of, left_out = fit_class_shares(
+                X[labelled], labels[labelled], n_components=n_components, seed=seed, levels=levels
+            )
             values = of(X) if len(labelled) < len(X) else left_out
             values[labelled] = left_out
         ridge = _LINEAR_WHITENING if self.whitening is None else self.whitening

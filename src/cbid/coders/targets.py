@@ -55,6 +55,10 @@ def read_labels(y: Any, n: int, missing_label: Any = None, tree: Any = None) -> 
         if tree is not None:
             raise ValueError(f"tree={tree!r}: expected labels y, which are missing")
         return Labels(np.empty(0), np.full(n, -1, dtype=np.int64))
+    if getattr(y, "ndim", 1) > 2:
+        raise ValueError(
+            f"y has shape {y.shape}: expected a label for each sample, or a matrix (n, labels) of 0 and 1"
+        )
     if are_label_sets(y):
         return _read_sets(y, n, tree)
     if not is_list_of_objects(y) and not isinstance(y, np.ma.MaskedArray):

@@ -85,7 +85,7 @@ def fit(
         str | None,
         typer.Option(
             metavar="REGEX",
-            help="Folder: a regular expression that finds the label in each path, such as '([a-z]+)_[0-9]+'.",
+            help="Folder: a regular expression that finds the label in each path, such as '(\\w+)_\\d+'.",
         ),
     ] = None,
     label_depth: Annotated[

@@ -4,6 +4,7 @@ A bit is a hyperplane in these features. In the linear form it is folded back in
 it stays a hyperplane over the similarities to the anchors.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numba
@@ -179,6 +180,8 @@ class ClassShares:
 
 # Ridges that are tried, in units of the typical variance within classes, and factors of the scores.
 _SHARE_RIDGES = (0.01, 0.03, 0.1, 0.3, 1.0)
+# If classes are in a tree: shares of the way to the mean of its group that the mean of a class moves.
+_PULLS = (0.15, 0.3, 0.45)
 _FACTORS = 2.0 ** np.arange(-6, 2.1, 0.5)
 # A bit adds up the small shares of many classes: sharper shares than the most likely ones leave less of them.
 _SHARPER = 4.0
@@ -186,44 +189,62 @@ _FOLDS = 5
 
 
 def fit_class_shares(
-    X: Array, y: NDArray[np.integer], *, n_components: int, seed: int
+    X: Array, y: NDArray[np.integer], *, n_components: int, seed: int, levels: Sequence[NDArray[np.integer]] = ()
 ) -> tuple[ClassShares, NDArray[np.float32]]:
     """Return class shares learned from X (n, d) with class numbers y (n,), and those of the samples themselves.
 
     Linear discriminant analysis over the leading principal axes. The ridge is the one that names most classes, and
     the factor of the scores four times that of the largest likelihood, both of samples left out, a fifth at a time.
-    The shares (n, k) that are returned are those too: of a sample as if it were new.
+    The shares (n, k) that are returned are those too: of a sample as if it were new. ``levels`` are those of a tree
+    above the classes, coarse to fine, as the node of each class (k,): means of classes are then pulled to that of
+    their group, and first the ridge, then the pull is the one that names most classes and nodes.
     """
     axes = fit_whitening(X, n_components=n_components, ridge=0.0, random_state=seed)
     basis = axes.basis * axes.scale
     Z = (X - axes.mean.astype(X.dtype)) @ basis.astype(X.dtype)
     fold = _folds(y, np.random.default_rng(seed))
-    best, found = -1.0, None
-    for ridge in _SHARE_RIDGES:
-        scores = np.empty((len(y), int(y.max()) + 1))
+    n_classes = int(y.max()) + 1
+    questions = [*levels, np.arange(n_classes)]
+
+    def trial(ridge: float, pull: float) -> tuple[float, NDArray[np.float64]]:
+        """Return how many classes and nodes are named, as shares added up, and the scores of samples left out."""
+        scores = np.empty((len(y), n_classes))
         for left_out in (fold == number for number in range(_FOLDS)):
-            coef, intercept = discriminants(Z[~left_out], y[~left_out], scores.shape[1], ridge)
+            coef, intercept = discriminants(Z[~left_out], y[~left_out], n_classes, ridge, levels, pull)
             scores[left_out] = Z[left_out] @ coef + intercept
-        right = float(np.mean(scores.argmax(axis=1) == y))
-        if right > best:
-            best, found = right, (ridge, scores)
-    assert found is not None
-    ridge, scores = found
+        named = scores.argmax(axis=1)
+        return sum(float(np.mean(of[named] == of[y])) for of in questions), scores
+
+    pull, right, ridge, scores = 0.0, -1.0, 0.0, np.empty(0)
+    for tried in _SHARE_RIDGES:
+        named, found = trial(tried, pull)
+        if named > right:
+            right, ridge, scores = named, tried, found
+    for tried in _PULLS if levels else ():
+        named, found = trial(ridge, tried)
+        if named > right:
+            right, pull, scores = named, tried, found
     own = np.arange(len(y)), y
     losses = [-float(np.mean(np.log(softmax(factor * scores, axis=1)[own] + 1e-12))) for factor in _FACTORS]
     factor = _SHARPER * float(_FACTORS[int(np.argmin(losses))])
-    coef, intercept = discriminants(Z, y, scores.shape[1], ridge)
+    coef, intercept = discriminants(Z, y, n_classes, ridge, levels, pull)
     shares = ClassShares(axes.mean, factor * (basis @ coef).T, factor * intercept)
     return shares, softmax(factor * scores, axis=1).astype(np.float32)
 
 
 def discriminants(
-    Z: Array, y: NDArray[np.integer], n_classes: int, ridge: float
+    Z: Array,
+    y: NDArray[np.integer],
+    n_classes: int,
+    ridge: float,
+    levels: Sequence[NDArray[np.integer]] = (),
+    pull: float = 0.0,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return coef (d, k) and intercept (k,) of linear discriminants: log of the shares of Gaussian classes.
 
     The classes have one covariance, that of the samples around their class means plus ``ridge`` times its typical
-    variance. A class without samples has an intercept of -infinity.
+    variance. A class without samples has an intercept of -infinity. On each of the ``levels``, the finest first, the
+    mean of a class moves by the share ``pull`` towards the mean of the classes in its node.
     """
     sizes = np.bincount(y, minlength=n_classes)
     means = (indicator(y, n_classes).T @ Z) / np.maximum(sizes, 1)[:, None]
@@ -231,6 +252,10 @@ def discriminants(
     covariance = within.T @ within / len(y)
     square, trace = float(np.sum(covariance * covariance)), float(np.trace(covariance))
     covariance[np.diag_indices(len(covariance))] += ridge * square / trace if square > 0 else 1.0
+    for of in reversed(levels):
+        members = indicator(of, int(of.max()) + 1).T * (sizes > 0)
+        of_node = (members @ means) / np.maximum(members.sum(axis=1), 1)[:, None]
+        means = (1 - pull) * means + pull * of_node[of]
     coef = cho_solve(cho_factor(covariance, overwrite_a=True), means.T)
     prior = np.log(np.maximum(sizes, 1) / len(y))
     intercept = np.where(sizes > 0, prior - 0.5 * np.einsum("rj,jr->r", means, coef), -np.inf)

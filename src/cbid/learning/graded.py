@@ -19,7 +19,7 @@ Indices = NDArray[np.int64]
 
 # By how much the required margin falls from the full difference of similarity to none; chosen on validation parts.
 UNIT = 4.0
-TREE_UNIT = 2.0  # the same for classes in a tree
+TREE_UNIT = 3.0  # the same for classes in a tree
 # For each anchor: labels whose samples it is compared with (its own and others), and samples of each.
 _OWN_LABELS, _OTHER_LABELS, _MEMBERS = 4, 8, 32
 # Most anchors: pairs, and with them memory, are bounded by their product with the numbers above.
