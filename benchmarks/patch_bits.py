@@ -20,7 +20,8 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 from threadpoolctl import threadpool_limits
 
-from benchmarks.patch_study import SETS, TRAIN, VALIDATION, draw, free_images, scores_of
+from benchmarks.patch_study import OLD, SETS, TRAIN, VALIDATION, draw, free_images, scores_of
+from benchmarks.patch_study import learned as study_learned
 from benchmarks.results import add_line, load_lines
 from cbid import NBNNClassifier, PatchCBID
 from cbid.bags import position_scale, with_positions
@@ -254,6 +255,17 @@ def learned(**changes):
     return make
 
 
+def fitted(**changes):
+    """Hyperplanes fitted to the rows, to all or to some (``keep``), from 10,000 patches."""
+
+    def make(part, n_bits):
+        # The study's coder has 128 bits; shorter ones are its prefixes.
+        coder = study_learned({**OLD, "max_patches": 10_000, **changes}, part.seed, part.database, part.y)
+        return coder.truncate(n_bits)
+
+    return make
+
+
 # ---- weights from images ----
 
 
@@ -353,6 +365,7 @@ def exact(part, n_bits):
     return scores(part, None, None)
 
 
+EXACT = "exact NBNN, 512 bytes a patch"
 CODERS = {
     "ITQ": itq,
     "rotation of as many axes as bits": rotated(as_they_are),
@@ -372,6 +385,8 @@ CODERS = {
     "C-BID, plain Hamming distance": learned(),
     "C-BID, 30,000 patches to learn from": learned(max_patches=30_000),
     "C-BID, 30,000 patches, plain Hamming distance": learned(max_patches=30_000),
+    "hyperplanes fitted to the rows": fitted(),
+    "hyperplanes fitted to reliable rows": fitted(keep="reliable"),
 }
 TAUGHT = {
     "ITQ of 32 axes, partly whitened: not taught": taught(gain=0),
@@ -392,7 +407,7 @@ CODERS |= TAUGHT
 OTHERS = {
     "ITQ, weights from images": with_image_weights((0.3, 0.03, 0.003)),
     "ITQ, asymmetric queries": asymmetric,
-    "exact NBNN, 512 bytes a patch": exact,
+    EXACT: exact,
 }
 
 
