@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from scipy.stats import spearmanr
 
 from benchmarks.nbnn_times import CELLS, RAW, SETS, lines
+from benchmarks.patch_bits import AGREE, EXACT, OTHER_IMAGES, TAUGHT
 from benchmarks.patch_bits import DATABASE as PATCHES
 from benchmarks.patch_bits import QUERIES as BITS_QUERIES
 from benchmarks.patch_study import NOISE_SIZES, OLD
@@ -16,7 +18,7 @@ from benchmarks.sift_study import DATABASE
 from benchmarks.sift_study import QUERIES as ASKED
 from cbid.evaluation import paired_test
 from cbid.paper.base import Results
-from cbid.paper.patches import DRAWS, EXPERIMENT, METHODS, PLACED, PREFIXES, QUERIES, UNPLACED, by_draw
+from cbid.paper.patches import DRAWS, EXPERIMENT, METHODS, PLACED, PREFIXES, QUERIES, RIVALS, UNPLACED, by_draw
 from cbid.paper.raw import defaults_fingerprint
 
 PAGE = Path(__file__).parent.parent / "docs" / "nbnn.md"
@@ -29,26 +31,31 @@ PLAIN = {
 }
 PLACES = (("", "without"), (PLACED, "with"))
 ASKED_SPEED = {128: 12, 32: 150}
-# At equal information: ours, theirs, and the lead in points that was asked for.
-PAIRS = [
-    ("cbid128", "itq128", 2),
-    ("cbid128", "itqbalanced128", 2),
-    ("nearest128", "itq128", 2),
-    ("cbid128", "lsh128", 2),
-    ("cbid128", "lshbalanced128", 2),
-    ("cbid128", "exact", 0),
-    ("cbid32", "itq32", 4),
-    ("cbid32", "itqbalanced32", 4),
-    ("nearest32", "itq32", 4),
-    ("cbid32", "lsh32", 4),
-    ("cbid32", "lshbalanced32", 4),
-]
-EQUAL = {
-    "C-BID with factors against rivals without": [pair for pair in PAIRS if "balanced" not in pair[1] and pair[2]
-                                                  and not pair[0].startswith("nearest")],
-    "both with factors": [pair for pair in PAIRS if "balanced" in pair[1]],
-    "both without": [pair for pair in PAIRS if pair[0].startswith("nearest")],
-}  # fmt: skip
+FEWEST_TRIES = 10  # of a draw whose log losses are correlated
+# Ours, theirs, and the lead in points that was asked for, by who has class factors.
+PAIRS = {
+    "both": [
+        ("cbid128", "itqbalanced128", 2),
+        ("cbid32", "itqbalanced32", 4),
+        ("cbid128", "lshbalanced128", 2),
+        ("cbid32", "lshbalanced32", 4),
+    ],
+    "neither": [
+        ("nearest128", "itq128", 2),
+        ("nearest32", "itq32", 4),
+        ("nearest128", "lsh128", 2),
+        ("nearest32", "lsh32", 4),
+        ("nearest128", "exact", 0),
+    ],
+    "C-BID": [
+        ("cbid128", "itq128", 2),
+        ("cbid32", "itq32", 4),
+        ("cbid128", "lsh128", 2),
+        ("cbid32", "lsh32", 4),
+        ("cbid128", "exact", 0),
+    ],
+}
+RIVAL_NAMES = {"itq": "ITQ", "lsh": "random hyperplanes", "exact": "exact NBNN"}
 # What was tried against the noise of the rows, as in benchmarks/patch_study.py.
 TOLD = {
     json.dumps({"rival": "exact"}): "exact NBNN",
@@ -73,8 +80,8 @@ TOLD = {
     json.dumps({"max_patches": 6000}): "- twice as many patches to learn from",
     json.dumps({"n_hits": 3, "n_misses": 3}): "- three hits and three misses",
     json.dumps({"asymmetric": True}): "- asymmetric queries",
-    json.dumps({"factors": "of the patches learned from"}): "- factors of the classes, from the patches learned from",
-    json.dumps({"decision": "balanced"}): "- factors of the classes, from the stored patches: the default decision",
+    json.dumps({"factors": "of the patches learned from"}): "- class factors, from the patches learned from",
+    json.dumps({"decision": "balanced"}): "- class factors, from the stored patches: the default decision",
     json.dumps({"decision": "corrected"}): "- Behmo's correction",
 }
 
@@ -83,18 +90,16 @@ HEAD = f"""# NBNN: accuracy, memory and time
 Table 1 of the paper, on the two of its four data sets that are available. `python -m benchmarks.nbnn_report` writes
 this page from the raw results: accuracies are cells of `cbid reproduce patches` (`benchmarks/results/patches.jsonl`,
 run with `python -m benchmarks.nbnn_times table`), times come from `python -m benchmarks.nbnn_times times`, and the
-tries from `python -m benchmarks.patch_study noisy`.
+tries from `python -m benchmarks.patch_study noisy` and `python -m benchmarks.patch_bits`.
 
 - **Protocol.** As in the paper: images of at most 150 pixels, dense SIFT at four scales, 10 training and 25 test
   images for each class, five draws, the same for all methods; {{descriptors}} descriptors for each image on average.
-- **What was run.** A part of the reduced form, which is one command, `python -m benchmarks.nbnn_times table`, and
-  goes on where it was stopped: {{left}}
-  {QUERIES} patches of a test image, drawn at random and the same for all methods, are searched for among all
-  training patches; the bag of words sees all patches. One coder seed for each draw. A cell with fewer than {DRAWS}
-  draws says how many. **The full form (1,000 queries, two coder seeds, `cbid reproduce patches_full`) has not been
-  run;** it is estimated at 40 hours of one core. The rows of exact NBNN, best bin first, LSH, PCA, the bag of words
-  and ITQ at 128 bits, and of random hyperplanes at 128 bits without place, are from an earlier run on another
-  machine, with the code of that day.
+- **What was run.** {{left}} `python -m benchmarks.nbnn_times table` runs the reduced form and goes on where it
+  was stopped; all of it takes about {{minutes}} minutes of one core. {QUERIES} patches of a test image, drawn at
+  random and the same for all methods, are searched for among all training patches; the bag of words sees all
+  patches. One coder seed for each draw; a cell with fewer than {DRAWS} draws says how many. **The full form
+  (1,000 queries, two coder seeds, `cbid reproduce patches_full`) has not been run;** it is estimated at 40 hours
+  of one core.
 - **Place.** The position of a patch in its image, with weight 1, is appended to the descriptor before coding
   (`NBNNClassifier(location=1)`), in the same way for every method that has it.
 - **Settings.** Best bin first: one tree, 500 comparisons. LSH: 25 tables of 20 functions, bins of 0.25. Bag of
@@ -106,37 +111,62 @@ tries from `python -m benchmarks.patch_study noisy`.
 """
 
 
-WHY = """- **What the rows allow.** The hit is nearer than the miss in seven rows of ten. An oracle that learns from
-  these rows alone is hardly better, whether hyperplanes are fitted to them or weights.
-  Weights learned from the rows are about as good as equal ones, weights learned from whole images no better, and
-  stretching the directions in which misses differ more than hits does harm. What helps needs no labels: which
-  axes are rotated, at which scale, and from how many patches. The tables below have the figures.
+WHY = """- **Why the learner adds little.** In about three rows of ten the miss is nearer than the hit. Learning
+  from the right rows alone helps hyperplanes that are fitted to them, but does not lift them above a
+  rotation. Rotations that are turned towards the rows have larger margins on the images they learn from
+  and classify new images no better. And there is little to win: on validation images, with class
+  factors, exact NBNN on the descriptors themselves is about a point above ITQ. What helps needs no
+  labels: which axes are rotated, at which scale, and from how many patches. The section on [what was
+  tried](#what-was-tried-against-noisy-rows) has the figures.
 """
 
 TRIED = """
-An oracle that keeps only correct rows, those whose hit is nearer than the miss, changes little, whether hyperplanes
-are fitted to them or only weights. So it is not the wrong rows alone that hold the learner back: rows that are right
-ask for no more than a rotation gives already. What helps is outside the rows: the leading axes, partly whitened, and
-a correction for each class, which serves ITQ as well. Factors that are fitted on the patches learned from, a small
-part of those stored, are for other distances; the default fits them on the stored ones. Cells without a figure have
-not been run.
+The oracle learns from the right rows alone, those whose hit is nearer than the miss. Hyperplanes that are fitted
+to these are better than those fitted to all rows, most with place. But it takes no oracle: leaving out the rows
+whose hit is not nearer by a tenth does as much. Rotations take their order and weights from the rows, and right
+rows change nothing there. In the next table, at equal information, hyperplanes fitted to reliable rows do not
+pass the rotations of C-BID in log loss. Behmo's correction serves ITQ as well. A cell without a figure has not
+been run.
 """
 
 BITS = """
-### At equal information
+### Bits and weights at equal information
 
-`python -m benchmarks.patch_bits`: validation images of both sets, first draws; {sizes} patches of a training
-image in the database, {queries} queries, and class factors for every method unless a row says otherwise. Accuracy in
-percent / log loss, means over the runs that a column counts; a row may have fewer. "Plain" is without the weights of
-the rows; "by hits": axes are whitened by the differences between patches and their hits; "ratio": directions in which
-misses differ more than hits are stretched; "weights from images": bits, or bits of each class, get weights from the
-distances of the training images to the classes, each without its own patches. Rows named "C-BID" learn from 10,000
-patches unless they say otherwise.
+`python -m benchmarks.patch_bits`: first draws; {sizes} patches of a training image in the database, {queries}
+queries, and class factors for every method unless a row says otherwise. Accuracy in percent / log loss, means
+over the draws that a column counts; a row may have fewer. "Plain": without the weights of the rows. "By hits":
+axes are whitened by the differences between patches and their hits. "Ratio^4": directions in which misses differ
+more than hits are stretched. "Weights of bits", "by class": bits, or bits of each class, get weights from the
+distances of the training images to the classes, each without its own patches; a larger ridge holds them closer to
+one. Rows named "C-BID" learn from 10,000 patches unless they say otherwise. Rows of 32 and 64 "axes" are rotations
+fitted on patches of the first third and the first two thirds of the training images, which come class by class;
+those of C-BID and of the next table are fitted on patches of all.
 
 {table}
-With one or two runs in a column, differences of a point or two are chance. What moves the same way in nearly all
+With one or two draws in a column, differences of a point or two are chance. What moves the same way in nearly all
 columns is the number of patches to learn from: 30,000 in place of 10,000 became the default of `PatchCBID` after this
-table. Not tried: fresh patches for each bit, and neighbours found again in code space.
+table.
+
+{ceiling} So 128 bits lose little that better bits could win back; on Scene-15 codes of the leading axes gain, since
+the last values of SIFT do harm there (below).
+
+A learner could choose among these by the log loss of its training images, each compared with the others. Over the
+tries with 128 bits its rank correlation with the log loss of the validation images is {guide}.
+
+### Rotations that rows teach
+
+The bits of C-BID take nothing from the rows but their order and weights. Here rotations of 32 axes, partly
+whitened, start as those of ITQ and turn towards the margins of the rows, round by round
+(`benchmarks/patch_bits.py`). They stay orthogonal, so bits stay balanced and decorrelated. "Taught": every round
+draws fresh patches, finds hits and misses again by the code so far, and weighs each row by its margin in that
+code, with a loss that gives up rows that are far wrong. The other rows change one thing each. "Agreement": a row
+weighs as much as the share of its class among the {agree} nearest patches of other images. "By their image": rows
+weigh by how much the whole image leans to the wrong class. "By other images": the rows are those of {others}
+further images of each class, five times as many as are stored. 128 bits, without place, class factors for all.
+Accuracy in percent / log loss / log loss of the stored images, each compared with the others.
+
+{taught}
+{verdict}
 """
 
 
@@ -148,7 +178,14 @@ def percent(values):
     return f"{100 * np.mean(values):.1f} ({100 * np.std(values):.1f}){few}"
 
 
+def patches_per_image(found):
+    """The mean number of patches of a training image, over the sets."""
+    by_set = ([row["patches"] for row in of if "patches" in row.result] for _, of in found.by("set"))
+    return float(np.mean([np.mean(of) for of in by_set]))
+
+
 def accuracy_table(found):
+    patches = patches_per_image(found)
     head = [""]
     for name in SETS:
         head += [
@@ -166,7 +203,8 @@ def accuracy_table(found):
         of = list(found.where(method=method))
         size = f"{np.mean([line['bytes'] for line in of]):,.0f}" if of else "-"
         if of and method != "bow":
-            size += f" ({np.mean([line['bytes'] / line['patches'] for line in of]):.0f} a patch)"
+            each = round(np.mean([line["bytes"] / line["patches"] for line in of]))
+            size = f"{each * patches:,.0f} ({each} a patch)"
         if any(cell != "-" for cell in row[1:]):
             rows.append([*row, size])
     return table([*head, "bytes an image"], rows)
@@ -198,20 +236,53 @@ def compared(found, ours, theirs, lead, name, ending):
     return Lead(len(both), a.mean(), b.mean(), p, "too few draws" if np.isnan(p) else met)
 
 
-def paired_table(found):
-    rows = []
-    for ours, theirs, asked in PAIRS:
+def about_pair(ours, theirs):
+    """The number of bits and the name of the rival, of a pair of methods."""
+    name = theirs.removesuffix("128").removesuffix("32").removesuffix("balanced")
+    return int(ours.removeprefix("cbid").removeprefix("nearest")), RIVAL_NAMES[name]
+
+
+def leads(found, factors):
+    """(bits, rival, place, set, lead asked for, Lead) of every comparison with these class factors that has draws."""
+    for ours, theirs, asked in PAIRS[factors]:
         for ending, place in PLACES:
             for name in SETS:
                 lead = compared(found, ours, theirs, asked, name, ending)
-                if lead is None:
-                    continue
-                titles = f"{UNPLACED[ours].title} against {UNPLACED[theirs].title}, {place} place"
-                p = "-" if np.isnan(lead.p) else f"{lead.p:.2g}"
-                figures = [f"{lead.ours:.1f}", f"{lead.theirs:.1f}", f"{lead.gain:+.1f}", p, f"{asked}", lead.met]
-                rows.append([titles, SHORT[name], lead.draws, *figures])
-    head = ["", "set", "draws", "C-BID", "rival", "difference", "p (paired)", "asked for", "met"]
-    return table(head, rows)
+                if lead is not None:
+                    yield *about_pair(ours, theirs), place, name, asked, lead
+
+
+def paired_table(found, factors):
+    rows = []
+    for bits, rival, place, name, asked, lead in leads(found, factors):
+        p = "-" if np.isnan(lead.p) else f"{lead.p:.2g}"
+        figures = [f"{lead.ours:.1f}", f"{lead.theirs:.1f}", f"{lead.gain:+.1f}", p, f"{asked}", lead.met]
+        rows.append([f"{bits} bits, {rival}", place, SHORT[name], lead.draws, *figures])
+    about = ["C-BID against", "place", "set", "draws"]
+    return table([*about, "C-BID", "rival", "difference", "p (paired)", "asked for", "met"], rows)
+
+
+def equal_information(found):
+    """The tables of paired comparisons, those at equal information first."""
+    return f"""
+## At equal information
+
+{QUERIES} queries for each image. A lead is met if it is as large as asked for, with p below .05 in the paired test
+over the draws, without a correction for the number of tests; where 0 points are asked for, it is met if C-BID is not
+below.
+
+**Class factors for both:**
+
+{paired_table(found, "both")}
+**Class factors for neither:**
+
+{paired_table(found, "neither")}
+### Class factors for C-BID alone
+
+What a user gets who sets nothing (`PatchCBID` in `NBNNClassifier`), against plain NBNN on the codes of the others.
+The information is not equal here.
+
+{paired_table(found, "C-BID")}"""
 
 
 def is_earlier(row):
@@ -225,16 +296,17 @@ def present(found):
     return Results([row for row in found if not (is_earlier(row) and (row["set"], row["method"]) in rerun)])
 
 
-def left_to_run():
-    """Say how many cells of the reduced form have present results, and how long the others and all of them take."""
+def what_was_run():
+    """How much of the reduced form has present results, and the minutes that all of it takes."""
     wanted = EXPERIMENT.cells(SETS, False)
     missing = RAW.missing(wanted)
     seconds = seconds_of(RAW.results(CELLS))
     rest, whole = (sum(seconds(cell) for cell in cells) / 60 for cells in (missing, wanted))
-    return (
-        f"{len(wanted) - len(missing)} of its\n  {len(wanted)} cells are stored with the present defaults; "
-        f"the others take about {rest:.0f} minutes of one core, all\n  of them {whole:.0f}."
-    )
+    left = f"The reduced form: {len(wanted)} cells."
+    if missing:
+        stored = f"{len(wanted) - len(missing)} of its {len(wanted)} cells"
+        left = f"A part of the reduced form: {stored}; the others take about {rest:.0f} minutes of one core."
+    return {"left": left, "minutes": f"{whole:.0f}"}
 
 
 def seconds_of(found):
@@ -253,76 +325,86 @@ def seconds_of(found):
 
 
 def earlier(found):
-    """Name the rows of C-BID that were measured with earlier defaults."""
-    old = {}
-    for row in found:
-        if is_earlier(row):
-            old.setdefault(row["set"], {})[METHODS[row["method"]].title] = None
-    if not old:
-        return ""
-    text = "\n- **Measured earlier**, with bits learned from 10,000 patches:"
-    return text + "".join(f"\n  - {TITLES[name]}: {'; '.join(titles)}." for name, titles in old.items())
-
-
-def judged(found):
-    """Say how many of the leads asked for are met on each set, with and without factors for the rivals."""
-    text = "\nA lead is met if it is as large as asked for, with p < .05 in the paired test over the draws.\n"
-    for name in SETS:
-        parts = []
-        for title, pairs in EQUAL.items():
-            found_leads = (compared(found, *pair, name, ending) for pair in pairs for ending in ("", PLACED))
-            leads = [lead for lead in found_leads if lead is not None]
-            if leads:
-                met, gains = sum(lead.met == "yes" for lead in leads), [lead.gain for lead in leads]
-                points = f"{min(gains):+.1f} to {max(gains):+.1f} points"
-                if any(lead.met == "too few draws" for lead in leads):
-                    points += ", some on too few draws to tell"
-                parts.append(f"{title}, {met} of {len(leads)} leads are met ({points})")
-        text += f"{TITLES[name]}: {'; '.join(parts)}.\n"
+    """Name the rows that were measured with earlier defaults of C-BID, and those of rivals with earlier code."""
+    text = ""
+    kinds = {
+        "**Measured with earlier defaults**, with bits learned from 10,000 patches:": is_earlier,
+        f"**Measured with earlier code**, on another machine.{again()}":
+            lambda row: row.made is None and not is_earlier(row),
+    }  # fmt: skip
+    for title, is_old in kinds.items():
+        old = {}
+        for row in found:
+            if is_old(row):
+                old.setdefault(row["set"], {})[METHODS[row["method"]].title] = None
+        if old:
+            by_set = (f"\n  - {TITLES[name]}: {'; '.join(titles)}." for name, titles in old.items())
+            text += f"\n- {title}{''.join(by_set)}"
     return text
 
 
-def spoken(found, ours, theirs, name):
-    """The differences of two methods on a set, without and with place, as a phrase; None without common draws."""
-    leads = [(compared(found, ours, theirs, 0, name, ending), place) for ending, place in PLACES]
-    parts = [
-        f"{lead.gain:+.1f} {place} place" + ("" if lead.draws == DRAWS else f" ({lead.draws} of {DRAWS} draws)")
-        for lead, place in leads
-        if lead is not None
-    ]
-    return f"{SHORT[name]} {', '.join(parts)}" if parts else None
+def again():
+    """Say how far the accuracies of rivals' cells differ that were run with earlier and with present code."""
+    runs = {}
+    for line in load_lines("patches"):
+        about, result = line["settings"], line["result"]
+        if about["method"] in RIVALS and about["queries"] == QUERIES:
+            right = 100 * np.mean(np.array(result["truth"]) == np.array(result["predicted"]))
+            cell = about["set"], about["method"], about["repeat"]
+            runs.setdefault(cell, {})["made" in line] = right
+    differences = [abs(of[True] - of[False]) for of in runs.values() if len(of) == 2]
+    if not differences:
+        return ""
+    equal = sum(difference == 0 for difference in differences)
+    return (
+        f" Of\n  {len(differences)} cells that were run with both, {equal} have the same accuracy; the others differ "
+        f"by at most {max(differences):.1f} points:"
+    )
+
+
+def spoken(found, ours, theirs):
+    """The differences of two methods on both sets, without and with place, as a phrase."""
+    by_set = []
+    for name in SETS:
+        parts = []
+        for ending, place in PLACES:
+            lead = compared(found, ours, theirs, 0, name, ending)
+            if lead is not None:
+                few = "" if lead.draws == DRAWS else f" ({lead.draws} of {DRAWS} draws)"
+                parts.append(f"{lead.gain:+.1f} {place} place{few}")
+        if parts:
+            by_set.append(f"{SHORT[name]} {', '.join(parts)}")
+    return "; ".join(by_set) or "not run"
+
+
+def listed(found, factors):
+    """The differences of all pairs with these class factors, a line each."""
+    lines = []
+    for ours, theirs, _ in PAIRS[factors]:
+        bits, rival = about_pair(ours, theirs)
+        lines.append(f"  - {bits} bits against {rival}: {spoken(found, ours, theirs)}.\n")
+    return "".join(lines)
 
 
 def summary(found, timed):
     """What holds and what does not, as differences of accuracies in points."""
-
-    def of(ours, theirs):
-        said = [text for name in SETS if (text := spoken(found, ours, theirs, name))]
-        return "; ".join(said) if said else "not run"
-
-    speed = {line["method"]: line["per_image_and_class"] for line in timed}
-    ratios = [(n, speed["faiss"] / speed[f"cbid{n}"]) for n in (128, 32) if f"cbid{n}" in speed and "faiss" in speed]
+    times = {line["method"]: line["per_image_and_class"] for line in timed}
+    ratios = [(n, times["faiss"] / times[f"cbid{n}"]) for n in (128, 32) if {f"cbid{n}", "faiss"} <= set(times)]
+    equal = [lead for factors in ("both", "neither") for *_, lead in leads(found, factors)]
+    met, told = (sum(lead.met == "yes" for lead in equal), sum(lead.met != "too few draws" for lead in equal))
+    said = {factors: listed(found, factors) for factors in PAIRS}
     text = f"""
 ## Summary
 
-Differences in points of accuracy, C-BID less the other.
+Differences are in points of accuracy, C-BID less the other.
 
-- **Equal information, class factors for both.** The leads asked for, 2 points at 128 bits and 4 at 32, are
-  {leads_met(found)}.
-  - 128 bits against ITQ: {of("cbid128", "itqbalanced128")}.
-  - 32 bits against ITQ: {of("cbid32", "itqbalanced32")}.
-  - 128 bits against random hyperplanes: {of("cbid128", "lshbalanced128")}.
-  - 32 bits against random hyperplanes: {of("cbid32", "lshbalanced32")}.
-- **Equal information, class factors for neither.**
-  - 128 bits against ITQ: {of("nearest128", "itq128")}.
-  - 32 bits against ITQ: {of("nearest32", "itq32")}.
-- **Class factors for C-BID alone.** They are the default of the classifier and serve codes of any coder, so these
-  leads are not the learner's.
-  - 128 bits against ITQ: {of("cbid128", "itq128")}.
-  - 32 bits against ITQ: {of("cbid32", "itq32")}.
-- **Against exact NBNN,** which has no factors and takes 32 times the memory:
-  - 128 bits: {of("cbid128", "exact")}.
-"""
+- **Goal.** C-BID should be 2 points above ITQ and random hyperplanes with 128 bits and 4 points with 32, and not
+  below exact NBNN, at equal information: {met} of {told} such comparisons reach it.
+- **Class factors for both.**
+{said["both"]}- **Class factors for neither.**
+{said["neither"]}- **Class factors for C-BID alone.** They are the default of the classifier and serve codes of
+  any coder, so these leads are not the learner's.
+{said["C-BID"]}"""
     if ratios:
         text += "- **Speed** for each image and class, against exact NBNN by faiss's flat search: "
         text += ", ".join(f"{ratio:.1f} times as fast with {n} bits" for n, ratio in ratios)
@@ -330,18 +412,9 @@ Differences in points of accuracy, C-BID less the other.
     return text + WHY
 
 
-def leads_met(found):
-    leads = [
-        compared(found, *pair, name, ending)
-        for pair in PAIRS if "balanced" in pair[1] for name in SETS for ending, _ in PLACES
-    ]  # fmt: skip
-    leads = [lead for lead in leads if lead is not None]
-    met = sum(lead.met == "yes" for lead in leads)
-    return f"met in {met} of {len(leads)} comparisons" if met else f"met in none of {len(leads)} comparisons"
-
-
 def bits_table(lines):
     """The tries of benchmarks/patch_bits.py: accuracy and log loss with class factors, mean over draws and seeds."""
+    lines = [line for line in lines if line["what"] not in TAUGHT]
     columns = [(name, place, bits) for name in SETS for place in (0, 1) for bits in (128, 32)]
     cells = {}
     for line in lines:
@@ -357,7 +430,7 @@ def bits_table(lines):
         rows.append(row)
     counts = [max(len(of.get(column, [])) for of in cells.values()) for column in columns]
     head = [
-        f"{SHORT[name]}, {('without', 'with')[place]} place, {bits} bits, {count} runs"
+        f"{SHORT[name]}, {('without', 'with')[place]} place, {bits} bits, {count} draw{'s' * (count > 1)}"
         for (name, place, bits), count in zip(columns, counts)
     ]
     return table(["", *head], rows)
@@ -371,6 +444,70 @@ def titled(line):
     if "nearest" in found:
         return [(f"{line['what']} (no factors)", found["nearest"])]
     return [(line["what"].replace("weights from images", what), scores) for what, scores in found.items()]
+
+
+def losses(lines, name, what):
+    """Accuracy and log loss with class factors, and log loss of the training images, of each draw of a try.
+
+    Of 128 bits, without place.
+    """
+    wanted = {"set": name, "bits": 128, "place": 0, "what": what}.items()
+    found = [line["found"] for line in lines if wanted <= line.items()]
+    return np.array([[*of["factors"], of["training"][1]] for of in found if "training" in of]).reshape(-1, 3)
+
+
+def guide(lines):
+    """Rank correlations of the log losses of training and validation images over the tries of each draw."""
+    parts = []
+    for name in SETS:
+        of_set = [line for line in lines if line["set"] == name and line["what"] not in (*TAUGHT, EXACT)]
+        found = []
+        for number in sorted({line["draw"] for line in of_set}):
+            of = [line for line in of_set if line["draw"] == number]
+            pairs = np.array([losses(of, name, line["what"])[0, 1:] for line in of
+                              if len(losses(of, name, line["what"]))])  # fmt: skip
+            if len(pairs) >= FEWEST_TRIES:
+                found.append(f"{spearmanr(pairs[:, 0], pairs[:, 1]).statistic:+.2f}")
+        if found:
+            parts.append(f"{' and '.join(found)} on {TITLES[name]} ({len(found)} draw{'s' * (len(found) > 1)})")
+    return ", ".join(parts)
+
+
+def ceiling(lines):
+    """Accuracies with class factors of exact NBNN, of ITQ and of C-BID with 128 bits, on the draws of exact NBNN."""
+    itq, ours = "ITQ", "C-BID, 30,000 patches to learn from"
+    parts = []
+    for name in SETS:
+        draws = {line["draw"] for line in lines if (line["set"], line["what"]) == (name, EXACT)}
+        if draws:
+            of = [line for line in lines if line["draw"] in draws]
+            a, b, c = (100 * losses(of, name, what)[:, 0].mean() for what in (EXACT, itq, ours))
+            parts.append(f"{a:.1f} % on {TITLES[name]}, where ITQ has {b:.1f} and C-BID {c:.1f}")
+    return f"With class factors, exact NBNN has {'; '.join(parts)}." if parts else ""
+
+
+def taught_table(lines):
+    """The rotations that rows teach, and how many of them lower either log loss."""
+    first, *others = TAUGHT
+    sets = [name for name in SETS if len(losses(lines, name, first))]
+    rows, lower = [], []
+    for what in TAUGHT:
+        row = [what]
+        for name in sets:
+            of = losses(lines, name, what)
+            row.append("{:.1f} / {:.3f} / {:.3f}".format(*of.mean(axis=0) * [100, 1, 1]) if len(of) else "-")
+        rows.append(row)
+    for name in sets:
+        base = losses(lines, name, first).mean(axis=0)
+        means = [losses(lines, name, what).mean(axis=0) for what in others if len(losses(lines, name, what))]
+        training, validation = (sum(mean[k] < base[k] for mean in means) for k in (2, 1))
+        lower.append(
+            f"On {TITLES[name]}, {training} of {len(means)} taught rotations lower the log loss of the stored "
+            f"images, and {validation} that of the validation images."
+        )
+    counts = {name: len(losses(lines, name, first)) for name in sets}
+    head = ["", *(f"{SHORT[name]}, {count} draw{'s' * (count > 1)}" for name, count in counts.items())]
+    return {"taught": table(head, rows), "verdict": "\n".join(lower)}
 
 
 def tries_table(results, sets):
@@ -467,34 +604,40 @@ def document():
     """Return docs/nbnn.md."""
     found = lines()
     accuracies = present(RAW.results(CELLS))
-    patches = [row["patches"] for row in accuracies if "patches" in row.result]
     timed = [line for line in found if line["kind"] == "time"]
-    about = {"descriptors": f"{np.mean(patches):,.0f}", "earlier": earlier(accuracies), "left": left_to_run()}
-    text = HEAD.format(**about) + summary(accuracies, timed)
+    about = {"descriptors": f"{patches_per_image(accuracies):,.0f}", "earlier": earlier(accuracies), **what_was_run()}
+    text = HEAD.format(**about)
+    text += summary(accuracies, timed)
     text += "\n## Accuracy and memory\n\nPercent of the test images: mean over the draws (standard deviation).\n\n"
     text += accuracy_table(accuracies)
-    minutes = sum(row.seconds for row in accuracies) / 60
-    text += f"\nThe cells of the table took {minutes:.0f} minutes of one core.\n"
-    text += "\n## At equal information\n\n" + paired_table(accuracies) + judged(accuracies)
+    text += equal_information(accuracies)
     noise = raw("patch_noise")["results"]
     tried = [name for name in SETS if any(r["set"] == name for r in noise)]
     shares = []
     for name in tried:
-        correct = [r["found"]["correct"] for r in noise if r["set"] == name and "correct" in r["found"]]
-        shares.append(f"{100 * np.mean(correct):.0f} % on {TITLES[name]}")
+        for k, (_, place) in enumerate(PLACES):
+            rows = [r["found"] for r in noise if (r["set"], r["place"]) == (name, k) and "correct" in r["found"]]
+            if rows:
+                shares.append(f"{100 * np.mean([of['correct'] for of in rows]):.0f} % {place} place")
     text += f"""
 ## What was tried against noisy rows
 
-Validation images of {" and ".join(TITLES[name] for name in tried)}, one draw; {NOISE_SIZES["database"]} patches of a
-training image in the database, {NOISE_SIZES["queries"]} queries, {NOISE_SIZES["patches"]:,} patches to learn from.
-Accuracy in percent / log loss of a softmax over minus the distances, which moves less from draw to draw: a difference
-of a few points of accuracy is noise here.
+All tries ran on validation images, which are in no test part: 25 for each class, so differences of a few points of
+accuracy are chance. The log loss is that of a softmax over minus the distances, at its best scale; it moves less.
 
-{tries_table(noise, tried)}
-The share of rows whose hit is nearer than the miss is {", ".join(shares)}.
-"""
+### An oracle of the right rows
+
+`python -m benchmarks.patch_study noisy`: {" and ".join(TITLES[name] for name in tried)}, one draw;
+{NOISE_SIZES["database"]} patches of a training image in the database, {NOISE_SIZES["queries"]} queries,
+{NOISE_SIZES["patches"]:,} patches to learn from. The share of right rows, whose hit is nearer than the miss, is
+{" and ".join(shares)}. No class factors unless a row says so. Accuracy in percent / log loss.
+
+{tries_table(noise, tried)}"""
     sizes = " or ".join(f"{patches:,} ({SHORT[name]})" for name, patches in PATCHES.items())
-    text += TRIED + BITS.format(sizes=sizes, queries=BITS_QUERIES, table=bits_table(load_lines("patch_bits")))
+    tries = load_lines("patch_bits")
+    numbers = {"sizes": sizes, "queries": BITS_QUERIES, "agree": AGREE, "others": OTHER_IMAGES}
+    told = {"table": bits_table(tries), "ceiling": ceiling(tries), "guide": guide(tries), **taught_table(tries)}
+    text += TRIED + BITS.format(**numbers, **told)
     if timed:
         queries, rows = timed[0]["queries"], timed[0]["rows"]
         text += (

@@ -1,4 +1,5 @@
-"""What a learner adds to a rotation of patches when classes have factors: which axes, at which scale, which weights.
+"""What a learner adds to a rotation of patches when classes have factors: which axes and scale, which weights, and
+whether rows can teach the rotation.
 
     python -m benchmarks.patch_bits [--sets ...] [--draws N] [--seeds N] [--place 0 1] [--bits 32 128] [--only ...]
 
@@ -19,15 +20,18 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 from threadpoolctl import threadpool_limits
 
-from benchmarks.patch_study import SETS, draw, scores_of
+from benchmarks.patch_study import OLD, SETS, TRAIN, VALIDATION, draw, free_images, scores_of
+from benchmarks.patch_study import learned as study_learned
 from benchmarks.results import add_line, load_lines
 from cbid import NBNNClassifier, PatchCBID
 from cbid.bags import position_scale, with_positions
 from cbid.classify.class_distances import _FACTOR_RIDGE, class_factors, distances_without_own
 from cbid.classify.patch_search import CodeSearch
 from cbid.coders import ITQ, LSH
+from cbid.descriptors import DenseSIFT
 from cbid.learning.likeness import fit_rotation
 from cbid.learning.patches import find_patch_neighbourhoods
+from cbid.paper.sets import open_set
 
 DATABASE = {"caltech101-five": 2500, "scene15": 700}
 QUERIES, SAMPLE, PAIRED = 60, 20_000, 8_000
@@ -38,6 +42,7 @@ class Part:
     """Images of one draw, with what the tries of one seed share."""
 
     def __init__(self, name, number, place):
+        self.name, self.number, self.place = name, number, place
         database, y, queries, labels = draw(name, number, database=DATABASE[name], queries=QUERIES)
         scale = position_scale(database, place)
         self.database, self.y = with_positions(database, scale), y
@@ -49,10 +54,19 @@ class Part:
         self.__dict__.pop("axes", None)
         self.__dict__.pop("scatters", None)
 
-    def sample(self, size, stream):
-        rng = np.random.default_rng([self.seed, stream])
-        part = self.database.sample(max(1, size // len(self.database)), rng)
-        return part.values, np.unique(self.y, return_inverse=True)[1][part.owners], part.owners
+    def sample(self, size, stream, images=None):
+        bags, y = images or (self.database, self.y)
+        part = bags.sample(max(1, size // len(bags)), np.random.default_rng([self.seed, stream]))
+        return part.values, np.unique(y, return_inverse=True)[1][part.owners], part.owners
+
+    @cached_property
+    def others(self):
+        """Bags of further images, which are neither stored nor asked with, and their labels."""
+        data = open_set(self.name)
+        orders = free_images(data, self.number)
+        rows = np.concatenate([order[TRAIN + VALIDATION :][:OTHER_IMAGES] for order in orders])
+        bags = DenseSIFT().transform(data.images[rows]).sample(OTHER_PATCHES, np.random.default_rng(self.number))
+        return with_positions(bags, position_scale(self.database, self.place)), data.labels[rows]
 
     @cached_property
     def axes(self):
@@ -132,6 +146,103 @@ def rotated(transform, n_axes=None, value=None, *, then=None):
     return make
 
 
+# ---- rotations that rows teach ----
+
+ROUNDS, SAMPLED, ANCHORS, AGREE = 12, 8_000, 3_000, 10
+OTHER_IMAGES, OTHER_PATCHES = 50, 500  # of each class that a rotation is taught by, and of each of these
+
+
+def taught(*, gain=1.0, loss="sigmoid", near="code", fresh=True, others=False):
+    """Rotations of 32 axes, partly whitened, that start as those of ITQ and turn towards the margins of rows.
+
+    Each round draws patches (``fresh``) or uses the same, and finds hits and misses by the code so far, the present
+    rotation included (``near="code"``), or by the descriptors. A row's weight u is that of its ``loss``; "agreement":
+    the share of the own class among the nearest patches; "correct": 1 if the hit is nearer, else 0 (an oracle);
+    "image": the softmax of the distances of the patch's image to all classes. ``others``: rows are those of further
+    images. The rotation then minimises
+    ||B + gain G - V R||^2, with the bits B and the derivative G of the weighted sum of margins with respect to them.
+    It stays orthogonal, so bits stay balanced and decorrelated; a gain of 0 is ITQ.
+    """
+
+    def make(part, n_bits):
+        X, mean = part.axes[:2]
+        A = whitened(part, 32, 0.5)
+        found = np.empty((len(A), 0))
+        while found.shape[1] < n_bits:
+            number = found.shape[1] // 32
+            rng = np.random.default_rng([part.seed, number])
+            V = (X[rng.choice(len(X), SAMPLES_PER_AXIS * 32, replace=False)] - mean) @ A
+            R = fit_rotation(V, 32, n_iter=TURNS, rng=rng)
+            M = 0.0
+            for turn in range(ROUNDS if gain else 0):
+                stream = 10 + number * ROUNDS + turn if fresh else 10
+                sample = part.sample(SAMPLED, stream, part.others if others else None)
+                M = 0.6 * M + step(sample, found, A, R, mean, gain, loss, near, rng)
+                U, _, Wt = np.linalg.svd(M.T)
+                R = Wt.T @ U.T
+            found = np.concatenate([found, A @ R], axis=1)
+        return LSH(n_bits=n_bits).fit(X[:100])._set_hyperplanes(found[:, :n_bits], 0.0, mean)
+
+    return make
+
+
+def step(sample, found, A, R, mean, gain, loss, near, rng):
+    """V' (B + gain G) of one round."""
+    X, of_class, image = sample
+    V = (X - mean) @ A
+    new = np.where(V @ R >= 0, np.float32(1), np.float32(-1))
+    B = np.concatenate([np.where((X - mean) @ found >= 0, np.float32(1), np.float32(-1)), new], axis=1)
+    anchors = np.sort(rng.choice(len(X), min(ANCHORS, len(X)), replace=False))
+    S = B[anchors] @ B.T
+    S[image[anchors][:, None] == image] = -np.inf
+    by = S if near == "code" else (X[anchors] @ X.T - 0.5 * np.einsum("ij,ij->i", X, X)).astype(np.float32)
+    by[image[anchors][:, None] == image] = -np.inf
+    classes = np.arange(of_class.max() + 1)
+    nearest = np.stack([np.flatnonzero(of_class == c)[by[:, of_class == c].argmax(axis=1)] for c in classes], axis=1)
+    likeness = np.take_along_axis(S, nearest, axis=1)  # (anchors, classes)
+    own = of_class[anchors]
+    rows = np.arange(len(anchors))
+    margins = likeness[rows, own][:, None] - likeness
+    U = row_weights(margins, loss, own, image[anchors], lambda: agreement(by, of_class, own))
+    U[rows, own] = 0
+    G = np.zeros_like(new, dtype=np.float64)
+    hit = nearest[rows, own]
+    for c in classes:
+        u = U[:, c, None]
+        G[anchors] += u * (new[hit] - new[nearest[:, c]])
+        np.add.at(G, hit, u * new[anchors])
+        np.add.at(G, nearest[:, c], -u * new[anchors])
+    G *= np.sqrt(new.size / (G * G).sum())
+    return V.T @ (new + gain * G)
+
+
+def row_weights(margins, loss, own, image, agreeing):
+    """Weights (anchors, classes) of the rows with these margins; those of the own class have no meaning."""
+    x = margins / margins[margins != 0].std()
+    p = 1 / (1 + np.exp(x))
+    if loss == "logistic":
+        return p
+    if loss == "sigmoid":  # the derivative of 1 / (1 + exp x), small on both sides: it gives up what is far wrong
+        return p * (1 - p)
+    if loss == "correct":
+        return (margins > 0).astype(np.float64)
+    if loss == "agreement":
+        return np.repeat(agreeing()[:, None], margins.shape[1], axis=1)
+    if loss == "image":
+        number = np.unique(image, return_inverse=True)[1]
+        D = np.stack([np.bincount(number, column) for column in margins.T], axis=1) / np.bincount(number)[:, None]
+        D /= D.std()
+        scale = min(np.geomspace(0.1, 20, 20), key=lambda s: np.mean(logsumexp(-s * D, axis=1)))
+        return np.exp(-scale * D - logsumexp(-scale * D, axis=1, keepdims=True))[number]
+    return np.ones_like(x)
+
+
+def agreement(by, of_class, own):
+    """The share of the own class among the nearest patches of other images."""
+    nearest = np.argpartition(by, -AGREE, axis=1)[:, -AGREE:]
+    return np.mean(of_class[nearest] == own[:, None], axis=1)
+
+
 def itq(part, n_bits):
     return ITQ(n_bits=n_bits, random_state=part.seed).fit(part.sample(100_000, 2)[0])
 
@@ -140,6 +251,17 @@ def learned(**changes):
     def make(part, n_bits):
         coder = PatchCBID(n_bits=n_bits, random_state=part.seed, **changes)
         return coder.fit(part.database, part.y)
+
+    return make
+
+
+def fitted(**changes):
+    """Hyperplanes fitted to the rows, to all or to some (``keep``), from 10,000 patches."""
+
+    def make(part, n_bits):
+        # The study's coder has 128 bits; shorter ones are its prefixes.
+        coder = study_learned({**OLD, "max_patches": 10_000, **changes}, part.seed, part.database, part.y)
+        return coder.truncate(n_bits)
 
     return make
 
@@ -238,6 +360,12 @@ def asymmetric(part, n_bits):
     return {"nearest": scores_of(sums, part.own)}
 
 
+def exact(part, n_bits):
+    """NBNN on descriptors."""
+    return scores(part, None, None)
+
+
+EXACT = "exact NBNN, 512 bytes a patch"
 CODERS = {
     "ITQ": itq,
     "rotation of as many axes as bits": rotated(as_they_are),
@@ -257,10 +385,29 @@ CODERS = {
     "C-BID, plain Hamming distance": learned(),
     "C-BID, 30,000 patches to learn from": learned(max_patches=30_000),
     "C-BID, 30,000 patches, plain Hamming distance": learned(max_patches=30_000),
+    "hyperplanes fitted to the rows": fitted(),
+    "hyperplanes fitted to reliable rows": fitted(keep="reliable"),
 }
+TAUGHT = {
+    "ITQ of 32 axes, partly whitened: not taught": taught(gain=0),
+    "taught": taught(),
+    "taught, a third of the gain": taught(gain=0.3),
+    "taught, three times the gain": taught(gain=3.0),
+    "taught, the same patches in each round": taught(fresh=False),
+    "taught, neighbours by the descriptors": taught(near="descriptors"),
+    "taught, logistic loss": taught(loss="logistic"),
+    "taught, all rows weigh the same": taught(loss="none"),
+    "taught, rows weigh by agreement": taught(loss="agreement"),
+    "taught, correct rows alone (oracle)": taught(loss="correct"),
+    "taught, rows weigh by their image": taught(loss="image"),
+    "taught by other images": taught(others=True),
+    "taught by other images, three times the gain": taught(others=True, gain=3.0),
+}
+CODERS |= TAUGHT
 OTHERS = {
     "ITQ, weights from images": with_image_weights((0.3, 0.03, 0.003)),
     "ITQ, asymmetric queries": asymmetric,
+    EXACT: exact,
 }
 
 

@@ -84,19 +84,24 @@ TRIES = [
 ]
 
 
-def draw(name, number, *, database=DATABASE, queries=QUERIES, classes=None):
-    """Database, validation bags and their labels, of images that are in no test part."""
-    data = open_set(name)
+def free_images(data, number, classes=None):
+    """The images of each class that are in no test part, in the order of a draw."""
     repeats = data.info.protocols["patches"].repeats
     tested = np.concatenate([data.split("patches", repeat).test for repeat in range(repeats)])
     free = np.setdiff1d(np.arange(len(data)), tested)
-    train, validation = [], []
-    for label in np.unique(data.labels) if classes is None else classes:
-        order = shuffled(free[data.labels[free] == label], data.images.names, f"patch study/{number}")
-        train.append(order[:TRAIN])
-        validation.append(order[TRAIN : TRAIN + VALIDATION])
+    return [
+        shuffled(free[data.labels[free] == label], data.images.names, f"patch study/{number}")
+        for label in (np.unique(data.labels) if classes is None else classes)
+    ]
+
+
+def draw(name, number, *, database=DATABASE, queries=QUERIES, classes=None):
+    """Database, validation bags and their labels, of images that are in no test part."""
+    data = open_set(name)
+    orders = free_images(data, number, classes)
+    train = np.concatenate([order[:TRAIN] for order in orders])
+    validation = np.concatenate([order[TRAIN : TRAIN + VALIDATION] for order in orders])
     rng = np.random.default_rng(number)
-    train, validation = np.concatenate(train), np.concatenate(validation)
     descriptor = DenseSIFT()
     stored = descriptor.transform(data.images[train]).sample(database, rng)
     asked = descriptor.transform(data.images[validation]).sample(queries, rng)
