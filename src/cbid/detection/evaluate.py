@@ -42,6 +42,11 @@ class DetectionCurve:
     n_objects: int
     false_positives: list[FalsePositive]
 
+    @property
+    def miss_rate(self) -> NDArray[np.float64]:
+        """1 - detection rate, (n,)."""
+        return 1 - self.detection_rate
+
     def rates_at(self, fppi: NDArray[np.float64] = REFERENCE_FPPI) -> NDArray[np.float64]:
         """Return the detection rate at the last point with at most ``fppi`` false positives per image, or 0."""
         places = np.searchsorted(self.fppi, fppi, side="right")
