@@ -211,6 +211,15 @@ def test_the_time_of_a_search_that_compiles_is_not_recorded(monkeypatch):
     assert segment.clock.expected(("k", 10, False, True), "scan") > 0
 
 
+def test_clock_counts_queries_that_take_long():
+    """Buckets are three times as fast for 60 % of the queries, and four times as slow for the others."""
+    clock, kind = SearchClock(), ("k", 1)
+    for i in range(20):
+        clock.record(kind, "scan", 1, 3e-3)
+        clock.record(kind, "buckets", 1, 1e-3 if i % 5 < 3 else 12e-3)
+    assert clock.expected(kind, "buckets") > clock.expected(kind, "scan")
+
+
 def test_clock_tries_the_slower_method_seldom():
     clock, kind = SearchClock(), ("k", 1)
     assert clock.plan(kind, 100) == [("buckets", 16), ("scan", 84)]

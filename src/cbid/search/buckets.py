@@ -315,7 +315,7 @@ class SearchClock:
     def __init__(self) -> None:
         self.scanned = 0.0  # seconds of all scans
         self._seconds: dict[tuple[Any, ...], dict[str, list[float]]] = {}  # per query, of the last runs
-        self._expected: dict[tuple[Any, ...], dict[str, float]] = {}  # their medians
+        self._expected: dict[tuple[Any, ...], dict[str, float]] = {}  # the mean of the fastest three quarters of them
         self._idle: dict[tuple[Any, ...], float] = {}  # seconds since the slower method ran
 
     def expected(self, kind: tuple[Any, ...], method: str) -> float | None:
@@ -330,8 +330,10 @@ class SearchClock:
         if len(self._seconds) >= 256:  # many radii or values of k
             self._seconds, self._expected, self._idle = {}, {}, {}
         last = self._seconds.setdefault(kind, {}).setdefault(method, [])
-        last[:] = [*last[-4:], seconds / n_queries]
-        self._expected.setdefault(kind, {})[method] = sorted(last)[(len(last) - 1) // 2]
+        last[:] = [*last[-15:], seconds / n_queries]
+        # Not the median: some queries take much longer than others. Not all: a run may have filled the caches.
+        fastest = sorted(last)[: max(3 * len(last) // 4, 1)]
+        self._expected.setdefault(kind, {})[method] = sum(fastest) / len(fastest)
         self._idle[kind] = self._idle.get(kind, 0.0) + seconds
         if method == "scan":
             self.scanned += seconds
