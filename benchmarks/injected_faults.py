@@ -386,16 +386,17 @@ def main():
         inject(options.every, options.names, options.child)
         return
     from benchmarks.results import load, store
+    from cbid.paper.raw import today
 
-    results = run(options.every, options.names or tuple(CHANGES))
-    for result in results:
+    for name in options.names or CHANGES:  # stored one by one: a run that is stopped loses one of them
+        (result,) = run(options.every, (name,))
         n = sum(result["faults"].values())
-        print(f"{result['change']:24} {result['calls']:4} calls {n:5} faults {len(result['failures']):3} failures")
+        print(f"{name:24} {result['calls']:4} calls {n:5} faults {len(result['failures']):3} failures", flush=True)
         for failure in result["failures"][:5]:
             print("   ", failure)
-    print(sum(sum(result["faults"].values()) for result in results), "faults")
-    others = [result for result in load("injected_faults", []) if result["change"] not in options.names]
-    store("injected_faults", [*(others if options.names else []), *results])
+        known = {stored["change"]: stored for stored in load("injected_faults", [])}
+        known[name] = {**result, "made": today()}
+        store("injected_faults", [known[change] for change in CHANGES if change in known])
 
 
 if __name__ == "__main__":

@@ -338,6 +338,14 @@ def test_the_program_checks(vectors, tmp_path, capsys):
     out, error = capsys.readouterr()
     assert "not a project" in error
     assert "damaged" not in out
+    (path / "project.json").unlink()
+    assert run(["check", str(path)]) == 1  # what is left is a damaged project
+    assert "damaged" in capsys.readouterr().out
+    (path / "started.json").write_text("{}")
+    assert run(["check", str(path)]) == 1
+    out, error = capsys.readouterr()
+    assert "not finished; run cbid fit again" in error
+    assert "damaged" not in out
 
 
 # Other files

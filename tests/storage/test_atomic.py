@@ -23,6 +23,14 @@ def test_an_error_names_the_file_that_was_asked_for(tmp_path, name):
     assert sorted(os.listdir(tmp_path)) == ["file", "folder"]
 
 
+@pytest.mark.parametrize("given", [None, "temporary", "other"])
+def test_a_failed_write_names_the_file(tmp_path, given):
+    with pytest.raises(OSError, match="No space") as told, whole_file(tmp_path / "codes") as temporary:
+        raise OSError(28, "No space left on device", str(temporary) if given == "temporary" else given)
+    assert told.value.filename == ("other" if given == "other" else str(tmp_path / "codes"))
+    assert os.listdir(tmp_path) == []
+
+
 def test_a_directory_is_whole_or_absent(tmp_path):
     target = tmp_path / "table"
     with pytest.raises(FileNotFoundError, match="nowhere"), whole_directory(target) as temporary:

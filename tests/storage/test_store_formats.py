@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import sqlite3
 import sys
 import tempfile
@@ -53,6 +54,24 @@ def test_what_is_written_is_read(tmp_path, to, n_bits, ids, monkeypatch):
         np.testing.assert_array_equal(read[np.argsort(read_ids)], rows[order])
         np.testing.assert_array_equal(np.sort(read_ids), order if ids is None else ids[order])
     assert os.listdir(tmp_path) == ["codes"]
+
+
+@pytest.mark.parametrize("to", [to for to, format in code_files.EXPORTS.items() if not format.directory])
+@pytest.mark.parametrize(("n", "most"), [(3000, 4096), (20, 16)])
+def test_a_full_disk(tmp_path, to, n, most):
+    """No file may grow beyond some bytes: the export raises, and leaves nothing, even if the end alone is missing."""
+    needs(to)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    rows = stored(64, n)
+    code_files.export(tmp_path / "codes", rows[:9], 64, to)  # imports what it needs
+    (tmp_path / "codes").unlink()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, before[1]))
+    try:
+        with pytest.raises((OSError, RuntimeError)):
+            code_files.export(tmp_path / "codes", rows, 64, to)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.parametrize("n_bits", [13, 128])

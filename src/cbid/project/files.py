@@ -251,6 +251,9 @@ def write_vectors(path: Path, ids: NDArray[np.int64], vectors: NDArray[np.float3
             if len(run):
                 _write_all(descriptor, rows[run[0] : run[-1] + 1], int(ids[run[0]]) * rows.shape[1] * 4)
         os.fsync(descriptor)
+    except OSError as error:
+        error.filename = str(path)
+        raise
     finally:
         os.close(descriptor)
 

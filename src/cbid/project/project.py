@@ -18,7 +18,7 @@ from cbid.data.isolated import DecodeLimits, decode_isolated
 from cbid.descriptors import Descriptor
 from cbid.project import inspecting, searching
 from cbid.project.evaluating import evaluate
-from cbid.project.files import IMAGES, MANIFEST, VECTORS, ProjectError, ProjectWarning, map_vectors
+from cbid.project.files import IMAGES, MANIFEST, STARTED, VECTORS, ProjectError, ProjectWarning, map_vectors
 from cbid.project.fitting import PHASES, fit, open_images
 from cbid.project.inspecting import BitClasses, Occlusion, Predictions
 from cbid.project.intake import Intake, KnownImages, Source, as_source, items_of
@@ -627,8 +627,9 @@ class Project:
         """
         problems: list[str] = []
         notes: list[str] = []
-        if not any((Path(path) / name).exists() for name in (MANIFEST, IMAGES)):
-            cls(path)  # raises: it is no project, not a damaged one
+        has = {name: (Path(path) / name).exists() for name in (MANIFEST, STARTED, IMAGES)}
+        if not has[MANIFEST] and (has[STARTED] or not has[IMAGES]):
+            cls(path)  # raises: it is not a project, or not yet one, but it is not damaged
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ProjectWarning)  # what opening finds is reported below

@@ -37,7 +37,9 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
         os.umask(mask)
         temporary.chmod(0o666 & ~mask)  # mkstemp creates a private file
         os.replace(temporary, target)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError) and error.errno is not None and error.filename in (None, name):
+            error.filename = str(target)  # a failed write names no file
         temporary.unlink(missing_ok=True)
         raise
     try:

@@ -78,14 +78,14 @@ def _rows(values: list[bytes], width: int) -> Codes:
 def _write_faiss(path: Path, codes: Codes, n_bits: int, ids: Ids | None) -> None:
     import faiss
 
-    flat = faiss.IndexBinaryFlat(8 * n_bytes(n_bits))
+    index = flat = faiss.IndexBinaryFlat(8 * n_bytes(n_bits))
     if ids is None:
         flat.add(codes)
-        faiss.write_index_binary(flat, os.fspath(path))
     else:
-        mapped = faiss.IndexBinaryIDMap2(flat)
-        mapped.add_with_ids(codes, ids)
-        faiss.write_index_binary(mapped, os.fspath(path))
+        index = faiss.IndexBinaryIDMap2(flat)
+        index.add_with_ids(codes, ids)
+    with open(path, "wb") as file:  # faiss itself does not raise if the disk is full
+        file.write(faiss.serialize_index_binary(index).data)
 
 
 _FAISS_HEAD = struct.Struct("<4s2iq?i")  # kind, bits, bytes of a code, number of codes, trained, metric
@@ -143,7 +143,8 @@ def _write_usearch(path: Path, codes: Codes, n_bits: int, ids: Ids | None) -> No
     index = usearch.Index(ndim=n_bits, metric="hamming", dtype="b1")
     if len(codes):
         index.add(keys.astype(np.uint64), codes)
-    index.save(os.fspath(path))
+    with open(path, "wb") as file:  # usearch itself does not raise if the disk is full
+        file.write(index.save())
 
 
 _USEARCH_HEAD = struct.Struct("<7s6x4B3Q?")  # magic, kinds of metric, scalar, key and slot, present, deleted, bits
@@ -234,12 +235,15 @@ def _hex_lines(codes: Codes, n_bits: int) -> list[str]:
 
 def _write_sqlite(path: Path, codes: Codes, n_bits: int, ids: Ids | None) -> None:
     keys = _keys(codes, ids).tolist()
-    with closing(sqlite3.connect(path)) as database:
-        database.execute("PRAGMA journal_mode = OFF")  # the file gets its name when it is complete
-        with database:
-            database.execute("CREATE TABLE codes (id INTEGER PRIMARY KEY, code BLOB NOT NULL)")
-            blobs = (row.tobytes() for row in codes)
-            database.executemany("INSERT INTO codes VALUES (?, ?)", zip(keys, blobs))
+    try:
+        with closing(sqlite3.connect(path)) as database:
+            database.execute("PRAGMA journal_mode = OFF")  # the file gets its name when it is complete
+            with database:
+                database.execute("CREATE TABLE codes (id INTEGER PRIMARY KEY, code BLOB NOT NULL)")
+                blobs = (row.tobytes() for row in codes)
+                database.executemany("INSERT INTO codes VALUES (?, ?)", zip(keys, blobs))
+    except sqlite3.Error as error:
+        raise OSError(f"SQLite cannot write the table codes (id, code): {error}") from error
 
 
 def _read_sqlite(path: Path, n_bits: int) -> Read:
