@@ -3,9 +3,9 @@
     python -m benchmarks.bucket_search [--quick] [--cells 10000000-64-clustered-plain,...]
 
 Codes around a thousand centres (an eighth of the bits flipped) and random codes; queries are drawn like the codes.
-One thread, processor time, the sides one after the other in random order, each twice, of which the second time counts;
-every result is compared with that of the scan. `results/bucket_search.json` keeps every time. "batch" is 200 queries at
-once, "single" is one by one.
+One thread, processor time, the sides one after the other in random order, each twice, of which the second counts;
+every result is compared with that of the scan. `results/bucket_search.json` keeps every time. "batch" is 200 queries
+at once, "single" is one by one.
 ``--cells`` runs some of the sets; the rows of the others are kept.
 """
 

@@ -86,8 +86,9 @@ _VALUES_PER_THREAD = 2_000_000
 # weights that add up to about _LIKENESS_UNIT; _LIKENESS_SCALE is how sharply the loss tells such differences apart.
 _LIKENESS_UNIT = 6.0
 _LIKENESS_SCALE = 5.0
-# A class row counts as much as so many rows of likeness: its loss falls to nearly nothing, theirs does not.
-_CLASS_ROW = 300.0
+# A class row counts as much as so many rows of likeness: its loss falls to nearly nothing, theirs does not. Rows of
+# drawn pairs are harder than those of means over classes.
+_CLASS_ROW, _DRAWN_ROW = 1000.0, 300.0
 _DEFAULT_LIKENESS = 0.5
 
 Array = NDArray[np.floating]
@@ -210,7 +211,12 @@ class LargeMarginCoder(HyperplaneCoder):
             with limited(limits=_blas_threads(n_threads, len(X) * width)):
                 anchors, whitening, F = self._fit_features(X, seed, form, resumed)
             labelled = np.flatnonzero(labels >= 0) if labels is not None and (labels < 0).any() else None
-            alike = self._likeness_rows(X, F, whitening, labels, share, seed) if share > 0 else None
+            drawn = None
+            if class_rows is not None and tree is None and share > 0:
+                drawn = _drawn_rows(class_rows, seed)
+            shares_of = partial(_shares, class_row=_CLASS_ROW if drawn is None else _DRAWN_ROW)
+            of_class, of_likeness = shares_of(share)
+            alike = self._likeness_rows(X, F, whitening, labels, share, of_likeness, seed) if share > 0 else None
             about |= {"classes_": classes, "nu_": nu, "seed_": seed, "problem_": problem_id}
             about |= {"likeness_": share, "kernel_": form.kernel}
             likeness_mean = alike[1] if alike and any(kinds) else None
@@ -233,15 +239,13 @@ class LargeMarginCoder(HyperplaneCoder):
                 smoothing = _smoothing_map(F if labelled is None else F[labelled], form.kernel, ridge)
                 search = self._bit_search(Z, whitening, form.kernel, seed, smoothing)
                 patient = isinstance(search, RotatedBits)
-                by_class = ClassRows(class_rows, search, _shares(share)[0], labelled, coarser, ends, patient)
+                by_class = ClassRows(class_rows, search, of_class, labelled, coarser, ends, patient, drawn=drawn)
                 if shares is not None and not (extend and shares.of is not None):
                     first = self._share_search(shares, labelled, seed)
                     n_first = self.n_bits
                     if shares.of is not None:  # the bits of the coarse levels, and the first ones after them
                         n_first = max(ends, default=0) + n_first_class_bits(share)
                     by_class = replace(by_class, first=first, n_first=n_first)
-                if alike is not None and tree is None and isinstance(class_rows.misses, WholeClassSides):
-                    by_class = replace(by_class, drawn=self._drawn_rows(class_rows.misses, seed))
             setting = Setting(
                 margin=self.margin,
                 loss=make_loss(self.loss),
@@ -273,7 +277,7 @@ class LargeMarginCoder(HyperplaneCoder):
                     for bit, fit, problem in bits:
                         learned.add(bit, fit)
                         if len(learned) == self.n_bits or has_dial(len(learned)):
-                            self._add_dial(learned, problem)
+                            self._add_dial(learned, problem, shares_of)
                         progress(fit.objective, fit.gap)
                         if self.callback is not None:
                             learned.write_to(self)
@@ -286,7 +290,7 @@ class LargeMarginCoder(HyperplaneCoder):
             else:
                 self._warn_of_early_end(len(learned), nu)
             if problem is not None and len(learned.dial) < len(dial_lengths(len(learned))):
-                self._add_dial(learned, problem)
+                self._add_dial(learned, problem, shares_of)
         if not learned.path[-1].any():
             warnings.warn(
                 f"every weight is zero at the optimum for nu={nu:g}: only plain Hamming distance tells codes apart; "
@@ -318,12 +322,6 @@ class LargeMarginCoder(HyperplaneCoder):
             return _DEFAULT_LIKENESS if mixed else 0.0
         return float(self.likeness)
 
-    def _drawn_rows(self, sides: WholeClassSides, seed: int) -> Rows | None:
-        """Return rows of drawn pairs; None if every sample is alone in its class."""
-        rng = np.random.default_rng([seed, MOST_BITS + 4])
-        rows = rows_of_drawn_pairs(sides.y, n_classes=sides.n_classes, rng=rng)
-        return rows if len(rows) else None
-
     def _likeness_rows(
         self,
         X: Array,
@@ -331,6 +329,7 @@ class LargeMarginCoder(HyperplaneCoder):
         whitening: Whitening,
         labels: NDArray[np.integer] | None,
         share: float,
+        of_likeness: float,
         seed: int,
     ) -> tuple[LikenessRows, NDArray[np.float64]]:
         """Return rows of likeness with the search for their bits, and the mean of X around which these lie."""
@@ -342,9 +341,11 @@ class LargeMarginCoder(HyperplaneCoder):
         n_classes = int(labels.max()) + 1 if labels is not None else 0
         search = LikenessSearch(axes(X), axes.basis, rows, seed, n_classes, beside_class=share < 1)
         required = _LIKENESS_SCALE * _LIKENESS_UNIT * far
-        return LikenessRows(rows, search, _shares(share)[1], _LIKENESS_SCALE, required), axes.mean
+        return LikenessRows(rows, search, of_likeness, _LIKENESS_SCALE, required), axes.mean
 
-    def _add_dial(self, learned: Learned, problem: Problem) -> None:
+    def _add_dial(
+        self, learned: Learned, problem: Problem, shares_of: Callable[[float], tuple[float, float]]
+    ) -> None:
         """Keep the weights of the present length at every point of the dial."""
         if not 0 < learned.about["likeness_"] < 1:
             return
@@ -352,7 +353,7 @@ class LargeMarginCoder(HyperplaneCoder):
         *by_class, alike = problem.parts
         by_point = {at: learned.path[-1]}
         for point in sorted(set(DIAL) - {at}, key=lambda a: abs(a - at)):
-            share, share_alike = _shares(point)
+            share, share_alike = shares_of(point)
             parts = [replace(part, share=share / len(by_class)) for part in by_class]
             parts.append(replace(alike, share=share_alike))
             nearest = by_point[min(by_point, key=lambda a: abs(a - point))]
@@ -706,10 +707,19 @@ def _level_prefixes(tree: Labels, ends: list[int], kinds: list[bool]) -> NDArray
     return np.array([lengths[min(place, len(lengths) - 1)] for place in tree.asked], dtype=np.int64)
 
 
-def _shares(likeness: float) -> tuple[float, float]:
+def _shares(likeness: float, class_row: float) -> tuple[float, float]:
     """Return what class rows and rows of likeness count for, which add up to one."""
-    by_class = (1 - likeness) * _CLASS_ROW
+    by_class = (1 - likeness) * class_row
     return by_class / (by_class + likeness), likeness / (by_class + likeness)
+
+
+def _drawn_rows(rows: Rows, seed: int) -> Rows | None:
+    """Return rows of drawn pairs in the place of rows of whole classes; None if there are no such pairs or rows."""
+    if not isinstance(rows.misses, WholeClassSides):
+        return None
+    rng = np.random.default_rng([seed, MOST_BITS + 4])
+    drawn = rows_of_drawn_pairs(rows.misses.y, n_classes=rows.n_classes, rng=rng)
+    return drawn if len(drawn) else None
 
 
 class _OverShares:

@@ -78,7 +78,8 @@ def _rows(values: list[bytes], width: int) -> Codes:
 def _write_faiss(path: Path, codes: Codes, n_bits: int, ids: Ids | None) -> None:
     import faiss
 
-    index = flat = faiss.IndexBinaryFlat(8 * n_bytes(n_bits))
+    flat = faiss.IndexBinaryFlat(8 * n_bytes(n_bits))
+    index: faiss.IndexBinary = flat
     if ids is None:
         flat.add(codes)
     else:
