@@ -65,11 +65,25 @@ def test_the_ridge_follows_axes_and_samples(n, d, ridge):
     rng = np.random.default_rng(0)
     y = np.arange(n) % 3
     X = rng.normal(size=(n, d)) + 0.4 * rng.normal(size=(3, d))[y]
-    by_default, told, more = (CBID(n_bits=4, kernel="linear", ridge=r).fit(X, y) for r in (None, ridge, 10 * ridge))
+    by_default, told, more = (CBID(n_bits=4, kernel="linear", ridge=r).fit(X, y) for r in (None, ridge, 1e4 * ridge))
     np.testing.assert_array_equal(by_default.coef_, told.coef_)
     assert not np.array_equal(by_default.coef_, more.coef_)
-    by_default, told = (CBID(n_bits=4, kernel="rbf", ridge=r).fit(X, y) for r in (None, 1e-3))
-    np.testing.assert_array_equal(by_default.coef_, told.coef_)
+
+
+@pytest.mark.parametrize(
+    ("given", "ridge"),
+    [({"n_anchors": 100, "smoothing": 0}, 1e-3), ({"smoothing": 0}, 0.03), ({"smoothing": 1e-3}, 1e-3)],
+    ids=["half of the samples are anchors", "all are", "smoothed"],
+)
+def test_the_ridge_follows_the_anchors(given, ridge):
+    rng = np.random.default_rng(0)
+    y = np.arange(200) % 3
+    X = rng.normal(size=(200, 20)) + 0.4 * rng.normal(size=(3, 20))[y]
+    by_default, told, other = (
+        CBID(n_bits=4, kernel="rbf", ridge=r, **given).fit(X, y).coef_ for r in (None, ridge, 1e4 * ridge)
+    )
+    np.testing.assert_array_equal(by_default, told)
+    assert not np.array_equal(by_default, other)
 
 
 @pytest.mark.parametrize(("kernel", "whitening"), [(None, 0.1), ("rbf", 1e-5)])

@@ -227,14 +227,14 @@ def test_a_forked_child_starts_its_own_process():
 def test_describe_gives_the_same_values_and_skips_the_offender(tmp_path, n_jobs):
     write_tree(tmp_path, {f"{i}.png": encoded(picture(seed=i), "PNG") for i in range(6)} | {"3.png": COMMENTS})
     paths = [tmp_path / f"{i}.png" for i in range(6)] + [tmp_path / "missing.png"]
-    hog, limits = HOG(size=(32, 32)), DecodeLimits(seconds=1)
+    hog, limits = HOG(size=(32, 32)), DecodeLimits(seconds=0.5)
     found = describe(paths, hog, on_error="skip", n_jobs=n_jobs, limits=limits)
     expected = describe([paths[i] for i in (0, 1, 2, 4, 5)], hog)
     np.testing.assert_array_equal(found.values, expected.values)
     assert found.rows.tolist() == [0, 1, 2, 4, 5]
     (name, reason), (missing, _) = found.failures
     assert name.endswith("3.png")
-    assert "longer than 1 seconds" in reason
+    assert "longer than 0.5 seconds" in reason
     assert missing.endswith("missing.png")
 
 

@@ -133,7 +133,7 @@ def test_ids_beyond_int64(npy):
 def test_empty_sources_are_rejected(vectors):
     with pytest.raises(ValueError, match=r"source has shape \(0, 12\)"):
         open_rows(vectors[0][:0])
-    with pytest.raises(ValueError, match=r"source has shape \(1000, 0\)"):
+    with pytest.raises(ValueError, match=r"has shape \(1000, 0\)"):
         open_rows(vectors[0][:, :0])
     with pytest.raises(ValueError, match=r"labels has shape \(1000, 1\)"):
         open_rows(vectors[0], labels=np.zeros((1000, 1)))

@@ -94,7 +94,8 @@ class CBID(LargeMarginCoder):
         in the kernel form the least, from 1e-5 to 0.1, that leaves half as many axes as samples.
     ridge : float >= 0 or None, default=None
         Penalty on the squared length of beta, over those axes, during the search for a bit. None: (0.8 axes /
-        samples)^2, but at least 1e-3 and at most 0.03; 1e-3 in the kernel form.
+        samples)^2, but at least 1e-3 and at most 0.03; in the kernel form 0.03 with all samples as anchors and no
+        smoothing, otherwise 1e-3.
     smoothing : float >= 0 or None, default=None
         Ridge of the regression of a bit's values on the similarities (linear form: on X, scaled to samples of unit
         mean squared length) whose hyperplane replaces the one found. 0: that one stays. None: 0, except in the

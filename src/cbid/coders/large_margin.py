@@ -72,6 +72,7 @@ _LINEAR_COMPONENTS = 256
 _LINEAR_WHITENING = 0.1  # the kernel's follows the number of samples
 # Many directions for few samples need a larger ridge: (0.8 d / n)^2 within these limits; the kernel form the least.
 _LEAST_RIDGE, _MOST_RIDGE = 1e-3, 0.03
+_OWN_ANCHORS_RIDGE = 0.03  # with an anchor for each sample a bit can follow every one of them
 # Bits of the kernel form, if every sample is an anchor: any bit fits the training samples then, and its regression is
 # the smoothest way to fit it. With classes, only where there are few axes for the samples.
 _SMOOTHING, _SETS_SMOOTHING = 1e-3, 0.1
@@ -425,12 +426,12 @@ class LargeMarginCoder(HyperplaneCoder):
         p = make_penalty(self.penalty).p
         return _NU / self.n_bits ** (1 / p)
 
-    def _effective_ridge(self, shape: tuple[int, ...], kernel: str) -> float:
+    def _effective_ridge(self, n: int, whitening: Whitening, kernel: str, smooth: bool) -> float:
         if self.ridge is not None:
             return float(self.ridge)
-        n, d = shape
-        wanted = 0.0 if kernel != "linear" else (0.8 * d / n) ** 2
-        return min(max(wanted, _LEAST_RIDGE), _MOST_RIDGE)
+        if kernel != "linear":
+            return _OWN_ANCHORS_RIDGE if len(whitening.basis) >= n and not smooth else _LEAST_RIDGE
+        return min(max((0.8 * whitening.basis.shape[1] / n) ** 2, _LEAST_RIDGE), _MOST_RIDGE)
 
     def _extended_kinds(self, likeness: float, n_classes: int) -> list[bool]:
         """Return the kinds of the bits so far and of those to come, which begin with the new classes."""
@@ -555,7 +556,7 @@ class LargeMarginCoder(HyperplaneCoder):
             Z,
             scale=whitening.scale,
             sigmoid=SIGMOIDS[self.sigmoid],
-            ridge=self._effective_ridge(Z.shape, kernel),
+            ridge=self._effective_ridge(len(Z), whitening, kernel, smoothing is not None),
             starts=self.starts,
             n_starts=self.n_starts,
             n_climbs=self.n_climbs,
