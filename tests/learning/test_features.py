@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from cbid.learning.features import discriminants, fit_class_shares
+from cbid.learning.features import discriminants, fit_class_shares, fit_whitening
 from cbid.learning.scaling import indicator
 
 
@@ -83,3 +83,18 @@ def test_samples_left_out_do_not_count_in_their_own_shares():
     of_classes, left_out = fit_class_shares(X, y, n_components=60, seed=0)
     assert np.mean(of_classes(X).argmax(axis=1) == y) > 0.6
     assert np.mean(left_out.argmax(axis=1) == y) < 0.4
+
+
+def test_many_axes_of_more_samples_are_those_of_the_whole_decomposition():
+    rng = np.random.default_rng(0)
+    X = (rng.normal(size=(1400, 600)) * np.geomspace(1, 0.03, 600) @ rng.normal(size=(600, 600))).astype(np.float32)
+    X += 3
+    found = fit_whitening(X, n_components=600, ridge=1e-3, random_state=0)
+    centred = X.astype(np.float64) - X.mean(axis=0, dtype=np.float64)
+    _, singular, axes = np.linalg.svd(centred, full_matrices=False)
+    variance = singular**2 / 1399
+    typical = variance @ variance / variance.sum()
+    whitened = centred @ axes.T / np.sqrt(variance + 1e-3 * typical)
+    np.testing.assert_allclose(
+        found(X) @ found(X).T, whitened @ whitened.T, atol=2e-3 * np.abs(whitened @ whitened.T).max()
+    )

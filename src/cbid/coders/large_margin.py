@@ -187,7 +187,7 @@ class LargeMarginCoder(HyperplaneCoder):
         n_threads = effective_n_jobs(self.n_jobs)
         # One look at the libraries for all limits: it takes longer than a bit.
         limited = partial(ThreadpoolController().limit, user_api="blas")
-        with limited(limits=_blas_threads(n_threads, X.size)):
+        with limited(limits=1):  # two threads of LAPACK wait for each other and take several times as long as one
             form = self._form(X, labels, sets, seed, resumed, share)
             if labels is not None and sets is None and tree is None and 0 < share < 1:
                 about["trial_error_"] = self._trial_error(X, labels, form, seed, resumed)
@@ -208,9 +208,7 @@ class LargeMarginCoder(HyperplaneCoder):
                 about |= {"tree_": self.tree_, "levels_": np.append(self.levels_[:-1], self.n_bits)}
             if tree is not None:
                 about |= {"tree_": tree.tree, "levels_": _level_prefixes(tree, ends, kinds)}
-            width = self.n_anchors if form.kernel != "linear" else X.shape[1]
-            with limited(limits=_blas_threads(n_threads, len(X) * width)):
-                anchors, whitening, F = self._fit_features(X, seed, form, resumed)
+            anchors, whitening, F = self._fit_features(X, seed, form, resumed)
             labelled = np.flatnonzero(labels >= 0) if labels is not None and (labels < 0).any() else None
             drawn = None
             if class_rows is not None and tree is None and share > 0:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numba
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_factor, cho_solve, eigh
 from scipy.special import softmax
 from sklearn.decomposition import PCA
 
@@ -64,16 +64,33 @@ def fit_whitening(X: Array, *, n_components: int, ridge: float | None, random_st
     # Hyperplanes are in inverse units, and whitening enlarges some: they must stay within the type of X.
     check_squares(square, X, least=(64 * float(np.finfo(X.dtype).tiny)) ** 2)
     scaled = (centred / X.dtype.type(unit)).astype(np.float32, copy=False)
-    pca = PCA(min(n_components, *X.shape), random_state=random_state).fit(scaled)
-    variance = pca.explained_variance_.astype(np.float64)
+    variance, axes = _principal_axes(scaled, min(n_components, *X.shape), random_state)
     kept = variance > 1e-7 * variance[0]
-    variance, axes = variance[kept], pca.components_[kept].astype(np.float64)
+    variance, axes = variance[kept], axes[kept]
     typical = float(variance @ variance / variance.sum())
     chosen = ridge is None
     if ridge is None:
         ridge = effective_ridge(variance / typical, len(X))
     scale = np.sqrt(variance + ridge * typical)
     return Whitening(mean, axes.T / (unit * scale), scale, few_axes=chosen and ridge == _LEAST_RIDGE)
+
+
+_MANY_AXES, _SAMPLES_AT_A_TIME = 512, 4096
+
+
+def _principal_axes(X: Array, count: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the variances (c,) and the axes (c, d) of centred X (n, d), largest first."""
+    n, d = X.shape
+    if d <= _MANY_AXES or n < 2 * d or count < 0.8 * d:
+        pca = PCA(count, random_state=seed).fit(X)
+        return pca.explained_variance_.astype(np.float64), pca.components_.astype(np.float64)
+    # Here PCA would decompose X itself, which takes ten times as long for 60,000 samples.
+    products = np.zeros((d, d))
+    for start in range(0, n, _SAMPLES_AT_A_TIME):
+        some = X[start : start + _SAMPLES_AT_A_TIME]
+        products += some.T @ some
+    variance, axes = eigh(products / (n - 1), subset_by_index=(d - count, d - 1))
+    return variance[::-1], axes.T[::-1]
 
 
 def effective_ridge(variance: NDArray[np.float64], n: int) -> float:
