@@ -104,6 +104,6 @@ if __name__ == "__main__":
     cells += [(10**7, 64, "clustered", weights) for weights in ("uniform", "exponential")]
     wanted = arguments.cells.split(",") if arguments.cells else ["-".join(map(str, cell)) for cell in cells]
     for n, bits, data, weights in (name.split("-") for name in wanted):
-        made = compare(int(n), int(bits), data, weights, repeats=3 if arguments.quick else 5, quick=arguments.quick)
+        made = compare(int(n), int(bits), data, weights, repeats=3 if arguments.quick else 15, quick=arguments.quick)
         kept = [row for row in load("bucket_search", []) if name_of(row) != name_of(made[0])]
         store("bucket_search", kept + made)
