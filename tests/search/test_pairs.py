@@ -82,6 +82,35 @@ def test_limit_bounds_the_pairs():
     assert index.groups(0) == [(0, list(range(10)))]
 
 
+@pytest.mark.parametrize("method", ["auto", "scan", "buckets"])
+def test_a_search_with_too_many_hits_is_divided(method, monkeypatch):
+    """Two hundred near codes among others: 19,900 pairs, a few at a time, and the limit raises early."""
+    monkeypatch.setattr(pairs_module, "_MOST_HITS", 60)
+    codes = random_codes(np.random.default_rng(0), 400, 64)
+    codes[100:300] = codes[100]
+    codes[100:300, 0] = np.arange(200) % 4
+    index = CodeIndex(64, method=method, n_threads=2)
+    index.add(codes)
+    largest, blocks = [], pairs_module._pair_blocks
+
+    def counted(search, first=0):
+        for done, part in blocks(search, first):
+            largest.append(len(part[0]))
+            yield done, part
+
+    monkeypatch.setattr(pairs_module, "_pair_blocks", counted)
+    found = index.pairs(2)
+    assert max(largest) <= 300  # 199 are the pairs of one code
+    expected = brute_force(index, np.ones(64)) <= 2
+    assert len(found) == np.triu(expected, 1).sum()
+    assert expected[found.left, found.right].all()
+    assert [len(group.ids) for group in index.groups(2)] == [200]
+    largest.clear()
+    with pytest.raises(ValueError, match="limit=400"):
+        index.pairs(2, limit=400)
+    assert sum(largest) <= 700
+
+
 def test_weights_per_class():
     index = CodeIndex(8, np.ones((8, 2)))
     index.add(np.zeros((3, 1), np.uint8), labels=[0, 1, 1])

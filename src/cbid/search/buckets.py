@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from cbid.search.blocks import from_blocks, read_only
 from cbid.search.kernels.scan import scan_topk, scan_within
 from cbid.search.queries import Queries
-from cbid.search.scan import even_edges, run_in_threads, thread_count, topk, within
+from cbid.search.scan import ANY_NUMBER, TooManyHitsError, even_edges, run_in_threads, thread_count, topk, within
 from cbid.search.segments import ANY, Segment
 
 __all__ = [
@@ -151,6 +151,7 @@ class BucketTables:
         keep: NDArray[np.uint8] | None = None,
         after: int | None = None,
         most_work: int | None = None,
+        most_hits: int = ANY_NUMBER,
         n_threads: int | None = None,
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32], NDArray[np.bool_]]:
         """Return all codes at distance <= radius like `scan.within`, and the queries (q,) that were given up.
@@ -168,8 +169,10 @@ class BucketTables:
             limits = np.full(rows.stop - rows.start, limit, np.float32)
             first = -1 if after is None else after + rows.start
             given_up[rows], of, positions, distances = within_buckets(
-                *self._tables(), *self._visits_for(queries.weights), *asked, kept, work, limits, first
+                *self._tables(), *self._visits_for(queries.weights), *asked, kept, work, limits, first, most_hits
             )
+            if len(of) > most_hits:
+                raise TooManyHitsError
             found.append((of + rows.start, positions, distances))
 
         self._run(search, queries, keep, most_work, n_threads)
@@ -489,6 +492,7 @@ def within_radius(
     keep: NDArray[np.uint8] | None,
     method: str,
     following: bool = False,
+    most_hits: int = ANY_NUMBER,
     n_threads: int | None,
 ) -> RangeAnswers:
     """Return the result of `scan.within` for positions start <= p < end, by the method given.
@@ -498,7 +502,9 @@ def within_radius(
     kept = None if keep is None else keep[:end]
 
     def scan(part: Queries) -> RangeAnswers:
-        return within(segment.blocks, end, part, radius, start=start, keep=kept, n_threads=n_threads)
+        return within(
+            segment.blocks, end, part, radius, start=start, keep=kept, n_threads=n_threads, most_hits=most_hits
+        )
 
     if not following and (method == "scan" or not _fits(segment, queries, 1)):
         return scan(queries)
@@ -522,6 +528,7 @@ def within_radius(
                 keep=kept,
                 after=start + rows.start if following else None,
                 most_work=search.most_work(),
+                most_hits=most_hits,
                 n_threads=n_threads,
             )
             collect(every, offsets, positions, distances)

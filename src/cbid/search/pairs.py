@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from cbid.search.buckets import within_radius
 from cbid.search.queries import Queries
+from cbid.search.scan import ANY_NUMBER, TooManyHitsError
 from cbid.search.segments import CodeRows, Segment
 from cbid.storage.digests import digest_of
 from cbid.storage.tensors import FileKind
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from cbid.search.index import CodeIndex
 
 _BLOCK = 4096  # queries of one search
+_MOST_HITS = 1 << 22  # of one search and thread; with more, it has fewer queries
 _MOST_EDGES = 1 << 22  # pairs of distinct codes held at a time; groups need only their components
 _SECONDS = 30.0  # between two writes of a checkpoint
 
@@ -129,16 +131,20 @@ def _pair_blocks(search: PairSearch, first: int = 0) -> Iterator[tuple[int, Part
     n = len(search.codes)
     if n == 0:
         return
-    segment = Segment.build(CodeRows(search.codes, np.arange(n)), by_class=False)
+    segment, size = Segment.build(CodeRows(search.codes, np.arange(n)), by_class=False), _BLOCK
     while first < n:
-        last = min(first + _BLOCK, n)
+        last = min(first + size, n)
         queries = Queries.from_codes(search.codes[first:last], search.n_bits, search.weights)
-        offsets, right, distances = within_radius(
-            segment, first, n, queries, np.float32(search.radius), keep=None, method=search.method, following=True,
-            n_threads=search.n_threads,
-        )  # fmt: skip
+        try:
+            offsets, right, distances = within_radius(
+                segment, first, n, queries, np.float32(search.radius), keep=None, method=search.method,
+                following=True, most_hits=_MOST_HITS if last - first > 1 else ANY_NUMBER, n_threads=search.n_threads,
+            )  # fmt: skip
+        except TooManyHitsError:
+            size = max((last - first) // 4, 1)
+            continue
         left = np.repeat(np.arange(first, last), np.diff(offsets))
-        first = last
+        first, size = last, min(2 * size, _BLOCK)
         yield first, (left, right, distances)
 
 

@@ -26,6 +26,8 @@ from cbid.search.kernels.compile import HAS_AVX2, simd_wanted
 from cbid.search.queries import Queries
 
 __all__ = [
+    "ANY_NUMBER",
+    "TooManyHitsError",
     "even_edges",
     "prepare_meanwhile",
     "prepare_search",
@@ -39,9 +41,15 @@ __all__ = [
 Answers = tuple[NDArray[np.int64], NDArray[np.float32]]  # positions, distances
 Hits = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]  # queries, positions, distances
 
+ANY_NUMBER = 1 << 62  # of hits
+
 _TABLE_BYTES = 1 << 19  # tables of the queries scanned together: they share the cache with the codes
 _FEW_BYTES = 1 << 18  # code bytes times queries; below this a second thread costs more than it saves
 _QUERIES_PER_THREAD = 4  # a thread for fewer queries is not worth its start
+
+
+class TooManyHitsError(Exception):
+    """More codes are within a radius than the caller can hold."""
 
 
 def topk(
@@ -217,11 +225,13 @@ def within(
     keep: NDArray[np.uint8] | None = None,
     n_threads: int | None = None,
     simd: bool | None = None,
+    most_hits: int = ANY_NUMBER,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
     """Return all codes among positions start <= p < n at distance <= radius, a number or one per query (q,).
 
     The result is offsets (q + 1,), positions and distances: those of query i are at offsets[i]:offsets[i + 1],
-    ordered by (distance, position). The other arguments are those of `topk`.
+    ordered by (distance, position). If a thread finds more than ``most_hits``, a `TooManyHitsError` is raised. The
+    other arguments are those of `topk`.
     """
     from cbid.search.kernels.scan import scan_within
 
@@ -229,11 +239,15 @@ def within(
     thresholds = _just_above(radius, len(queries), "radius")
 
     def scan(begin: int, end: int, first: int, last: int) -> list[Hits]:
-        found = []
+        found, left = [], most_hits
         for q in _query_blocks(first, last, blocks.shape[1]):
+            costs = queries.costs(q.start, q.stop)
             of, positions, distances = scan_within(
-                blocks, begin, end, keep, *queries.costs(q.start, q.stop), not simd or None, thresholds[q].copy()
+                blocks, begin, end, keep, *costs, not simd or None, thresholds[q].copy(), left
             )
+            left -= len(of)
+            if left < 0:
+                raise TooManyHitsError
             found.append((of + q.start, positions, distances))
         return found
 

@@ -176,12 +176,13 @@ def topk_in_buckets(
 def within_buckets(
     sketches: Words, places: Places, starts: Places, rows: Words, tables: Bytes, masks: Places, bounds: Floats,
     costs: Floats, sketch_costs: Singles, lightest: Floats, queries: Words, asked: Words, keys: Places, keep: Bytes,
-    most_work: int, limits: Singles, after: int,
+    most_work: int, limits: Singles, after: int, most_hits: int,
 ) -> tuple[NDArray[np.bool_], Numbers, Numbers, Singles]:  # fmt: skip
     """Return all codes up to ``limits`` (q,): whether each query was given up; queries, positions, distances.
 
     A code may be listed several times, once for each table that finds it. With ``after`` >= 0, the queries are the
-    codes at the positions from ``after`` on, and only codes that follow them are returned.
+    codes at the positions from ``after`` on, and only codes that follow them are returned. It ends once there are
+    more than ``most_hits``; the result is then incomplete.
     """
     buckets = Buckets(sketches, places, starts, rows)
     visits = Visits(tables, masks, bounds, costs, sketch_costs, lightest)
@@ -204,6 +205,8 @@ def within_buckets(
                 for c in range(n_hits):
                     of[found], positions[found], distances[found] = q, hits[c], near[c]
                     found += after < 0 or hits[c] > after + q
+                if found > most_hits:
+                    return given_up, of[:found], positions[:found], distances[:found]
             first = last
         if bounds[first] <= limit:
             given_up[q], found = True, before

@@ -227,9 +227,12 @@ def _guess_thresholds(
 @compiled
 def scan_within(
     blocks: Bytes, start: int, stop: int, keep: Bytes, if_zero: Floats, if_one: Floats, portable: bool | None,
-    thresholds: Singles,
+    thresholds: Singles, most_hits: int,
 ) -> tuple[NDArray[np.int64], Positions, Singles]:  # fmt: skip
-    """Return all codes among start <= position < stop nearer than ``thresholds``: their query, position, distance."""
+    """Return all codes among start <= position < stop nearer than ``thresholds``: their query, position, distance.
+
+    It ends once there are more than ``most_hits``; the result is then incomplete.
+    """
     codes = Codes(blocks, start, stop, keep)
     n_queries = len(thresholds)
     tables = make_tables(if_zero, if_one)
@@ -258,6 +261,8 @@ def scan_within(
                     queries[found], distances[found] = q + slot, work.distances[slot, c]
                     positions[found] = 32 * chunk.first + work.candidates[slot, c]
                     found += 1
+            if found > most_hits:
+                return queries[:found], positions[:found], distances[:found]
         first = last
     return queries[:found], positions[:found], distances[:found]
 
