@@ -64,6 +64,66 @@ def test_copies_are_moved_or_linked_and_nothing_is_lost(folder, tmp_path, capsys
     assert json.loads(capsys.readouterr().out)["groups"] == []
 
 
+def test_links_show_where_moved_copies_are(folder, tmp_path, capsys):
+    before = files(folder)
+    linked, moved = tmp_path / "linked", tmp_path / "moved"
+    assert run(["duplicates", str(folder), "--move", str(moved), "--link", str(linked), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["moved"] == [str(moved / group[1]) for group in GROUPS]
+    shown = [p.resolve() for p in sorted(linked.glob("*/*"))]
+    assert shown == [(place / name).resolve() for group in GROUPS for place, name in zip((folder, moved), group)]
+    assert all(p.is_file() for p in shown)
+    assert files(folder) | files(moved) == before
+
+
+def test_links_and_repeated_names_are_no_copies(folder, tmp_path, capsys):
+    """Moving the only file behind two names would lose it from its place."""
+    (folder / "-first.png").symlink_to("2.png")
+    before = files(folder)
+    moved = tmp_path / "moved"
+    assert run(["duplicates", str(folder), "--json", "--move", str(moved)]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["groups"] == GROUPS
+    assert "-first.png: a link to another of the images" in err
+    assert set(files(moved)) == {"old/smaller.png", "old/1.jpg"}
+    assert files(folder) | files(moved) == before
+    listed = tmp_path / "list.txt"
+    listed.write_text(f"photos/2.png\nphotos/../photos/2.png\n{folder}/2.png\n")
+    assert run(["duplicates", str(listed), "--json", "--move", str(tmp_path / "other")]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out) == {"n_images": 1, "groups": [], "moved": []}
+    assert err.count("listed twice") == 2
+    assert (folder / "2.png").is_file()
+
+
+def test_a_link_that_is_moved_leads_to_its_file(folder, tmp_path, capsys):
+    store = tmp_path / "store"
+    store.mkdir()
+    (folder / "old" / "1.jpg").rename(store / "1.jpg")
+    (folder / "old" / "1.jpg").symlink_to("../../store/1.jpg")
+    assert run(["duplicates", str(folder), "--json", "--move", str(tmp_path / "deep" / "moved")]) == 0
+    assert json.loads(capsys.readouterr().out)["groups"] == GROUPS
+    link = tmp_path / "deep" / "moved" / "old" / "1.jpg"
+    assert link.is_symlink()
+    assert link.samefile(store / "1.jpg")
+    assert not (folder / "old" / "1.jpg").is_symlink()
+
+
+def test_pages_and_folders_that_are_refused_before_the_work(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("cbid.descriptors.describe", None)
+    before = files(folder)
+    for options, message in (
+        (["--html", str(tmp_path / "none" / "page.html")], "in a folder that exists"),
+        (["--html", str(tmp_path)], "expected a file"),
+        (["--html", str(folder / "0.png")], "is one of the images"),
+        (["--move", str(tmp_path / "a"), "--link", str(tmp_path / "a")], "expected two folders"),
+        (["--move", str(tmp_path / "a" / "b"), "--link", str(tmp_path / "a")], "expected two folders"),
+    ):
+        assert run(["duplicates", str(folder), *options]) == 1
+        assert message in capsys.readouterr().err
+    assert files(folder) == before
+
+
 @pytest.mark.parametrize("option", ["--move", "--link"])
 def test_folders_that_are_refused(folder, option, capsys):
     before = files(folder)

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from cbid.data import ImageSet
+
 _N_BITS = 1024
 _SIDE = 32  # pixels of the small image whose gradients the bits are made of
 
@@ -48,14 +50,27 @@ def duplicates(
 
     for name, folder in (("--move", move), ("--link", link)):
         _check_folder(name, folder, source)
+    if move and link and (_is_in(move, link) or _is_in(link, move)):
+        raise ValueError(f"--move={move} and --link={link}: expected two folders, neither inside the other")
+    if html is not None and (html.is_dir() or not html.parent.is_dir()):
+        raise ValueError(f"--html={html}: expected a file in a folder that exists")
     images = open_photographs(source)
     if (move or link) and any(images.path(i) is None for i in range(len(images))):
         raise ValueError(f"{printable(source)} holds arrays: --move and --link need files")
-    small = HOG(size=(_SIDE, _SIDE))
-    found = describe(images, small, on_error="skip", n_jobs=n_jobs, extra=_size_and_thumbnail, limits=DecodeLimits())
+    files = _files(images, source if source.is_dir() else source.parent)
+    if html is not None and os.path.realpath(html) in files:
+        raise ValueError(f"--html={html}: is one of the images; expected another file")
+    failures = list(images.problems)
+    if files:
+        kept = sorted(files.values())
+        again = sorted(set(range(len(images))).difference(kept))
+        failures += [(str(images.names[i]), "a link to another of the images, or listed twice") for i in again]
+        images = images.take(kept)
+    small, extra = HOG(size=(_SIDE, _SIDE)), _size if html is None else _size_and_thumbnail
+    found = describe(images, small, on_error="skip", n_jobs=n_jobs, extra=extra, limits=DecodeLimits())
     values = np.asarray(found.values)
     textured = values.any(axis=1)  # an image of one colour has no gradients to compare
-    failures = [*images.problems, *found.failures]
+    failures += found.failures
     failures += [(str(images.names[row]), "one colour only") for row in found.rows[~textured]]
     index = CodeIndex(_N_BITS)
     if textured.any():
@@ -71,11 +86,12 @@ def duplicates(
         "groups": [[printable(images.names[id]) for id in group] for group in groups],
     }
     paths = [[Path(os.fsdecode(images.path(id) or "")) for id in group] for group in groups]
-    if link is not None:
-        answer["linked"] = _link(link, paths)
     if move is not None:
         names = [[str(images.names[id]) for id in group] for group in groups]
-        answer["moved"] = _move(move, paths, names)
+        paths = _move(move, paths, names)
+        answer["moved"] = [str(path) for group_paths in paths for path in group_paths[1:]]
+    if link is not None:
+        answer["linked"] = _link(link, paths)
     if as_json:
         echo_json(answer)
     else:
@@ -91,6 +107,11 @@ def duplicates(
     echo_skipped(failures)
 
 
+def _size(image: "NDArray[np.uint8]") -> tuple[int, bytes]:
+    """Return the number of pixels, and no thumbnail."""
+    return image.shape[0] * image.shape[1], b""
+
+
 def _size_and_thumbnail(image: "NDArray[np.uint8]") -> tuple[int, bytes]:
     """Return the number of pixels, and a small JPEG."""
     from cbid.data.images import thumbnail
@@ -98,12 +119,31 @@ def _size_and_thumbnail(image: "NDArray[np.uint8]") -> tuple[int, bytes]:
     return image.shape[0] * image.shape[1], thumbnail(image)
 
 
+def _files(images: "ImageSet", folder: Path) -> dict[str, int]:
+    """Return the files of a set, each with its row: that of the file itself rather than that of a link to it."""
+    root, found = os.path.realpath(folder), []
+    for i in range(len(images)):
+        path = images.path(i)
+        if path is not None:
+            file = os.path.realpath(path)
+            by_link = file != os.path.normpath(os.path.join(root, os.fsdecode(images.names.raw(i))))
+            found.append((by_link, i, file))
+    rows: dict[str, int] = {}
+    for _, i, file in sorted(found):
+        rows.setdefault(file, i)
+    return rows
+
+
+def _is_in(folder: Path, other: Path) -> bool:
+    return folder.resolve().is_relative_to(other.resolve())
+
+
 def _check_folder(option: str, folder: Path | None, source: Path) -> None:
     if folder is None:
         return
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{option}={folder}: exists; expected a new or empty folder")
-    if source.is_dir() and folder.resolve().is_relative_to(source.resolve()):
+    if source.is_dir() and _is_in(folder, source):
         raise ValueError(f"{option}={folder}: is in the source; expected a folder outside of it")
 
 
@@ -139,10 +179,11 @@ def _link(folder: Path, groups: list[list[Path]]) -> list[str]:
     return made
 
 
-def _move(folder: Path, groups: list[list[Path]], names: list[list[str]]) -> list[str]:
-    """Move all but the first of each group, under their names below the source; return the new paths."""
+def _move(folder: Path, groups: list[list[Path]], names: list[list[str]]) -> list[list[Path]]:
+    """Move all but the first of each group, under their names below the source; return where all are now."""
     moved = []
     for paths, group_names in zip(groups, names):
+        now = paths[:1]
         for path, name in zip(paths[1:], group_names[1:]):
             parts = [part for part in PurePath(os.path.normpath(name)).parts if part not in ("/", "..")]
             target = folder.joinpath(*parts)
@@ -151,6 +192,11 @@ def _move(folder: Path, groups: list[list[Path]], names: list[list[str]]) -> lis
                 number += 1
                 target = folder.joinpath(*parts[:-1], f"{path.stem}-{number}{path.suffix}")
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.move(path, target)
-            moved.append(str(target))
+            if path.is_symlink():  # elsewhere, a relative link would lead to nothing
+                target.symlink_to(path.resolve())
+                path.unlink()
+            else:
+                shutil.move(path, target)
+            now.append(target)
+        moved.append(now)
     return moved
