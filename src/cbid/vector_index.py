@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from cbid.checks import check_choice
+from cbid.checks import check_choice, check_real
 from cbid.coders import load
 from cbid.search import CodeIndex, IndexCorruptError, Matches
 from cbid.search.checks import as_count
@@ -328,9 +328,16 @@ class VectorIndex:
                 return found
             wanted = min(4 * wanted, n)
 
-    def pairs(self, radius: float, *, checkpoint: str | os.PathLike[str] | None = None) -> Pairs:
+    def pairs(
+        self,
+        radius: float,
+        *,
+        weighted: bool = True,
+        limit: int = 100_000_000,
+        checkpoint: str | os.PathLike[str] | None = None,
+    ) -> Pairs:
         """Return all pairs of vectors whose codes differ by at most ``radius``; see `CodeIndex.pairs`."""
-        return self.codes.pairs(radius, checkpoint=checkpoint)
+        return self.codes.pairs(radius, weighted=weighted, limit=limit, checkpoint=checkpoint)
 
     def neighbours(self, k: int = 10, *, checkpoint: str | os.PathLike[str] | None = None) -> "csr_array":
         """Return the k-NN graph of the codes; see `CodeIndex.neighbours`."""
@@ -364,8 +371,7 @@ class VectorIndex:
         """
         self._kept_vectors("calibrate")
         for name, value in (("recall", recall), ("delta", delta)):
-            if not 0 < float(value) < 1:
-                raise ValueError(f"{name}={value}: expected a number between 0 and 1, exclusive")
+            check_real(name, value, 0, 1, open_below=True)
         k = as_count(k, "k")
         with self._mutex:
             drawn = np.random.default_rng(1).permutation(self.ids)
@@ -378,7 +384,7 @@ class VectorIndex:
                 what = "stored vectors" if queries is None else "queries"
                 raise ValueError(
                     f"recall={recall}: {len(sample)} {what} cannot support it with confidence {1 - delta:g}; "
-                    f"expected at least {needed} {what}, or a lower recall"
+                    f"expected at least {needed} queries, or a lower recall"
                 )
             n_other = len(self) - (own is not None)
             if k > n_other:
@@ -434,7 +440,7 @@ class VectorIndex:
 
     def _promise(self, k: int, recall: float) -> RecallPromise:
         with self._mutex:
-            made = [p for p in self.promises if (p.k, p.recall) == (k, float(recall))]
+            made = [p for p in self.promises if (p.k, p.recall) == (k, recall)]
             if made and not made[0].valid:
                 raise ValueError(
                     f"recall={recall}: the promise at k={k} is void because vectors were added or removed; "

@@ -106,7 +106,8 @@ def _read_faiss(path: Path, n_bits: int) -> Read:
             raise ValueError(f"it has {n} ids for {n_inner} codes: expected one for each")
     if kind != _FAISS_FLAT or (bits, width) != (8 * n_bytes(n_bits), n_bytes(n_bits)):
         found = kind.decode("ascii", "backslashreplace")
-        raise ValueError(f"it holds an index {found!r} of {bits} bits: expected 'IBxF' (IndexBinaryFlat)")
+        expected = f"'IBxF' (IndexBinaryFlat) of {8 * n_bytes(n_bits)} bits"
+        raise ValueError(f"it holds an index {found!r} of {bits} bits: expected {expected}")
     codes, place = _faiss_vector(data, place, np.uint8, n * width)
     ids = None
     if is_map:
