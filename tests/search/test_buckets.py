@@ -223,6 +223,7 @@ def test_clock_counts_queries_that_take_long():
 def test_clock_tries_the_slower_method_seldom():
     clock, kind = SearchClock(), ("k", 1)
     assert clock.plan(kind, 100) == [("buckets", 16), ("scan", 84)]
+    assert clock.plan(kind, 4096) == [("buckets", 256), ("scan", 3840)]  # 16 would tell little about so many
     clock.record(kind, "buckets", 16, 16 * 1e-3)
     assert clock.plan(kind, 100) == [("scan", 16), ("buckets", 84)]
     clock.record(kind, "scan", 16, 16 * 2e-3)

@@ -343,7 +343,7 @@ class SearchClock:
 
     def plan(self, kind: tuple[Any, ...], n_queries: int) -> list[tuple[str, int]]:
         """Return the methods of a search, each with its number of queries: the slower one is tried on a few."""
-        few = min(n_queries, 16)
+        few = min(n_queries, max(16, n_queries // 16))  # the first queries of a call take longer: caches are cold
         by_scan, by_buckets = self.expected(kind, "scan"), self.expected(kind, "buckets")
         if by_buckets is None:
             return [("buckets", few), ("scan", n_queries - few)]
