@@ -222,18 +222,19 @@ def test_clock_counts_queries_that_take_long():
 
 def test_clock_tries_the_slower_method_seldom():
     clock, kind = SearchClock(), ("k", 1)
-    assert clock.plan(kind, 100) == [("buckets", 16), ("scan", 84)]
-    assert clock.plan(kind, 4096) == [("buckets", 256), ("scan", 3840)]  # 16 would tell little about so many
-    clock.record(kind, "buckets", 16, 16 * 1e-3)
-    assert clock.plan(kind, 100) == [("scan", 16), ("buckets", 84)]
-    clock.record(kind, "scan", 16, 16 * 2e-3)
+    assert clock.plan(kind, 100) == [("buckets", 64), ("scan", 36)]
+    assert clock.plan(kind, 4096) == [("buckets", 256), ("scan", 3840)]
+    assert clock.plan(kind, 20) == [("buckets", 20), ("scan", 0)]
+    clock.record(kind, "buckets", 64, 64 * 1e-3)
+    assert clock.plan(kind, 100) == [("scan", 64), ("buckets", 36)]
+    clock.record(kind, "scan", 64, 64 * 2e-3)
     plans = []
-    for _ in range(100):
+    for _ in range(400):
         plans.append(clock.plan(kind, 100))
         for method, n in plans[-1]:
             clock.record(kind, method, n, n * {"scan": 2e-3, "buckets": 1e-3}[method])
     assert [("buckets", 100)] in plans
-    assert [("scan", 16), ("buckets", 84)] in plans
+    assert [("scan", 64), ("buckets", 36)] in plans
     tried = sum(n * 2e-3 for plan in plans for method, n in plan if method == "scan")
     assert tried < 0.015 * sum(n * 1e-3 for plan in plans for method, n in plan if method == "buckets")
     for radius in range(300):  # does not grow without bound
