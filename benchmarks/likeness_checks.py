@@ -8,8 +8,8 @@ are queries; the other 68 are learned and stored. Share of the comparisons in wh
 (within 30 or 15 degrees) is nearer than the same object in a far pose, and this one nearer than another object; ties
 count half. Without likeness, with the default and at ``weights_at`` 0.75 and 1; the original vectors beside them.
 
-cost: processor time of a fit with likeness over one without, 128 bits, linear form, on made-up samples of 64 features
-in 10 classes; the peak of memory above that of the samples and the libraries. A fresh process for each fit.
+cost: processor time of a fit with likeness over one without, 128 bits, in the form that ``kernel="auto"`` chooses (here
+RBF) and in the linear form, on made-up samples of 64 features in 10 classes; the peak of memory above that of the samples and the libraries. A fresh process for each fit.
 
 dial: Scene-15 embeddings, classes split as in benchmarks/unseen_classes.py, 128 bits, linear form. One fit with
 likeness 0.5: seen mAP and neighbour recall of unseen classes by ``weights_at`` 0 to 1, before and after a save.
@@ -17,6 +17,7 @@ Beside them the seen mAP of a class-only fit and the neighbour recall of ITQ, bo
 """
 
 import argparse
+import itertools
 import json
 import resource
 import subprocess
@@ -90,15 +91,15 @@ def poses(seed):
     add_line(NAME, {"check": "poses", "seed": seed, **found})
 
 
-def fit_once(n, likeness):
+def fit_once(n, likeness, kernel):
     """Print processor time and memory of one fit; for a process of its own."""
     X, y = make_classification(
         n, 64, n_informative=32, n_redundant=16, n_classes=10, n_clusters_per_class=2, class_sep=2.0, random_state=0
     )
     X = X.astype(np.float32)
-    coder = CBID(n_bits=128, kernel="linear", likeness=likeness)
+    coder = CBID(n_bits=128, kernel=kernel, likeness=likeness)
     with threadpool_limits(1):
-        CBID(n_bits=8, kernel="linear", likeness=likeness).fit(X[:500], y[:500])  # imports and compiles
+        CBID(n_bits=8, kernel=kernel, likeness=likeness).fit(X[:500], y[:500])  # imports and compiles
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         start = time.process_time()
         coder.fit(X, y)
@@ -109,10 +110,11 @@ def fit_once(n, likeness):
 
 def cost(seed):
     """Store time and memory with and without likeness, for each size."""
-    for n in SIZES:
-        line = {"check": "cost", "seed": seed, "n": n}
+    for n, kernel in itertools.product(SIZES, ("auto", "linear")):
+        line = {"check": "cost", "seed": seed, "n": n, "kernel": kernel}
         for likeness in (0, 0.5):
-            command = [sys.executable, "-m", "benchmarks.likeness_checks", "fit", "--fit", str(n), str(likeness)]
+            given = ["--fit", str(n), str(likeness), "--kernel", kernel]
+            command = [sys.executable, "-m", "benchmarks.likeness_checks", "fit", *given]
             done = subprocess.run(command, check=True, capture_output=True, text=True)
             line[f"likeness {likeness}"] = json.loads(done.stdout.splitlines()[-1])
         add_line(NAME, line)
@@ -154,14 +156,14 @@ def table():
         if way not in ("check", "seed", "defaults", "made"):
             shares = np.mean([line[way] for line in for_poses], axis=0)
             print(f"  {way:20}" + "".join(f"{share:8.3f}" for share in shares))
-    print("cost: samples, seconds without and with likeness, ratio, megabytes without and with")
+    print("cost: form, samples, seconds without and with likeness, ratio, megabytes without and with")
     sizes = defaultdict(list)
     for line in lines:
         if line["check"] == "cost":
-            sizes[line["n"]].append([list(line[f"likeness {a}"].values()) for a in (0, 0.5)])
-    for n, values in sorted(sizes.items()):
+            sizes[line["kernel"], line["n"]].append([list(line[f"likeness {a}"].values()) for a in (0, 0.5)])
+    for (kernel, n), values in sorted(sizes.items()):
         (s0, m0), (s1, m1) = np.mean(values, axis=0)
-        print(f"  {n:8}{s0:8.1f}{s1:8.1f}{s1 / s0:8.2f}{m0:8.0f}{m1:8.0f}  seeds: {len(values)}")
+        print(f"  {kernel:8}{n:8}{s0:8.1f}{s1:8.1f}{s1 / s0:8.2f}{m0:8.0f}{m1:8.0f}  seeds: {len(values)}")
     dials = [line for line in lines if line["check"] == "dial"]
     print(f"dial, {len(dials)} seeds: seen mAP, neighbour recall")
     for way in dials[0] if dials else ():
@@ -176,9 +178,10 @@ def main():
     parser.add_argument("checks", nargs="+", choices=["poses", "cost", "dial", "fit", "table"])
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--fit", type=float, nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--kernel", default="auto", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.fit:
-        fit_once(int(given.fit[0]), given.fit[1])
+        fit_once(int(given.fit[0]), given.fit[1], given.kernel)
         return
     stored = {(line["check"], line["seed"]) for line in load_lines(NAME)}
     for check, run in (("poses", poses), ("cost", cost), ("dial", dial)):
