@@ -8,6 +8,7 @@ all parts exist they are joined into ``.npy`` files, and a record beside the res
 import json
 import operator
 import os
+import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -22,6 +23,8 @@ from cbid.storage.atomic import whole_file
 from cbid.storage.digests import digest_text
 from cbid.storage.tensors import Arrays, FileKind, GrowingArray
 
+# The names of parts, and of what ``whole_file`` leaves of a part or a plan when it is killed.
+_FILES = re.compile(r"part-\d{6}\.safetensors|\.(part-\d{6}\.safetensors|plan\.json)\.[a-z0-9_]{8}\.tmp")
 IDS = "ids"  # the array of a part that names its rows
 
 Span = tuple[int, int]
@@ -94,13 +97,15 @@ class Job:
         if found == plan:
             return
         has_parts = any(self.folder.glob("part-*.safetensors"))
+        if found is None and has_parts:  # a job writes its plan first and removes it last
+            raise FileExistsError(f"{self.folder} holds files of something else; remove the folder")
         if found is not None and has_parts and not overwrite:
             changed = ", ".join(name for name in sorted({*found, *plan}) if found.get(name) != plan.get(name))
             raise FileExistsError(
                 f"{self.folder} holds parts of another job (changed: {changed}); finish that job, remove the "
                 "folder, or set overwrite=True"
             )
-        if found is not None or has_parts:
+        if found is not None:
             self._remove_parts()
         for path in (self.folder, *(path.parent for path in self.outputs.values())):
             path.mkdir(parents=True, exist_ok=True)
@@ -194,7 +199,8 @@ class Job:
 
     def _remove_parts(self) -> None:
         """Remove the files of jobs from the folder, the plan last, then the folder if it is empty."""
-        for path in (*self.folder.glob("part-*.safetensors"), *self.folder.glob(".*.tmp"), self._plan_file):
+        files = [path for path in self.folder.glob("*") if _FILES.fullmatch(path.name)]
+        for path in (*files, self._plan_file):
             path.unlink(missing_ok=True)
         with suppress(OSError):
             self.folder.rmdir()
