@@ -101,16 +101,15 @@ def test_another_job_is_not_mixed_in(npy, vectors, coder, tmp_path):
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_files_of_others_stay(npy, coder, tmp_path, overwrite):
-    """Only a folder with the plan of a job holds its parts, and other names are no parts."""
     folder = tmp_path / "codes.npy.parts"
     folder.mkdir()
-    for name in ("part-notes.safetensors", ".notes.tmp"):
+    for name in ("part-000000.safetensors", "part-notes.safetensors", ".notes.tmp"):
         (folder / name).write_text("precious")
-    with pytest.raises(FileExistsError, match=r"codes\.npy\.parts"):
+    with pytest.raises(FileExistsError, match=r"part-000000\.safetensors is not a part"):
         encode_to(npy, coder, tmp_path / "codes.npy", overwrite=overwrite)
-    (folder / "part-notes.safetensors").rename(folder / "notes.safetensors")
+    (folder / "part-000000.safetensors").unlink()
     encode_to(npy, coder, tmp_path / "codes.npy", overwrite=overwrite)
-    assert sorted(path.name for path in folder.iterdir()) == [".notes.tmp", "notes.safetensors"]
+    assert sorted(path.name for path in folder.iterdir()) == [".notes.tmp", "part-notes.safetensors"]
 
 
 @pytest.mark.parametrize("kind", ["text", "numbers"])
