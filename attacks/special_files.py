@@ -22,6 +22,10 @@ def main() -> None:
                 _expect_error(Project.check, path)
                 file.unlink()
                 file.write_bytes(good)
+            for suffix in ("-journal", "-wal"):  # SQLite would open them, too
+                make(path / f"images.sqlite{suffix}")
+                _expect_error(Project.check, path)
+                (path / f"images.sqlite{suffix}").unlink()
             for name in ("a.npy", "a.npz", "a.csv", "a.png", "a.parquet", "a"):
                 make(path.parent / name)
                 _expect_error(open_source, path.parent / name)

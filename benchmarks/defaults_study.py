@@ -6,7 +6,7 @@ changes: one change at a time. Digits (three splits), Fashion-MNIST with 2,000 i
 embeddings with PCA-256 (four). 5-NN accuracy / mean average precision at 16 and 64 bits, the mean over splits.
 
 whitening: how much whitening and ridge long codes need. Scene-15 embeddings, twelve splits, 256 bits. Each bit
-depends on the last digits of those before it, so one setting differs by .003 from split to split; hence twelve
+depends on the last digits of those before it, so one setting differs by .003 from split to split; therefore twelve
 splits, and the mean over all lengths from 96 bits on. Fashion-MNIST (2,000 images) and digits, four splits each,
 check the defaults.
 """

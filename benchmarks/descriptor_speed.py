@@ -1,4 +1,4 @@
-"""How fast the global descriptors are: HOG beside a bare loop over scikit-image's, and all with one and two threads.
+"""How fast the global descriptors are: HOG compared with scikit-image's in a loop, all with one and two threads.
 
     python -m benchmarks.descriptor_speed
 

@@ -78,7 +78,7 @@ def fold_of(fold, n_jobs, work):
 
 
 def hits(detector, image):
-    """The candidate of a held-out window that finds its person; none if there is none."""
+    """The candidate of a held-out window that finds its person, or None."""
     found = detector.candidates(image)
     border = detector.border
     person = np.array([[border, border, image.shape[1] - border, image.shape[0] - border]], float)

@@ -1,4 +1,4 @@
-"""Near-duplicates: the time for a million codes, and precision and recall on photographs beside perceptual hashes.
+"""Near-duplicates: the time for a million codes, and precision and recall compared with perceptual hashes.
 
     python -m benchmarks.duplicates [million] [photographs]
 

@@ -2,13 +2,13 @@
 
 - choice: 64 class bits in the linear form, in the kernel form, and in the form that ``kernel="auto"`` chooses:
   5-NN accuracy and mean average precision on test samples by plain Hamming distance, also at 16 bits. On
-  Caltech-101, beside the argmax of a linear SVM as a code, also with asymmetric queries. Seeds 0 and 1.
+  Caltech-101, compared with the argmax of a linear SVM as a code, also with asymmetric queries. Seeds 0 and 1.
   Claim: the chosen form is at most .003 behind the better one (5-NN, 64 bits) in 9 of 10 cases.
-- training: seconds of the processor, one thread, beside SDH and KSH in the same run.
-- earlier: seconds of the processor beside an earlier version, in turns. CBID_EARLIER is its folder ``src``.
-- jobs: ``n_jobs=2`` beside ``n_jobs=1``, in turns.
+- training: seconds of the processor, one thread, compared with SDH and KSH in the same run.
+- earlier: seconds of the processor, alternating with an earlier version. CBID_EARLIER is its folder ``src``.
+- jobs: ``n_jobs=2`` and ``n_jobs=1``, alternating.
 - growth: 10,000 samples and four times as many. Claim: at most 4.5 times the time. And the peak of memory.
-- encoding: seconds to encode 20,000 vectors in the kernel form, beside the bare products and SDH.
+- encoding: seconds to encode 20,000 vectors in the kernel form, compared with the products alone and SDH.
 
 Results go to benchmarks/results/form_and_speed.json. A part that runs again replaces what it stored. Seed 0.
 """
@@ -188,7 +188,7 @@ with threadpool_limits(1):
 
 
 def earlier(*wanted):
-    """Measure this version beside an earlier one, in turns: the fits whose names are given, or all."""
+    """Measure this version and an earlier one alternately: the fits whose names are given, or all."""
     sources = {"now": str(Path(__file__).parents[1] / "src"), "earlier": os.environ["CBID_EARLIER"]}
     tasks = {
         "Scene-15, linear, 64 bits": (data.scene15()[:2], "linear", 64),

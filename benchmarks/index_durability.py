@@ -133,7 +133,7 @@ def run(n_kills: int, seed: int = 0) -> dict:
                 failures.append(f"kill {kill}: {error!r}")
                 which = None
             if os.WIFEXITED(status):
-                failures.append(f"kill {kill}: the writer ended by itself")
+                failures.append(f"kill {kill}: the writer ended before the kill")
                 which = None
             if which is None:
                 counts["failures"] += 1

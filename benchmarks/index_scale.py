@@ -1,4 +1,4 @@
-"""What the index costs beside its scans: opening, memory, first answer, larger k, filters, IVF.
+"""What the index costs in addition to its scans: opening, memory, first answer, larger k, filters, IVF.
 
 Claims (64-bit codes): opening 10 million codes takes under 0.5 s; n_bits / 8 bytes a code and at most 9 more;
 a fresh process with warm caches answers its first search within 2 s; k = 100, and filters by label, each cost

@@ -106,7 +106,7 @@ def behind(cells):
 
 
 def cost():
-    """What encoding costs beside FastHash."""
+    """What encoding costs compared with FastHash."""
     lines = {(v["set"], v["method"]): v for v in load_lines(NAME) if v["part"] == "cost"}
     names = [s for s in SETS if (s, "C-BID") in lines and (s, "FastHash") in lines]
     if not names:

@@ -17,7 +17,7 @@ rows of the first five classes come first, so both choices favour a method, most
 Figures of different ways are not comparable.
 
 classes: what likeness costs on learned classes. The default against ``CBID(likeness=0)``, both ranked by ``weights_``
-(plain Hamming beside), one fit of 256 bits and its prefixes, on the sets and splits of docs/rivals.md; one line per
+(and plain Hamming), one fit of 256 bits and its prefixes, on the sets and splits of docs/rivals.md; one line per
 seed and length.
 
 Mean average precision is over the training set, tie-aware (cbid.evaluation) unless stated otherwise.

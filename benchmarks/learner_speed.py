@@ -13,7 +13,7 @@ bit 512 takes at most 3 times as long as bit 32; 60,000 x 64 in 10 classes at 12
 paper: ``CBID.paper(64)`` on 1,200 digits (270,000 triplets, 10 weight vectors), in one thread, with the seconds,
 the objective and the gap after every bit. Claim: under 30 s of processor time, all gaps below ``tol``.
 
-threads: ``n_jobs=2`` beside ``n_jobs=1``, in turns; wall and processor time of each run, and the load of the machine
+threads: ``n_jobs=2`` and ``n_jobs=1``, alternating; wall and processor time of each run, and the load of the machine
 before and after. Claims, on a machine with two idle cores: never slower; at 60,000 samples at least 1.5 times as
 fast.
 """

@@ -6,11 +6,11 @@
 poses: COIL-20, pyramid HOG, 128 bits, linear form. Of each object four poses, 90 degrees apart, turned by the seed,
 are queries; the other 68 are learned and stored. Share of the comparisons in which the same object in a near pose
 (within 30 or 15 degrees) is nearer than the same object in a far pose, and this one nearer than another object; ties
-count half. Without likeness, with the default and at ``weights_at`` 0.75 and 1; the original vectors beside them.
+count half. Without likeness, with the default and at ``weights_at`` 0.75 and 1; and the original vectors.
 
 cost: processor time of a fit with likeness over one without, 128 bits, in the form that ``kernel="auto"`` chooses
-(here RBF) and in the linear form, on made-up samples of 64 features in 10 classes; the peak of memory above that of the
-samples and the libraries. A fresh process for each fit.
+(here RBF) and in the linear form, on made-up samples of 64 features in 10 classes; the peak of memory above that of
+the samples and the libraries. A fresh process for each fit.
 
 dial: Scene-15 embeddings, classes split as in benchmarks/unseen_classes.py, 128 bits, linear form. One fit with
 likeness 0.5: seen mAP and neighbour recall of unseen classes by ``weights_at`` 0 to 1, before and after a save.

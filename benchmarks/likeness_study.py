@@ -1,6 +1,6 @@
-"""How many class bits should stand beside bits of likeness, and how heavy should they be?
+"""How many class bits should a code with bits of likeness have, and with which weight?
 
-128 bits put together by hand: the first class bits of ``CBID(likeness=0)``, beside the bits of likeness of
+128 bits put together by hand: the first class bits of ``CBID(likeness=0)`` and the bits of likeness of
 ``CBID(likeness=0.9)``; a class bit weighs 1 to 4 times as much as a bit of likeness. On validation splits alone:
 
 - unseen: a third of the learned classes is kept from learning, as ``benchmarks.unseen_classes --validation`` does.

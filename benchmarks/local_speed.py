@@ -1,4 +1,4 @@
-"""How fast local descriptors are, beside a bare loop over OpenCV's SIFT at the same points.
+"""How fast local descriptors are, compared with a loop over OpenCV's SIFT at the same points.
 
     python -m benchmarks.local_speed
 
@@ -81,7 +81,7 @@ def ratio(times, slow, fast, kind):
 
 
 def compared(make, images, opencv=None):
-    """One row: a descriptor by 1 and 2 threads, beside OpenCV's loop over fewer images where there is one."""
+    """One row: a descriptor by 1 and 2 threads, and OpenCV's loop over fewer images if it has one."""
     sides = {} if opencv is None else {"opencv": (opencv, FEW)}
     sides["1 thread"] = (lambda: make(None).transform(images), len(images))
     sides["2 threads"] = (lambda: make(2).transform(images), len(images))

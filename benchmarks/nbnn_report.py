@@ -94,7 +94,7 @@ tries from `python -m benchmarks.patch_study noisy` and `python -m benchmarks.pa
 
 - **Protocol.** As in the paper: images of at most 150 pixels, dense SIFT at four scales, 10 training and 25 test
   images for each class, five draws, the same for all methods; {{descriptors}} descriptors for each image on average.
-- **What was run.** {{left}} `python -m benchmarks.nbnn_times table` runs the reduced form and goes on where it
+- **What was run.** {{left}} `python -m benchmarks.nbnn_times table` runs the reduced form and resumes where it
   was stopped; all of it takes about {{minutes}} minutes of one core. {QUERIES} patches of a test image, drawn at
   random and the same for all methods, are searched for among all training patches; the bag of words sees all
   patches. One coder seed for each draw; a cell with fewer than {DRAWS} draws says how many. **The full form

@@ -1,4 +1,4 @@
-"""Patch classifiers beside the table of ``cbid reproduce patches``, with its descriptors, draws and methods.
+"""Patch classifiers for the table of ``cbid reproduce patches``, with its descriptors, draws and methods.
 
     python -m benchmarks.nbnn_times [times] [queries] [--methods ...]
     python -m benchmarks.nbnn_times table [--sets ...] [--draws ...] [--methods ...]
@@ -32,7 +32,7 @@ SETS = ("caltech101-five", "scene15")
 CHECKED = {"cbid128": (50, 150, 300, 1000), "exact": (50, 150, 300, 600)}
 TIMED_IMAGES, TIMED_RUNS = 3, 3
 SCANS = ("faiss", "scipy", "numpy")
-# Timed beside the plain scans: what costs the same with place is timed once.
+# Timed in addition to the plain scans: what costs the same with place is timed once.
 TIMED = [method for method in METHODS if method != "bow" and not method.endswith("_placed")]
 # All cells of the protocol with as many queries as the reduced form has, which has some of them in fewer draws.
 CELLS = [

@@ -283,7 +283,7 @@ def differences(parts, codes, offsets, n_bits):
 def fit_image_weights(F, y, *, by_class, ridge):
     """Return weights (classes, bits) from the differences F of training images of classes y.
 
-    They are factors of classes and, beside them, weights of bits, the same for all classes or for each; a ridge holds
+    They are factors of classes and, in addition, weights of bits, the same for all classes or for each; a ridge holds
     these near zero. The loss is that of ``class_factors``.
     """
     n, k, t = F.shape

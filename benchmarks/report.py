@@ -295,8 +295,8 @@ times as fast it is as `faiss.IndexBinaryFlat` (plain Hamming; faiss {found["set
 {found["setting"]["simd"]}). The memory limit is the time to add up the same bytes, read from eight places in turn.
 The scans reach at least {worst_in_order:.2f} times the speed of a sequential pass by numpy.
 
-faiss counts bits with AVX-512 here. One query reads all codes once, so from 256 bits on both wait for memory: ours reach
-the share of the limit in the last column.
+faiss counts bits with AVX-512 here. One query reads all codes once, so from 256 bits on both wait for memory: ours
+reach the share of the limit in the last column.
 
 {table(head, rows)}
 The cost of a larger k and of filters, as a multiple of k = 10 without a filter:

@@ -1,4 +1,4 @@
-"""Every method beside C-BID on three data sets: python -m benchmarks.rivals [--data NAME ...] [--methods NAME ...].
+"""Every method and C-BID on three data sets: python -m benchmarks.rivals [--data NAME ...] [--methods NAME ...].
 
 Scene-15 embeddings (EfficientNet-Lite0, PCA-256; 100 training images a class), Fashion-MNIST pixels (PCA-64; 2,000
 training images, 5,000 queries), Caltech-101 (GIST, PCA-256; 15 training and at most 20 test images a class, 102
@@ -31,6 +31,7 @@ from benchmarks.rival_methods import METHODS, MOST_SETTINGS
 from benchmarks.scoring import figures, hamming_rows
 from cbid import CBID
 from cbid.coders import Coder
+from cbid.coders.rivals.common import CodeLengthError
 
 LENGTHS = (16, 32, 64, 128, 256)
 CHOSEN_AT = 32
@@ -77,7 +78,7 @@ def translated(settings, X):
 
 
 def cells(method, settings, split, lengths, seed):
-    """Yields (length, line) for each length the method can give; a line without figures says why there is none."""
+    """Yields (length, line) for each length the method can give; a line without figures has the reason."""
     X, y, Xt, yt = split
     if method.searches:
         for length in lengths:
@@ -112,13 +113,11 @@ def costs(n_bytes, fit_seconds, encode_seconds):
 
 
 def fitted(make, params, X, y):
-    """A coder and the seconds it took, or the reason why there is none of that length."""
+    """A coder and the seconds it took, or the reason why the method has none of that length."""
     start = time.process_time()
     try:
         coder = make(**params).fit(X, y)
-    except ValueError as error:
-        if "n_bits" not in str(error):
-            raise
+    except CodeLengthError as error:
         if make().n_bits is None:  # as many as there are; they stand in the column of the next length
             most = make(**{**params, "n_bits": None}).fit(X, y).n_bits_
             if most not in LENGTHS and params["n_bits"] == min(t for t in LENGTHS if t > most):
@@ -128,7 +127,7 @@ def fitted(make, params, X, y):
 
 
 def prefixes(params, X, y, lengths):
-    """C-BID at each length, with the seconds after which it had so many bits."""
+    """C-BID at each length, with the seconds after which it had that many bits."""
     start, seconds = time.process_time(), {}
 
     def note(coder):

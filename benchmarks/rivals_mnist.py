@@ -1,4 +1,4 @@
-"""Published figures on MNIST: mean average precision of each method beside what its literature reports.
+"""Published figures on MNIST: mean average precision of each method, measured and as its literature reports it.
 
 Protocol: 70,000 digits as 784 pixels in 0..1. 1,000 queries, 100 of each digit, against the other 69,000; an item is
 relevant if it shows the same digit; average precision over the whole ranking by Hamming distance, ties in random
@@ -34,7 +34,7 @@ MARKS = "<!-- MNIST: written by python -m benchmarks.rivals_mnist -->\n", "<!-- 
 
 @dataclass(frozen=True)
 class Row:
-    """make: a coder of so many bits and a seed. published: what the literature reports.
+    """make: a coder of the given number of bits and a seed. published: what the literature reports.
 
     learns_from: "sample" or "database". distances: of query codes to database codes, where they are not Hamming's.
     """

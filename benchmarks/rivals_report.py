@@ -21,7 +21,7 @@ TITLES = {
 FIGURES = {"knn": "5-NN accuracy", "map": "mean average precision", "p10": "precision at 10", "svm": "linear SVM"}
 FAMILIES = (OURS, TUNED, SUPERVISED, TRIVIAL, UNSUPERVISED, INDEPENDENT, PRACTICE)
 
-HEAD = """# C-BID beside its rivals
+HEAD = """# C-BID and its rivals
 
 Made by `python -m benchmarks.report` from `benchmarks/results/rivals`; `python -m benchmarks.rivals` runs what is
 missing.

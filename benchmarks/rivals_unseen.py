@@ -1,7 +1,7 @@
 """Where does every coder stand on classes that it did not learn?
 
 The experiment "unseen" of ``cbid reproduce`` on Scene-15 embeddings, 64 bits, every coder at its defaults and in its
-linear form: unseen-class retrieval, learned classes beside it, neighbour recall, and transfer to Caltech-101.
+linear form: unseen-class retrieval, retrieval of learned classes, neighbour recall, and transfer to Caltech-101.
 ``python -m benchmarks.rivals_report`` writes the tables into docs/rivals.md.
 
     python -m benchmarks.rivals_unseen [--seeds 5] [--methods ITQ SDH]

@@ -1,4 +1,4 @@
-"""Encoding with two Dask workers, beside numpy with two threads; and while workers are killed.
+"""Encoding with two Dask workers, compared with numpy with two threads; and while workers are killed.
 
 Claims: 2 million x 512 float32 with two workers give the bytes of one process, at .8 of the speed of ``coder.encode``
 with two BLAS threads or more; kill -9 of a worker at ten random moments changes neither, each time.

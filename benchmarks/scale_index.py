@@ -1,6 +1,6 @@
 """100 million codes of 64 and of 128 bits on one machine: building, opening, exact and IVF search, memory.
 
-Claim: the time of an exact query grows linearly with the number of codes; beside it stands the time that one pass
+Claim: the time of an exact query grows linearly with the number of codes; it is compared with the time that one pass
 over the codes takes at the bandwidth of the memory. Codes have the structure of groups, as learned ones do. Each size
 runs in a process of its own; finished ones are kept in the raw results.
 

@@ -110,7 +110,7 @@ are milliseconds a query, alone or in a batch of {QUERIES}, server and client on
 | `CodeIndex`, one thread | 1 | 1 {_times(embedded, embedded)}
 
 {filled["codes_per_second"]:,.0f} codes a second were stored. The server was killed (kill -9) in the middle and was
-started again five seconds later: the call went on by itself, and {_count(filled["lost"])} of the codes was missing.
+started again five seconds later: the call resumed on its own, and {_count(filled["lost"])} of the codes was missing.
 Of {removed["removed"]:,} ids removed right before another kill, {_count(removed["found_after_it"])} was found
 again, and {_count(removed["stored_after_it"])} was still stored."""
 

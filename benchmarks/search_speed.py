@@ -1,4 +1,4 @@
-"""How fast the exact scans are, beside faiss's scan of plain bits and the limit that memory sets.
+"""How fast the exact scans are, compared with faiss's scan of plain bits and the limit that memory sets.
 
     python -m benchmarks.search_speed [--quick] [--only batch,single,...]
 
@@ -9,8 +9,8 @@ order; the table shows medians, `results/search_speed.json` keeps every time. Th
   `faiss.IndexBinaryFlat` (plain Hamming), on random and on clustered codes;
 - threads: the same with two threads on each side;
 - single: one query after the other;
-- limit: one query at a time against 10 million codes, beside passes that only sum the same bytes, read from one place
-  after the other (numpy) or from eight places in turn, which a core draws from memory faster;
+- limit: one query at a time against 10 million codes, compared with passes that only sum the same bytes, read in
+  order (numpy) or from eight places alternately, which a core reads from memory faster;
 - options: what k = 100 and a filter cost against k = 10 without one.
 
 How far from the limit: a batch is bound by lookups, most of its time being spent in the filter; the rest are the

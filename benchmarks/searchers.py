@@ -28,7 +28,7 @@ class Found:
 
 
 def product_quantiser(X, Xt, n_bits, *, rotate):
-    """faiss PQ with 8 bits a sub-quantiser, after OPQ's rotation if asked for; distances from float queries."""
+    """faiss PQ with 8 bits a sub-quantiser, after OPQ's rotation with ``rotate``; distances from float queries."""
     m = n_bits // 8
     if X.shape[1] % m:
         return None

@@ -1,4 +1,4 @@
-"""The service under load, beside the bare index: 50 clients for 30 seconds against 1 million codes.
+"""The service under load, compared with the index alone: 50 clients for 30 seconds against 1 million codes.
 
     python -m benchmarks.service_load [--images 1000000] [--clients 50] [--seconds 30]
     python -m benchmarks.service_load --soak --seconds 600
@@ -13,7 +13,7 @@ so the figures of the service are a lower bound. Each client keeps one connectio
 nearest, one request after the other. Processor time is reported too: it depends less on other load. A project of
 vectors rejects images before it decodes them; ``--soak`` has images.
 
-With ``--soak`` the project holds 400 images, and all attackers are beside the clients all the time, from other
+With ``--soak`` the project holds 400 images, and all attackers run beside the clients all the time, from other
 addresses: also hostile images (``attacks.hostile_images``), slow cookies, a flood of connections, and smuggled
 requests. Claims: no error for the clients; memory and descriptors of the server stay flat (the line through the last
 half of the run rises by at most half a percent in a minute); decoding processes are no more than in the first half.
@@ -331,7 +331,7 @@ def main():
     parser.add_argument("--clients", type=int, default=50)
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--project", type=Path, help="made before; made if it is not there")
-    parser.add_argument("--soak", action="store_true", help="all attackers beside the clients, against images")
+    parser.add_argument("--soak", action="store_true", help="all attackers together with the clients, against images")
     arguments = parser.parse_args()
     if arguments.soak:
         soak(arguments.clients, arguments.seconds)

@@ -41,7 +41,7 @@ SETS = {"scene15": (5, 100), "caltech101": (30, 20)}  # classes kept from learni
 LENGTHS = (32, 64, 128, 256)
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 PARTS = (1 / 8, 1 / 4, 3 / 8, 1 / 2, 3 / 4)  # of class bits in a concatenation
-WEIGHTS = (1, 2, 4)  # of a class bit beside a bit of ITQ
+WEIGHTS = (1, 2, 4)  # of a class bit, relative to a bit of ITQ
 FIGURES = (
     "unseen_map", "unseen_p10", "neighbours", "seen_map", "seen_p10", "seen_knn",
     "mixed_unseen_map", "mixed_unseen_p10", "mixed_seen_map", "mixed_seen_p10",

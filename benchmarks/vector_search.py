@@ -1,4 +1,4 @@
-"""Recall, memory and speed of `VectorIndex` beside what people use today for vectors as bits with a second look.
+"""Recall, memory and speed of `VectorIndex`, compared with what people use today for vectors as bits with re-ranking.
 
     python -m benchmarks.vector_search [--only speed,queries,guarantee] [--sets clustered-128,...] [--thousands 1000]
                                        [--methods NAME,...] [--cache FOLDER] [--build]

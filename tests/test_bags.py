@@ -101,7 +101,7 @@ def test_widths_must_agree():
         ([[["a"]]], "bag 0 is not an array"),
     ],
 )
-def test_lists_that_are_no_bags_are_told_why(bags, message):
+def test_lists_that_are_not_bags_are_explained(bags, message):
     with pytest.raises(ValueError, match=message):
         Bags.from_list(bags)
 
@@ -109,7 +109,7 @@ def test_lists_that_are_no_bags_are_told_why(bags, message):
 BAGS = [np.arange(6.0).reshape(3, 2), np.zeros((0, 2)), np.ones((1, 2))]
 
 
-def test_bags_and_arrays_are_told_apart():
+def test_bags_and_arrays_are_distinguished():
     assert are_bags(Bags.from_list(BAGS))
     assert are_bags(BAGS)
     assert are_bags(tuple(BAGS))

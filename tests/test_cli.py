@@ -119,6 +119,11 @@ def test_an_error_after_a_commit_says_so(monkeypatch, capsys):
         failing_with(monkeypatch, error)
         assert run(["data"]) == 1
         assert "; the commit took place before this error" in capsys.readouterr().err
+    error = KeyboardInterrupt()
+    error.add_note("the commit took place before this error")
+    failing_with(monkeypatch, error)
+    assert run(["data"]) == 130
+    assert capsys.readouterr().err == "cbid: interrupted; the commit took place before this error\n"
 
 
 def test_an_internal_error_names_its_type_and_the_way_to_a_traceback(monkeypatch, capsys):

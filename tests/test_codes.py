@@ -110,7 +110,7 @@ def test_one_code_drops_its_axis():
         ),
     ],
 )
-def test_errors_say_what_came_and_what_is_accepted(call, error, message):
+def test_errors_say_what_was_given_and_what_is_accepted(call, error, message):
     with pytest.raises(error, match=message):
         call()
 

@@ -23,7 +23,7 @@ LONG = [
     CBID(n_bits=4, kernel="rbf", n_anchors=20, margin="class"),
     make(MultidimensionalSpectralHashing, outer=True),
 ]
-# Tiny data: classes smaller than the neighbourhoods, and fewer distinct bits than asked for.
+# Tiny data: classes smaller than the neighbourhoods, and fewer distinct bits than requested.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*classes have fewer than:UserWarning"),
     pytest.mark.filterwarnings("ignore:learning ended at:UserWarning"),

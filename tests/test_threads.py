@@ -72,7 +72,7 @@ def test_processes_leave_threads_to_us():
     assert threads == "1"
 
 
-def test_joblib_can_go_on_with_workers_of_its_own():
+def test_joblib_can_use_its_own_workers_afterwards():
     assert [r for _, r in ordered_map(abs, ((i, (-i,)) for i in range(4)), 2, threads=False)] == [0, 1, 2, 3]
     assert Parallel(2)(delayed(abs)(-i) for i in range(4)) == [0, 1, 2, 3]
 

@@ -106,7 +106,7 @@ def test_lines_without_a_fingerprint_are_stale_unless_listed(folder):
     assert list(figures.stale()) == ["benchmarks/results/y.jsonl"]
 
 
-def test_what_readme_says_of_its_table():
+def test_the_text_of_readme_about_its_table():
     """Codes of 8 bytes and more are above the vectors, and nothing else is bold."""
     text = (figures.ROOT / "README.md").read_text()
     assert "codes of 8 bytes and more\nclassify better than the vectors" in text

@@ -17,7 +17,7 @@ def with_lines(monkeypatch, lines):
         monkeypatch.setattr(module, "load_lines", lambda name: lines)
 
 
-def test_cells_behind_are_told_by_means_over_seeds(monkeypatch):
+def test_cells_behind_are_found_by_means_over_seeds(monkeypatch):
     """SDH leads by .6 - (.4 + .6) / 2 at 16 bits, and C-BID leads at 32; the older of two lines is ignored."""
     lines = [line("raw", 0, 0.1), line("C-BID", 16, 0.9), line("C-BID", 16, 0.4), line("C-BID", 16, 0.6, seed=1)]
     lines += [line("SDH", 16, 0.6), line("C-BID", 32, 0.7), line("SDH", 32, 0.6)]
@@ -47,7 +47,7 @@ def test_settings_come_from_validation_lines_alone(monkeypatch):
     assert label_kinds.chosen("yeast", "SDH") == label_kinds.GRIDS["SDH"][0]
 
 
-def test_cost_is_told_beside_fasthash(monkeypatch):
+def test_cost_is_compared_with_fasthash(monkeypatch):
     about = {"part": "cost", "set": "scene", "seed": 0, "validation": False, "bits": 64}
     lines = [about | {"method": "C-BID", "microseconds": 12.4, "bytes": 2_340_000}]
     with_lines(monkeypatch, lines)

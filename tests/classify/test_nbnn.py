@@ -380,7 +380,7 @@ def test_images_with_one_descriptor_and_classes_with_one_image(way):
 
 
 def test_one_row_of_descriptors_for_a_whole_class_on_local_nbnn():
-    """Fewer patches than neighbours asked for."""
+    """Fewer patches than requested neighbours."""
     model = NBNNClassifier(local=True, n_neighbors=50).fit([TRAIN[0][:2], TRAIN[4][:1]], ["a", "b"])
     assert model.predict([TRAIN[0][:2]]).tolist() == ["a"]
 

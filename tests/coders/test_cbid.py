@@ -192,7 +192,7 @@ def test_prefixes_carry_the_weights_fitted_at_their_length(digits, fitted):
             fitted.truncate(n_bits)
 
 
-def test_warm_start_goes_on_where_it_stopped(digits):
+def test_warm_start_resumes_where_it_stopped(digits):
     X, y = digits
     whole = CBID(n_bits=12, kernel="linear").fit(X, y)
     grown = CBID(n_bits=5, kernel="linear", warm_start=True).fit(X, y).set_params(n_bits=12).fit(X, y)
@@ -276,7 +276,7 @@ def test_warnings_name_the_line_that_called_fit(digits):
 
 
 @pytest.mark.parametrize("penalty", ["linf", 2])
-def test_weights_that_are_all_zero_are_told(digits, penalty):
+def test_weights_that_are_all_zero_are_reported(digits, penalty):
     with pytest.warns(UserWarning, match=r"every weight is zero at the optimum for nu=20"):
         assert not CBID(n_bits=4, penalty=penalty, nu=20).fit(*digits).weights_.any()
 
@@ -299,7 +299,7 @@ def test_the_callback_sees_a_usable_coder_after_every_bit(digits):
     assert seen == [1, 2, 3, 4]
 
 
-def test_progress_is_shown_only_when_asked_for(digits, capsys):
+def test_progress_is_shown_only_on_request(digits, capsys):
     CBID(n_bits=2).fit(*digits)
     assert capsys.readouterr().err == ""
     CBID(n_bits=2, verbose=1).fit(*digits)
@@ -331,7 +331,7 @@ def test_l1_saturates_and_names_the_cure(digits):
         CBID(n_bits=4, penalty="l1", likeness=0, nu=50).fit(*digits)
 
 
-def test_kernel_form_parts_what_no_line_can():
+def test_kernel_form_separates_what_no_line_can():
     """Two rings: a hyperplane over similarities to anchors tells them apart, hyperplanes in the plane need many."""
     rng = np.random.default_rng(0)
     angle, y = rng.random(400) * 2 * np.pi, np.arange(400) % 2

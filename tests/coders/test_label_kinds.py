@@ -173,7 +173,7 @@ def test_classes_are_smoothed_where_there_are_few_axes_for_the_samples(n_columns
     assert not np.array_equal(hyperplanes(), hyperplanes(smoothing=1e-3 - smoothing))
 
 
-def test_codes_longer_than_the_scores_have_bits_go_on():
+def test_codes_longer_than_the_scores_have_bits_continue():
     """One label of two differs: along its one score there are no more bits than samples."""
     Y = np.stack([np.arange(20) % 2, np.ones(20)], axis=1).astype(int)
     assert coder(n_bits=30).fit(X[:20], Y).n_bits_ == 30
@@ -193,7 +193,7 @@ def test_the_kernel_is_chosen_for_label_sets():
     assert (B @ B.T)[same].mean() > (B @ B.T)[~same].mean() + 2
 
 
-def test_warm_start_goes_on_with_several_labels():
+def test_warm_start_resumes_with_several_labels():
     Y = several()
     short = coder(n_bits=6, warm_start=True).fit(X, Y)
     short.n_bits = 12

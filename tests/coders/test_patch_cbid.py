@@ -210,7 +210,7 @@ def test_a_file_whose_parts_do_not_fit_is_refused(images, tmp_path):
             load(tmp_path / "m")
 
 
-def test_warm_start_goes_on_where_it_stopped(images):
+def test_warm_start_resumes_where_it_stopped(images):
     bags, y = images
     whole = PatchCBID(n_bits=9, max_patches=240).fit(bags, y)
     grown = PatchCBID(n_bits=4, max_patches=240, warm_start=True, random_state=np.random.RandomState(0)).fit(bags, y)
@@ -300,7 +300,7 @@ def test_location_joins_the_place_to_the_descriptor(images):
     assert PatchCBID(n_bits=2).fit(bags, y).location_ == 0
 
 
-def test_location_tells_apart_what_descriptors_cannot():
+def test_location_separates_what_descriptors_cannot():
     """Both classes have the same descriptors; one has them on the left, the other on the right."""
     rng = np.random.default_rng(0)
     y = np.array([0, 0, 0, 1, 1, 1])

@@ -33,6 +33,15 @@ def test_another_folder_is_another_source(encode):
     np.testing.assert_array_equal(np.load("codes.npy"), np.load("at_once.npy"))
 
 
+@pytest.mark.parametrize("more", [(), ("--out", "codes.npy", "--max-memory", "4GB")])
+def test_images_are_decoded_in_other_processes(encode, monkeypatch, more):
+    def decode(*arguments, **named):
+        raise AssertionError("decoded in this process")
+
+    monkeypatch.setattr("cbid.data.image_sets.decode_image", decode)
+    assert encode("others", *more)[0] == 0
+
+
 @pytest.mark.parametrize("more", [(), ("--max-memory", "4GB")])
 def test_a_wrong_call_is_rejected_before_the_work(encode, tmp_path, more):
     before = sorted(tmp_path.iterdir())

@@ -163,7 +163,7 @@ def test_damaged_exif_data_counts_as_absent():
 # Large ones
 
 
-def test_the_limit_is_told_from_the_header_and_is_ours_alone():
+def test_the_limit_is_checked_by_the_header_and_is_ours_alone():
     with pytest.raises(ImageError, match="30000 x 30000 pixels: expected at most 50000000"):
         read_image(png_of_claimed_size(30_000, 30_000))
     with pytest.raises(ImageError, match="60 x 48 pixels: expected at most 2879"):
@@ -252,7 +252,7 @@ def test_what_is_no_file_is_named(tmp_path):
         read_image(tmp_path / "nothing.jpg")
     with pytest.raises(ImageError, match="not a regular file"):
         read_image(tmp_path)
-    os.mkfifo(tmp_path / "pipe.jpg")  # to open it would wait for ever
+    os.mkfifo(tmp_path / "pipe.jpg")  # opening it would block
     with pytest.raises(ImageError, match="not a regular file"):
         read_image(tmp_path / "pipe.jpg")
     odd = os.fsdecode(bytes(tmp_path) + b"/caf\xe9\n.jpg")

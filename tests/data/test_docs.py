@@ -23,7 +23,7 @@ def test_the_code_runs(tmp_path, monkeypatch):
     assert scope["found"].failures == []
 
 
-def test_every_set_and_protocol_is_told():
+def test_every_set_and_protocol_is_documented():
     rows = {
         tuple(re.findall(r"`([\w-]+)`", row.split("|")[1])): row.split("|")[3]
         for row in re.findall(r"^\| `.*$", TEXT[TEXT.index("| name | set |") :], re.M)

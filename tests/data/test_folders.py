@@ -93,7 +93,7 @@ def test_problems_are_listed_by_name_or_raise(root):
         "dog/pipe.pgm": "not a regular file",
         "dog/self.pgm": "a loop of links",
         "empty": "a folder without images",
-        "stray.pgm": "an image beside the class folders",
+        "stray.pgm": "an image next to the class folders",
     }
     with pytest.raises(ImageError, match=r"dog/broken.pgm: a broken link .*on_error='skip' skips them"):
         ImageFolder(root)
@@ -138,7 +138,7 @@ def test_many_links_do_not_multiply(tmp_path):
 
 
 def test_deep_folders(tmp_path):
-    """Deeper than Python's stack, and at the end deeper than a path may be long: told, not fatal."""
+    """Deeper than Python's stack, and at the end deeper than a path may be long: reported, not fatal."""
     here = os.getcwd()
     try:
         os.chdir(tmp_path)

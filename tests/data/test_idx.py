@@ -1,11 +1,13 @@
 """IDX files: types, gzip, and headers that lie."""
 
 import gzip
+import os
 import struct
 
 import numpy as np
 import pytest
 
+from cbid.data import open_source
 from cbid.data.arrays import IdxError, is_idx, labels_beside, read_idx
 
 CODES = {"u1": 0x08, "i1": 0x09, "i2": 0x0B, "i4": 0x0C, "f4": 0x0D, "f8": 0x0E}
@@ -63,9 +65,17 @@ def test_an_empty_array(tmp_path):
     assert read_idx(tmp_path / "a").shape == (0, 28, 28)
 
 
-def test_the_labels_beside(tmp_path):
+def test_the_labels_next_to_the_images(tmp_path):
     images = tmp_path / "train-images-idx3-ubyte.gz"
     assert labels_beside(images) is None
     (tmp_path / "train-labels-idx1-ubyte").write_bytes(b"")
     assert labels_beside(images) == tmp_path / "train-labels-idx1-ubyte"
     assert labels_beside(tmp_path / "train-labels-idx1-ubyte") is None
+
+
+def test_a_pipe_in_the_place_of_the_labels_does_not_block(tmp_path):
+    images = tmp_path / "train-images-idx3-ubyte"
+    images.write_bytes(idx(np.zeros((2, 4, 4), "u1")))
+    os.mkfifo(tmp_path / "train-labels-idx1-ubyte")
+    with pytest.raises(OSError, match="labels-idx1-ubyte"):
+        open_source(images)

@@ -31,7 +31,7 @@ from tests.data.pictures import picture
         (3, r"shape \(\)"),
     ],
 )
-def test_what_is_no_image_is_told(image, message):
+def test_files_that_are_not_images_are_reported(image, message):
     for function in (check_image, to_uint8, to_float):
         with pytest.raises(ImageError, match=message):
             function(image)
@@ -87,7 +87,7 @@ def test_shrinking_is_the_mean_over_areas():
 @given(
     st.integers(1, 40), st.integers(1, 40), st.integers(1, 60), st.sampled_from([np.uint8, np.float32, np.float64])
 )
-def test_the_longest_side_is_as_asked(height, width, longest, dtype):
+def test_the_longest_side_is_as_requested(height, width, longest, dtype):
     image = np.ones((height, width, 3), dtype)
     shrunk, brought = resize_longest(image, longest), resize_longest(image, longest, enlarge=True)
     assert max(shrunk.shape[:2]) == min(longest, max(height, width))

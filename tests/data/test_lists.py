@@ -89,7 +89,7 @@ def test_names_that_are_no_unicode(folder):
         ("a\0b.pgm,x\n", "no such file"),
     ],
 )
-def test_what_is_no_list_is_told(folder, text, message):
+def test_files_that_are_not_lists_are_rejected(folder, text, message):
     with pytest.raises(ImageError, match=message):
         ImageList(written(folder, text))
 
@@ -115,7 +115,7 @@ def test_a_column_of_another_name_holds_one_label(folder):
     assert images.classes.tolist() == ["sea;sky"]
 
 
-def test_labels_in_a_file_beside_the_images(folder):
+def test_labels_in_a_file_next_to_the_images(folder):
     written(folder, "path,labels\na.pgm,sea;sky\nsub/../b c.pgm,sky\n", "labels.csv")
     images = open_source(folder)
     assert dict(zip(images.names, images.label_sets)) == {

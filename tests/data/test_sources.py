@@ -75,7 +75,7 @@ def test_arrays_that_are_neither(tmp_path, arrays, message):
         open_source(tmp_path / "a.npz")
 
 
-def test_what_is_not_read_is_told_with_what_is(tmp_path):
+def test_unread_images_are_reported_with_the_read_ones(tmp_path):
     with pytest.raises(FileNotFoundError, match="nothing does not exist"):
         open_source(tmp_path / "nothing")
     (tmp_path / "a.bin").write_bytes(encoded(picture(), "PNG"))

@@ -97,7 +97,7 @@ def test_vectors_without_values():
         VectorTable(np.empty((3, 0), np.float32))
 
 
-def test_a_damaged_page_is_told(tmp_path):
+def test_a_damaged_page_is_reported(tmp_path):
     path = written(tmp_path, v=column("fixed"))
     data = bytearray(path.read_bytes())
     data[4:60] = bytes(56)

@@ -1,4 +1,4 @@
-"""Descriptors that are quick and whose values are easily told; importable by worker processes."""
+"""Descriptors that are quick and whose values are easy to compute by hand; importable by worker processes."""
 
 import os
 import time

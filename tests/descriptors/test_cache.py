@@ -235,11 +235,22 @@ def test_a_chunk_that_vanishes_is_described_again_quietly(root, tmp_path):
 def test_half_written_files_are_cleared_away_when_they_are_old(root, tmp_path):
     describe(root, Means(), cache=tmp_path / "store")
     folder = chunks(tmp_path / "store")[0].parent
-    for name, age in (("young", 0), ("old", 7200)):
-        (folder / f".{name}.tmp").write_bytes(b"half")
-        os.utime(folder / f".{name}.tmp", (time.time() - age,) * 2)
+    chunk = chunks(tmp_path / "store")[0].name
+    for name, age in (("aaaaaaaa", 0), ("bbbbbbbb", 7200)):
+        (folder / f".{chunk}.{name}.tmp").write_bytes(b"half")
+        os.utime(folder / f".{chunk}.{name}.tmp", (time.time() - age,) * 2)
     describe(root, Means(), cache=tmp_path / "store")
-    assert sorted(p.name for p in folder.glob(".*.tmp")) == [".young.tmp"]
+    assert sorted(p.name for p in folder.glob(".*.tmp")) == [f".{chunk}.aaaaaaaa.tmp"]
+
+
+def test_files_of_others_stay(root, tmp_path):
+    describe(root, Means(), cache=tmp_path / "store")
+    folder = chunks(tmp_path / "store")[0].parent
+    for name in ("thesis.safetensors", "thesis.tmp", ".thesis.tmp"):
+        (folder / name).write_text("precious")
+        os.utime(folder / name, (0, 0))
+    describe(root, Means(), cache=tmp_path / "store")
+    assert {"thesis.safetensors", "thesis.tmp", ".thesis.tmp"} <= set(os.listdir(folder))
 
 
 # Processes

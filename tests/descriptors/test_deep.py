@@ -178,7 +178,7 @@ def test_usual_mean_and_deviation():
     np.testing.assert_allclose(gray, (1 - 0.449) / 0.226, rtol=1e-5)
 
 
-def test_the_file_beside_the_model_is_read(convolution, image):
+def test_the_file_next_to_the_model_is_read(convolution, image):
     beside = convolution.with_suffix(".json")
     beside.write_text(json.dumps({**PLAIN, "size": [12, 14], "output": "maps"}))
     same = ONNXEmbedding(model=convolution, preprocessing={**PLAIN, "size": [12, 14], "output": "maps"})
@@ -294,7 +294,7 @@ def test_a_size_that_the_network_does_not_take(tmp_path):
     assert ONNXEmbedding(model=model).settings()["preprocessing"]["size"] == (8, 224)
 
 
-def test_models_that_are_none(tmp_path):
+def test_files_that_are_not_models(tmp_path):
     with pytest.raises(ValueError, match=r"gone\.onnx.*No such file"):
         ONNXEmbedding(model=tmp_path / "gone.onnx").fit([])
     with pytest.raises(ValueError, match="model=None"):
@@ -392,7 +392,7 @@ def test_a_layer_by_its_name_or_its_output(convolution, image):
     assert "layer" not in ONNXEmbedding(model=inner).settings()
 
 
-def test_layers_that_are_none(convolution, tmp_path):
+def test_unknown_layers(convolution, tmp_path):
     with pytest.raises(ValueError, match=r"layer='mapz'.*maps"):
         ONNXEmbedding(model=convolution, layer="mapz").fit([])
     with pytest.raises(ValueError, match="layer=3"):

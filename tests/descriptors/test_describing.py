@@ -156,7 +156,7 @@ def test_problems_of_the_folder_are_failures_too(root):
     assert described.failures == [("none", "a folder without images")]
 
 
-def test_progress_is_shown_when_asked_for(root, capsys):
+def test_progress_is_shown_on_request(root, capsys):
     describe(root, Means())
     assert capsys.readouterr().err == ""
     describe(root, Means(), verbose=1)

@@ -80,7 +80,7 @@ def test_files_as_arrays(descriptor, tmp_path):
 
 
 @each
-def test_progress_is_shown_when_asked_for(descriptor, capsys):
+def test_progress_is_shown_on_request(descriptor, capsys):
     clone(descriptor).set_params(verbose=1).transform(photographs.gray())
     assert type(descriptor).__name__ in capsys.readouterr().err
     descriptor.transform(photographs.gray())

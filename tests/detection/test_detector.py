@@ -35,7 +35,7 @@ def test_the_score_of_a_candidate_is_that_of_its_vector():
     assert len(windows) <= model.n_candidates
 
 
-def test_no_more_candidates_than_asked_for():
+def test_no_more_candidates_than_requested():
     model = SlidingWindowDetector(**SETTINGS, n_candidates=7, n_rounds=0, overlap=1.0).fit(*training())
     assert len(model.candidates(scenes()[1][0])) == 7
 

@@ -101,7 +101,7 @@ def test_each_point_equals_matching_at_its_threshold(seed, overlap):
 
 
 def test_small_objects_are_ignored_and_smaller_detections_left_out():
-    """At least 50 high: an object of 49 does not count, nor does who finds it; one of 39 < 40 is not looked at."""
+    """At least 50 high: an object of 49 and its detection do not count; one of 39 < 40 is ignored."""
     truth = [objects((0, 0, 20, 49), (100, 0, 120, 60))]
     found = [detections((0, 0, 20, 49, 0.9), (200, 0, 220, 39, 0.8), (200, 0, 220, 41, 0.7), (100, 0, 120, 60, 0.6))]
     curve = evaluate(found, truth, min_height=50)

@@ -155,3 +155,11 @@ def test_bad_input(store):
         CodeVectorStore.from_texts(TEXTS, Kinds(), ids=["a"], coder=store.coder)
     with pytest.raises(ValueError, match="expected a fitted coder"):
         CodeVectorStore(Kinds(), LSH())
+
+
+def test_a_pipe_in_the_place_of_the_documents_does_not_block(store, tmp_path):
+    store.save(tmp_path / "store")
+    (tmp_path / "store" / "documents.jsonl").unlink()
+    os.mkfifo(tmp_path / "store" / "documents.jsonl")
+    with pytest.raises(OSError, match="documents"):
+        CodeVectorStore.load(tmp_path / "store", Kinds())

@@ -138,7 +138,7 @@ def test_the_best_weight_vector_is_chosen():
 
 
 @pytest.mark.parametrize("starts", STARTS)
-def test_every_kind_of_start_finds_a_bit_that_parts_the_samples(starts):
+def test_every_kind_of_start_finds_a_bit_that_separates_the_samples(starts):
     X, y = blobs(n=80, d=5, seed=4)
     (graph,) = graph_on(X, y)
     found = search_on(X, starts, n_starts=20).best([graph], free(80), np.random.default_rng(0))

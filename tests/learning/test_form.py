@@ -143,7 +143,7 @@ def test_the_coder_reports_the_form_and_keeps_it(tmp_path, capsys):
     coder.save(tmp_path / "m")
     assert load(tmp_path / "m").kernel_ == "rbf"
     assert coder.truncate(3).kernel_ == "rbf"
-    # A warm start goes on in the same form.
+    # A warm start keeps the form.
     grown = CBID(n_bits=3, likeness=0, warm_start=True).fit(X, y).set_params(n_bits=6).fit(X, y)
     np.testing.assert_array_equal(grown.encode(X), coder.encode(X))
     assert not hasattr(coder.set_params(kernel="linear").fit(X, y), "anchors_")

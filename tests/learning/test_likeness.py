@@ -136,7 +136,7 @@ def test_search_takes_each_direction_once_and_resumes():
         np.testing.assert_array_equal(bit.h, expected.h)
 
 
-def test_beside_class_bits_later_rotations_say_what_earlier_ones_do_not():
+def test_later_rotations_after_class_bits_explain_what_earlier_ones_do_not():
     """The second rotation has all axes again; the 32 of the first count half, so directions lean to the new ones."""
     X = np.random.default_rng(0).standard_normal((400, 64)) * np.geomspace(2, 1, 64)
     axes = fit_likeness_axes(X, fit_whitening(X, n_components=64, ridge=0.0, random_state=0), None)

@@ -22,7 +22,7 @@ RESULTS = Results(
 )
 
 
-def test_metrics_are_of_the_rows_asked_for_in_the_order_of_repeats():
+def test_metrics_are_of_the_requested_rows_in_the_order_of_repeats():
     """The first repeat is computed from predictions, the second was stored, the third has no result."""
     np.testing.assert_allclose(RESULTS.measured("accuracy", method="a"), [0.5, 0.7])
     assert len(RESULTS.measured("accuracy", method="c")) == 0

@@ -70,7 +70,7 @@ def test_nearest_neighbours(ours, rivals, expected):
     assert tuple(judge(results).holds for judge in judged) == expected
 
 
-def test_the_papers_form_beside_the_default():
+def test_the_papers_form_and_the_default():
     fixed = {"set": "scene15", "features": "x", "bits": 64}
     results = together(
         accuracies([0.5, 0.51, 0.5], **fixed, method=PAPER),

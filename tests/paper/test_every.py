@@ -58,7 +58,7 @@ def test_without_its_data_it_has_no_cells_and_judges_nothing(name):
         assert claim.source
 
 
-def test_the_page_tells_of_every_experiment_and_metric():
+def test_the_page_names_every_experiment_and_metric():
     text = (Path(__file__).parents[2] / "docs" / "reproduce.md").read_text()
     experiments, metrics = text.split("## Metrics")
     assert re.findall(r"^\| `(\w+)`", experiments, re.M) == list(EXPERIMENTS)

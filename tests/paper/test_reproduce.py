@@ -306,7 +306,7 @@ def test_a_name_given_twice_is_one_section(tmp_path):
     assert done.report.read_text().count('<h2 id="toy">') == 1
 
 
-def test_photographs_of_an_earlier_run_do_not_stay_beside_the_report(tmp_path, monkeypatch):
+def test_photographs_of_an_earlier_run_are_removed(tmp_path, monkeypatch):
     from dataclasses import replace
 
     def show(results, page):

@@ -181,7 +181,7 @@ def test_detection_and_continuing(tmp_path, monkeypatch):
     # Learning continues after the stored bits, which stay the same.
     longer = [cells[2], cells[2] | {"bits": 12}]
     assert _plain(next(detection.run(longer, context(tmp_path)))[1]) == results.rows[2].result
-    # Codes that ended early are no codes of the length that was asked for; the detector itself is there all the same.
+    # Codes that ended early are no codes of the length that was asked for; the detector itself still exists.
     monkeypatch.setattr(detection, "_learned_bits", lambda *_: CBID(n_bits=1).fit(np.eye(4), [0, 0, 1, 1]))
     run = detection.run([cells[0], cells[2]], context(tmp_path))
     assert _plain(next(run)[1]) == results.rows[0].result

@@ -1,4 +1,4 @@
-"""Vectors of data sets, split as asked for."""
+"""Vectors of data sets, split as requested."""
 
 import numpy as np
 import pytest

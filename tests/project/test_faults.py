@@ -127,9 +127,14 @@ def test_a_signal_during_the_commit_waits_for_its_end(vectors, tmp_path, monkeyp
 
     with Project.open(path, write=True) as project, monkeypatch.context() as patch:
         patch.setattr(os, "replace", replace)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt) as raised:
             project.add(X[:1])
-    assert len(check_whole(path)) == 41
+        assert raised.value.__notes__ == ["the commit took place before this error: 1 images were added"]
+        assert len(project) == 41
+        with pytest.raises(KeyboardInterrupt) as raised:
+            project.remove([3])
+        assert raised.value.__notes__ == ["the commit took place before this error: 1 images were removed"]
+    assert len(check_whole(path)) == 40
 
 
 def test_save_tells_the_truth_when_the_last_flush_fails(tmp_path, monkeypatch):
@@ -277,6 +282,28 @@ def test_a_changed_table_is_found(vectors, tmp_path, change):
     assert Project.check(path)[0]
 
 
+ENDLESS = "AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n)"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        f"DROP TABLE seal; CREATE VIEW seal (content, checksum) {ENDLESS} SELECT x, x FROM n",
+        f"DROP TABLE vectors; CREATE VIEW vectors (n_features) {ENDLESS} SELECT x FROM n",
+        "CREATE TRIGGER t AFTER DELETE ON images BEGIN DELETE FROM images; END",
+        "CREATE TABLE seals (x, content TEXT GENERATED ALWAYS AS (zeroblob(999999999)))",
+    ],
+)
+def test_a_view_or_trigger_is_never_run(vectors, tmp_path, change):
+    """Whoever makes a project could let its table run without end."""
+    path = shutil.copytree(vectors, tmp_path / "p.cbid")
+    with contextlib.closing(sqlite3.connect(path / "images.sqlite")) as table:
+        table.executescript(change)
+    for write in (False, True):
+        with pytest.raises(ProjectError, match="not a table of images"):
+            Project.open(path, write=write)
+
+
 def test_a_damaged_row_is_not_returned(vectors, tmp_path):
     path = shutil.copytree(vectors, tmp_path / "p.cbid")
     with contextlib.closing(sqlite3.connect(path / "images.sqlite")) as table, table:
@@ -378,6 +405,16 @@ def test_a_manifest_in_another_form_is_damaged(vectors, tmp_path):
     (path / "project.json").write_text((path / "project.json").read_text() + " ")
     with pytest.raises(ProjectError, match="checksum"):
         Project.open(path)
+
+
+@pytest.mark.parametrize("suffix", ["-journal", "-wal", "-shm"])
+def test_a_pipe_beside_the_table_does_not_block(vectors, tmp_path, suffix):
+    """SQLite would open it, and wait for its other end."""
+    path = shutil.copytree(vectors, tmp_path / "p.cbid")
+    os.mkfifo(path / f"images.sqlite{suffix}")
+    for write in (False, True):
+        with pytest.raises(OSError, match="images"):
+            Project.open(path, write=write)
 
 
 def test_masked_values_are_rejected(vectors):

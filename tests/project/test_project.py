@@ -85,7 +85,7 @@ def test_a_failure_at_the_last_step_adds_nothing(copied, monkeypatch):
 
 
 def test_a_kill_between_the_two_stores_adds_nothing(copied):
-    """The table has the image, the index has not: nobody sees it, and the next writer removes it."""
+    """The table has the image, the index has not: no search finds it, and the next writer removes it."""
     killed = (
         "import os, sys\n"
         "from cbid.project import Project\n"
@@ -106,7 +106,7 @@ def test_a_kill_between_the_two_stores_adds_nothing(copied):
 
 
 def test_what_a_killed_writer_had_begun_is_undone_by_a_reader(copied):
-    """Pages of an open transaction are in the file already, and the journal that takes them back beside it."""
+    """Pages of an open transaction are in the file already, and so is the journal that takes them back."""
     killed = (
         "import os, sqlite3, sys\n"
         "table = sqlite3.connect(sys.argv[1], isolation_level=None)\n"

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from cbid.cli import run
+from cbid.data import ImageError
 from cbid.project import Project
 from cbid.report import offline
 from cbid.report.offline import write_offline_page
@@ -43,6 +44,14 @@ def test_one_file_or_a_folder(made, tmp_path, monkeypatch):
             write_offline_page(project, tmp_path / "page.txt")
         monkeypatch.setattr(offline, "MAX_IMAGES", 10)
         with pytest.raises(ValueError, match="24 images: expected at most 10"):
+            write_offline_page(project, tmp_path / "page.html")
+
+
+def test_thumbnails_are_decoded_in_another_process(made, tmp_path, monkeypatch):
+    """A project may be of a stranger, and so are its thumbnails."""
+    with Project.open(made / "p.cbid") as project:
+        monkeypatch.setattr(project, "thumbnail", lambda id: b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n")
+        with pytest.raises(ImageError, match="format is unknown"):
             write_offline_page(project, tmp_path / "page.html")
 
 

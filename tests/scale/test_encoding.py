@@ -99,6 +99,19 @@ def test_another_job_is_not_mixed_in(npy, vectors, coder, tmp_path):
         encode_to(npy, other, out)
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_files_of_others_stay(npy, coder, tmp_path, overwrite):
+    folder = tmp_path / "codes.npy.parts"
+    folder.mkdir()
+    for name in ("part-000000.safetensors", "part-notes.safetensors", ".notes.tmp"):
+        (folder / name).write_text("precious")
+    with pytest.raises(FileExistsError, match=r"part-000000\.safetensors is not a part"):
+        encode_to(npy, coder, tmp_path / "codes.npy", overwrite=overwrite)
+    (folder / "part-000000.safetensors").unlink()
+    encode_to(npy, coder, tmp_path / "codes.npy", overwrite=overwrite)
+    assert sorted(path.name for path in folder.iterdir()) == [".notes.tmp", "part-notes.safetensors"]
+
+
 @pytest.mark.parametrize("kind", ["text", "numbers"])
 def test_ids_are_kept(vectors, coder, tmp_path, kind):
     ids = np.arange(1000)[::-1] * 3

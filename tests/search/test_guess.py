@@ -1,4 +1,4 @@
-"""Thresholds guessed from a sample: right where the sample is like the rest, asked for again where it is not."""
+"""Thresholds guessed from a sample: right if the sample is like the rest, else searched again."""
 
 import numpy as np
 import pytest
@@ -91,7 +91,7 @@ def test_like_codes_side_by_side_are_no_guess(simd, where):
     check(codes, queries, 10, simd)
 
 
-def test_without_a_guess_nothing_is_asked_for_again():
+def test_without_a_guess_nothing_is_searched_again():
     codes, queries = planted(IN_THE_SAMPLE)
     too_low, distances = kernel(codes, queries, 10, guess=False)
     assert not too_low.any()

@@ -248,7 +248,7 @@ def test_lookup_of_ids_labels_and_codes(small_tail):
     assert repr(index) == "CodeIndex(n_bits=20, 99 codes)"
 
 
-def test_ids_go_on_from_the_largest_ever_stored():
+def test_ids_continue_from_the_largest_ever_stored():
     index = CodeIndex(8)
     code = np.zeros((2, 1), np.uint8)
     assert index.add(code).tolist() == [0, 1]
@@ -310,7 +310,7 @@ def test_removed_codes_are_forgotten_once_they_are_most():
     assert index.search(np.zeros(8, np.uint8), 2).ids.tolist() == [[-1, -1]]
 
 
-def test_nothing_stored_nothing_asked():
+def test_nothing_stored_and_no_queries():
     index = CodeIndex(12)
     none = np.empty((0, 2), np.uint8)
     assert index.search(np.zeros((3, 2), np.uint8), 4).ids.tolist() == [[-1] * 4] * 3

@@ -72,6 +72,6 @@ def test_the_units_of_projections_do_not_matter():
         (lambda: Queries.from_projections([[1.0]], scale=0), ValueError, "a positive number"),
     ],
 )
-def test_errors_say_what_came_and_what_is_accepted(call, error, message):
+def test_errors_say_what_was_given_and_what_is_accepted(call, error, message):
     with pytest.raises(error, match=message):
         call()

@@ -280,6 +280,6 @@ QUERIES = Queries.from_codes(np.zeros((3, 2), np.uint8), 16)
         ),
     ],
 )
-def test_errors_say_what_came_and_what_is_accepted(call, error, message):
+def test_errors_say_what_was_given_and_what_is_accepted(call, error, message):
     with pytest.raises(error, match=message):
         call()

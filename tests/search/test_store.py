@@ -140,7 +140,7 @@ def test_one_writer(saved):
     CodeIndex.open(saved, writable=True).close()
 
 
-def test_a_writer_forgotten_without_closing_lets_go(saved):
+def test_a_writer_that_is_never_closed_releases_its_lock(saved):
     CodeIndex.open(saved, writable=True)
     CodeIndex.open(saved, writable=True).close()
 

@@ -122,6 +122,10 @@ def lead_out(manifest, directory):
     manifest.segments[0].ids["file"] = "../secret.npy"
 
 
+def write_elsewhere(manifest, directory):
+    manifest.segments[0].name = "../secret"  # a removal would write ../secret.removed-....npy
+
+
 def labels_as_objects(manifest, directory):
     manifest.segments[0].label_type = "|O"
 
@@ -140,6 +144,7 @@ def pickled_ids(manifest, directory):
 
 FORGED = {
     lead_out: r"'\.\./secret.npy'",
+    write_elsewhere: r"'\.\./secret'",
     labels_as_objects: r"'\|O'",
     runs_past_the_end: "does not divide 100 codes into runs",
     pickled_ids: "not a .npy file",
@@ -197,7 +202,7 @@ def test_a_manifest_of_a_later_format(saved, monkeypatch):
 
 
 @pytest.mark.parametrize("code", [3, 200, 255])
-def test_labels_that_were_altered_are_told_when_they_are_met(tmp_path, code):
+def test_altered_labels_are_reported_when_they_are_read(tmp_path, code):
     """Labels are not read before they are needed; code 3 comes just after the last label."""
     index = CodeIndex(8)
     index.add(np.arange(6, dtype=np.uint8)[:, None], labels=list("abcabc"))

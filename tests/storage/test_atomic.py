@@ -1,5 +1,6 @@
 """Files that are whole or absent."""
 
+import errno
 import os
 
 import pytest
@@ -49,3 +50,18 @@ def test_a_directory_is_whole_or_absent(tmp_path):
         pass
     assert told.value.filename == str(tmp_path / "missing" / "table")
     assert sorted(os.listdir(tmp_path)) == ["other", "table"]
+
+
+@pytest.mark.parametrize("kind", [whole_file, whole_directory])
+def test_an_error_after_the_renaming_says_that_the_content_is_there(tmp_path, monkeypatch, kind):
+    def failing(path):
+        if os.fspath(path) == os.fspath(tmp_path):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr("cbid.storage.atomic.flush", failing)
+    with (
+        pytest.raises(OSError, match="table was written, but a power failure"),
+        kind(tmp_path / "table"),
+    ):
+        pass
+    assert (tmp_path / "table").exists()

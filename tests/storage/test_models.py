@@ -64,7 +64,7 @@ def test_a_label_without_a_json_form_is_refused_and_nothing_written(digits, tmp_
     assert not list(tmp_path.iterdir())
 
 
-def test_a_saved_part_goes_on_where_it_stopped(digits, tmp_path):
+def test_a_saved_part_resumes_where_it_stopped(digits, tmp_path):
     X, y = digits
 
     def save_at_three(coder):
@@ -146,7 +146,7 @@ def test_a_header_that_claims_a_huge_size_allocates_nothing(path):
         load(path)
 
 
-def test_foreign_files_are_told_from_models(tmp_path):
+def test_foreign_files_are_not_taken_for_models(tmp_path):
     for name, data in (
         ("text", b"hello, this is no model file"),
         ("empty", b""),

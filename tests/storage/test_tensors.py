@@ -25,7 +25,7 @@ def test_round_trip_and_one_array_alone(tmp_path):
         TOY.peek(tmp_path / "t", "other")
 
 
-def test_another_kind_or_version_is_told(tmp_path):
+def test_another_kind_or_version_is_rejected(tmp_path):
     TOY.write(tmp_path / "t", {}, {})
     other = FileKind(format="doll", version=3, noun="doll", error=ToyError)
     later = FileKind(format="toy", version=4, noun="toy", error=ToyError)

@@ -211,6 +211,43 @@ def test_two_lengths_of_one_request_are_rejected(locked):
     assert "Transfer-Encoding" in answer.json()["error"]
 
 
+FORM = b'--x\r\nContent-Disposition: form-data; name="label"\r\n\r\n%s\r\n--x--\r\n'
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "charset=punycode",
+        'charset="punycode"',
+        "charset =punycode",
+        "CharSet=idna",
+        "charset=utf-8; charset=punycode",
+    ],
+)
+def test_a_charset_that_is_slow_to_decode_is_rejected(locked, given):
+    """Python takes half a minute for a megabyte of punycode, on the event loop."""
+    headers = {"content-type": f"multipart/form-data; boundary=x; {given}", "x-api-key": KEY}
+    begun = time.perf_counter()
+    answer = locked.post("/api/images", headers=headers, content=FORM % (b"a" * 1_000_000))
+    assert time.perf_counter() - begun < 2
+    assert answer.status_code == 400
+    assert "charset" in answer.json()["error"]
+
+
+@pytest.mark.parametrize("given", ["", "; charset=utf-8", '; charset="UTF-8"', "; Charset=utf8; a=b"])
+def test_utf_8_is_accepted(locked, given):
+    headers = {"content-type": f"multipart/form-data; boundary=x{given}", "x-api-key": KEY}
+    answer = locked.post("/api/images", headers=headers, content=FORM % b"a")
+    assert answer.status_code == 422  # the images are missing
+
+
+def test_a_second_content_type_does_not_raise_the_limit_of_json(locked):
+    headers = [("content-type", "application/json"), ("content-type", "multipart/form-data; boundary=x")]
+    content = b'{"query": {"id": 1}' + b" " * 5_000_000 + b"}"
+    answer = locked.post("/api/search", headers=[*headers, ("x-api-key", KEY)], content=content)
+    assert answer.status_code == 413
+
+
 # Behind a proxy: the test client has the address "testclient", so the address is set here
 
 

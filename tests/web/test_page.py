@@ -276,7 +276,7 @@ def test_why_by_keyboard(browser, address, pictures, project):
         assert ("1 for" in page.inner_text("#why-bit-text")) == bool(ones)
         visit.keep("7-why")
         visit.check_access()
-        grids = []  # parts along a side, as asked for
+        grids = []  # requested parts along a side
         maps = {}  # the last answers, by picture
 
         def note_map(response):
@@ -688,7 +688,7 @@ def test_a_project_without_labels(browser, fitted, pictures, tmp_path):
 
 
 def test_a_project_of_vectors(browser, pictures, tmp_path):
-    """There are no pictures to show, and none is asked for."""
+    """There are no pictures to show, and the page requests none."""
     rng = np.random.default_rng(0)
     centres = 2 * rng.normal(size=(3, 8))
     X = (centres[np.repeat(range(3), 10)] + rng.normal(size=(30, 8))).astype(np.float32)

@@ -212,7 +212,7 @@ def test_kernels_are_compiled_before_the_first_request(copied, monkeypatch):
 
 @pytest.mark.parametrize("damage", ["project.json", "manifest.json"])
 def test_a_bad_manifest_is_shown_and_retried(copied, damage, monkeypatch, caplog):
-    """Deep JSON raises a RecursionError; the service goes on with its old state until the file is right again."""
+    """Deep JSON raises a RecursionError; the service keeps its old state until the file is valid again."""
     monkeypatch.setattr(served, "_REFRESH_SECONDS", 0.02)
     file = next(copied.rglob(damage))
     good = file.read_bytes()

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import logging
 import platform
 import select
 import socket
@@ -34,12 +35,13 @@ def answer(sock):
 @pytest.fixture(scope="module")
 def impatient(fitted):
     """A server with limits of half a second."""
-    before, server.HEADER_SECONDS = server.HEADER_SECONDS, 0.5
+    before = server.HEADER_SECONDS, server.SEND_SECONDS
+    server.HEADER_SECONDS = server.SEND_SECONDS = 0.5
     try:
         with running(fitted, rate=0, upload_seconds=0.5, read_only=True) as address:
             yield address
     finally:
-        server.HEADER_SECONDS = before
+        server.HEADER_SECONDS, server.SEND_SECONDS = before
 
 
 def test_headers_that_never_end(impatient):
@@ -92,6 +94,52 @@ def test_a_body_without_end_is_cut_while_it_is_read(fitted):
         response = sock.recv(65536)
         assert response.startswith(b"HTTP/1.1 413 ")
         assert httpx.get(f"{address}/health").status_code == 200
+
+
+def test_a_body_that_nobody_reads_cannot_hold_a_connection(impatient):
+    """The response is sent before the body has arrived; the rest of it comes byte by byte."""
+    with connect(impatient) as sock:
+        sock.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000000\r\n\r\n")
+        assert sock.recv(65536).startswith(b"HTTP/1.1 200 ")
+        with contextlib.suppress(ConnectionError):
+            for _ in range(100):
+                sock.sendall(b" ")
+                time.sleep(0.1)
+            pytest.fail("the connection stayed open for ten seconds")
+
+
+def test_a_client_that_does_not_read_is_cut_off(impatient):
+    path, n = b"/style.css", 300
+    size = len(httpx.get(f"{impatient}{path.decode()}").content)
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        host, port = impatient.removeprefix("http://").split(":")
+        sock.connect((host, int(port)))
+        sock.settimeout(20)
+        sock.sendall(b"GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" % path * n)
+        time.sleep(2)
+        n_read = 0
+        with contextlib.suppress(ConnectionError):
+            while part := sock.recv(65536):
+                n_read += len(part)
+    assert n_read < n * size
+    assert httpx.get(f"{impatient}/health").status_code == 200
+
+
+def test_a_client_that_reads_slowly_gets_all(impatient):
+    path, n = b"/style.css", 200
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        host, port = impatient.removeprefix("http://").split(":")
+        sock.connect((host, int(port)))
+        sock.sendall(b"GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" % path * n)
+        sock.settimeout(0.4)  # below the time limit of an idle connection
+        parts = []
+        with contextlib.suppress(TimeoutError):
+            while len(parts) < 100_000 and (part := sock.recv(16384)):
+                parts.append(part)
+                time.sleep(0.01)
+    assert b"".join(parts).count(b"HTTP/1.1 200 ") == n
 
 
 def test_chunks_of_one_byte_are_cut_off(impatient):
@@ -177,6 +225,12 @@ with open("/proc/self/statm") as file:
         for how in ("set", "not")
     }
     assert sizes["set"] < sizes["not"] - 100, sizes
+
+
+def test_a_line_of_the_log_has_no_control_characters():
+    values = "it failed\x1b[2J\n", (), None
+    line = server.TextLines("%(message)s").format(logging.LogRecord("cbid.web", logging.ERROR, "", 0, *values))
+    assert line == "it failed\\x1b[2J\\n"
 
 
 def test_a_port_that_is_taken():

@@ -75,7 +75,7 @@ class CBID(LargeMarginCoder):
     triplets : {"mean", "all"}, default="mean"
         One comparison per sample and other class, on mean distances; or one for every hit and miss.
     missing_label : object, default=None
-        A label that marks samples without one, beside None, NaN and masked entries.
+        A label that marks samples without one, in addition to None, NaN and masked entries.
     spread_labels : bool, default=True
         Samples without a label get one that spreads from neighbour to neighbour, unless that finds hidden labels
         worse than the nearest labelled sample does. False: they take part in likeness alone.
@@ -297,6 +297,10 @@ class CBID(LargeMarginCoder):
         check_integer("n_anchors", self.n_anchors, 1)
         if self.gamma is not None:
             check_real("gamma", self.gamma, 0, open_below=True)
+
+    def check_params(self) -> None:
+        """Raise a ValueError for settings that are wrong for any data. ``fit`` begins with this check."""
+        self._check_params()
 
     def fit(self, X: ArrayLike, y: Any = None, *, tree: Any = None) -> Self:
         """Learn from vectors X (n, d) and labels y.

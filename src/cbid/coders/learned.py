@@ -150,15 +150,15 @@ class _Features:
         return found, offset - float(found @ self.constant)
 
 
-# Kinds of bits by what they see: X or similarities to anchors, X beside such similarities, shares of the classes,
-# scores of labels.
+# Kinds of bits by what they see: X or similarities to anchors, X together with such similarities, shares of the
+# classes, scores of labels.
 _BY_CLASS, _BY_LIKENESS, _BY_SHARES, _BY_SCORES = 0, 1, 2, 3
 # A hyperplane is over scores if it differs from one by no more than this.
 _SAME = 1e-6
 
 
 class Learned:
-    """Bits in the units of X, or of the similarities to the anchors with X beside them, as they come in.
+    """Bits in the units of X, or of the similarities to the anchors followed by X, as given to ``project``.
 
     Hyperplanes are rows over [F, X, shares]: X only in the kernel form with bits of likeness (F is X in the linear
     form), shares of the classes only if there are any.

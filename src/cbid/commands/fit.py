@@ -214,7 +214,7 @@ def _hint(project: "Project") -> str | None:
 
 
 def echo_fit(project: "Project", *, given: bool) -> None:
-    """Print the size of a project, its descriptor (``given``: it was asked for), times and accuracy."""
+    """Print the size of a project, its descriptor (``given``: the user has chosen it), times and accuracy."""
     last = project.last_fit
     images = last["images"]
     parts = f"{images['train']:,} for training, {images['held-out']:,} held out"

@@ -43,10 +43,15 @@ class Command(TyperCommand):
         """Run the command; notes on long steps go to stderr unless --quiet."""
         from cbid.progress import notes
 
-        if ctx.params.get("quiet"):
-            return super().invoke(ctx)
-        with notes(lambda text: typer.echo(f"cbid: {text}", err=True)):
-            return super().invoke(ctx)
+        try:
+            if ctx.params.get("quiet"):
+                return super().invoke(ctx)
+            with notes(lambda text: typer.echo(f"cbid: {text}", err=True)):
+                return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            if outcome := getattr(error, "__notes__", []):  # typer would drop it
+                raise Interrupted("; ".join(["interrupted", *outcome])) from error
+            raise
 
 
 def _check_jobs(n_jobs: int | None) -> int | None:
@@ -196,7 +201,8 @@ class Query(NamedTuple):
 
 
 def open_source_for(project: "Project | Model", path: Path) -> Any:
-    """Open a source of the kind that the project holds: images or vectors."""
+    """Open a source of the kind that the project holds: vectors, or images, which other processes decode."""
+    from cbid.data.isolated import DecodeLimits
     from cbid.data.tables import VectorTable
     from cbid.project.fitting import open_images
 
@@ -207,6 +213,8 @@ def open_source_for(project: "Project | Model", path: Path) -> Any:
         if isinstance(project, Model):
             needs = "leave out --descriptor" if project.descriptor else "give the --descriptor of the model"
         raise ValueError(f"{printable(path)} holds {given}: {needs}")
+    if not isinstance(source, VectorTable):
+        source.limits = DecodeLimits()
     return source
 
 
@@ -310,7 +318,7 @@ def echo_json(value: Any) -> None:
 
 
 def echo_result(value: Any, text: str, *, as_json: bool, quiet: bool = False) -> None:
-    """Print a value as JSON if asked for, else a text, or nothing."""
+    """Print a value as JSON with ``as_json``, else a text, or nothing with ``quiet``."""
     if as_json:
         echo_json(value)
     elif not quiet:

@@ -88,7 +88,7 @@ def reproduce(
         typer.echo(f"{name}: missing data sets: {', '.join(sets)}", err=True)
     for name, errors in outcome.failures.items():
         for error in errors:
-            typer.echo(f"{name} failed: {error}", err=True)
+            typer.echo(f"{name} failed: {printable(str(error))}", err=True)
     text = f"{outcome.ran} cells run, {outcome.kept} from earlier runs; report: {outcome.report}"
     echo_result(asdict(outcome), text, as_json=as_json)
     if outcome.failures:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from cbid.commands.options import find_project
+from cbid.text import printable
 
 KEY_VARIABLE = "CBID_API_KEY"
 _MIB = 2**20
@@ -92,13 +93,13 @@ def serve(
             Project.open(folder).close()  # if it cannot be opened, one process says why, not each of them
             log_to_stderr(log)
             address = f"http://{url_host}:{sock.getsockname()[1]}"
-            typer.echo(f"Serving {folder} at {address} with {workers} processes (press Ctrl-C to stop)")
+            typer.echo(f"Serving {printable(folder)} at {address} with {workers} processes (press Ctrl-C to stop)")
             run_workers(folder, settings, sock, workers, log)
             return
         app = create_app(folder, settings)
         address = f"http://{url_host}:{sock.getsockname()[1]}"
         images = len(app.state.served.project)
-        typer.echo(f"Serving {folder} ({images:,} images) at {address} (press Ctrl-C to stop)")
+        typer.echo(f"Serving {printable(folder)} ({images:,} images) at {address} (press Ctrl-C to stop)")
         log_to_stderr(log)
         run(app, sock)
     finally:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cbid.storage.atomic import check_regular
 from cbid.storage.tensors import DAMAGED_NPY, map_array, map_npy, read_header
 
 # The file is open: an OSError means an offset outside the file, a RuntimeError a password.
@@ -36,6 +37,7 @@ def read_npy(path: str | os.PathLike[str]) -> NDArray[Any]:
 def read_npz(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
     """Return the arrays of a ``.npz`` file: memory maps, or arrays in memory if the file is compressed."""
     path = Path(path)
+    check_regular(path)
     with open(path, "rb") as file:
         try:
             with zipfile.ZipFile(file) as archive:
@@ -116,6 +118,7 @@ def labels_beside(path: Path) -> Path | None:
 
 
 def _is_gzip(path: Path) -> bool:
+    check_regular(path)
     with open(path, "rb") as file:
         return file.read(2) == b"\x1f\x8b"
 

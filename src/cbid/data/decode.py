@@ -13,6 +13,7 @@ from cbid.data.pixels import FORMATS, bands, draft, format_of, open_image, orien
 from cbid.data.pixels import ImageError as ImageError
 from cbid.data.pixels import reason_of as reason_of
 from cbid.extras import missing_extra
+from cbid.storage.atomic import check_regular
 from cbid.text import printable
 
 MAX_PIXELS = 50_000_000
@@ -119,9 +120,11 @@ def _image_errors() -> Iterator[None]:
         raise ImageError(reason_of(error)) from error
 
 
-def image_type(data: bytes) -> str:
+def file_type(path: str | os.PathLike[str]) -> str:
     """Return the media type of an image file by its first bytes, such as "image/png"; ``ImageError`` if unknown."""
-    return _MEDIA_TYPES[format_of(data)]
+    check_regular(path)
+    with open(path, "rb") as file:
+        return _MEDIA_TYPES[format_of(file.read(32))]
 
 
 def read_bytes(path: str | os.PathLike[str], *, max_pixels: int = MAX_PIXELS) -> bytes:

@@ -49,7 +49,7 @@ class ImageFolder(ImageFiles):
         cat_001.jpg: its first group, or the whole match. Images without a match have no label.
     on_error : {"raise", "skip"}, default="raise"
         What to do about broken links and loops of links, unreadable folders, classes without images, and images
-        beside the class folders: raise an ``ImageError`` that lists them, or list them in ``problems``.
+        next to the class folders: raise an ``ImageError`` that lists them, or list them in ``problems``.
     max_pixels : int
         As in ``read_image``.
 
@@ -98,7 +98,7 @@ class ImageFolder(ImageFiles):
                 files = own
             else:
                 for name in own:
-                    scan.problem(name, "an image beside the class folders")
+                    scan.problem(name, "an image next to the class folders")
         if not files:
             raise ImageError(_nothing(root, scan))
         super().__init__(

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from cbid.extras import missing_extra
 from cbid.labels import encode_labels, unmarked
+from cbid.storage.atomic import check_regular
 
 _IDS = ("id", "ids", "key", "name", "path", "file", "filename")
 _LABELS = ("label", "labels", "class", "target", "y", "category")
@@ -213,6 +214,7 @@ class ParquetTable(VectorTable):
             from pyarrow.parquet import ParquetFile
         except ImportError as error:
             raise missing_extra("a parquet file", "tables") from error
+        check_regular(self._path)
         try:
             return ParquetFile(self._path, memory_map=True)
         except ArrowException as error:

@@ -8,6 +8,7 @@ that was not written yet, and any number of processes can read and write at once
 
 import json
 import os
+import re
 import time
 import warnings
 from pathlib import Path
@@ -28,6 +29,8 @@ Bag = tuple[NDArray[np.float32], NDArray[np.float32], tuple[int, int]]  # values
 Value = NDArray[np.float32] | Bag
 
 _IMAGES, _BYTES, _SECONDS = 256, 16 * 2**20, 30.0  # a chunk is written when it reaches one of these
+_CHUNK_NAME = re.compile(r"[0-9a-f]{32}\.safetensors")
+_TEMPORARY_CHUNK = re.compile(r"\.([0-9a-f]{32}\.safetensors|settings\.json)\.[a-z0-9_]{8}\.tmp")
 _ABANDONED = 3600.0  # seconds after which a temporary file is removed
 
 
@@ -80,9 +83,9 @@ class CachedValues:
         self._pending_bytes, self._pending_since = 0, 0.0
         keys: list[NDArray[np.uint8]] = []
         for path in sorted(folder.iterdir()):
-            if path.suffix == ".tmp":
+            if _TEMPORARY_CHUNK.fullmatch(path.name):
                 _remove_abandoned(path)
-            elif path.suffix == ".safetensors":
+            elif _CHUNK_NAME.fullmatch(path.name):  # files of others stay
                 try:
                     found = _CHUNK.peek(path, "keys")
                     if found.dtype != np.uint8 or found.ndim != 2 or found.shape[1] != 16:

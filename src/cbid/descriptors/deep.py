@@ -21,6 +21,7 @@ from cbid.data.images import as_gray, as_rgb, to_uint8
 from cbid.descriptors.base import Descriptor, Image
 from cbid.extras import missing_extra
 from cbid.params import check_params, choice, estimator, flag, param, positive, real
+from cbid.storage.atomic import check_regular
 from cbid.storage.digests import digest_bytes, new_digest
 
 _USUAL = np.array([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]])  # mean and std of ImageNet, red, green, blue
@@ -65,6 +66,7 @@ class Preprocessing:
     def read(cls, path: str | os.PathLike[str]) -> Self:
         """Read a JSON file; a ValueError names the file and the entry."""
         try:
+            check_regular(path)
             entries = json.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
             raise ValueError(f"{os.fspath(path)} cannot be read: {error.strerror}") from error

@@ -100,7 +100,7 @@ def log_average_detection_rate(false_positives: ArrayLike, detection_rates: Arra
     ----------
     false_positives, detection_rates : array-like of shape (m,)
         False positives per image and detection rates as the threshold of the detector falls. At each of the nine
-        rates the best point at or below it counts, or 0 if there is none.
+        rates the best point at or below it counts, or 0 without such a point.
     """
     x, y = np.asarray(false_positives, dtype=float), np.asarray(detection_rates, dtype=float)
     if x.ndim != 1 or x.shape != y.shape:

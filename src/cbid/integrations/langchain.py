@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from cbid.coders import CBID, Coder
 from cbid.extras import missing_extra
-from cbid.storage.atomic import whole_directory
+from cbid.storage.atomic import check_regular, whole_directory
 from cbid.vector_index import FittedCoder, VectorIndex
 
 try:
@@ -228,6 +228,7 @@ class CodeVectorStore(VectorStore):
         store.embedding, store._index, store._mutex = embedding, index, threading.RLock()
         store._documents, store._number, store._name = {}, {}, {}
         try:
+            check_regular(Path(path) / "documents.jsonl")
             with (Path(path) / "documents.jsonl").open(encoding="utf-8") as file:
                 for line in file:
                     entry = json.loads(line)

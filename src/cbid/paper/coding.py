@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from cbid import CBID, CodeKNeighborsClassifier, coders, descriptors
 from cbid.bags import Bags
 from cbid.coders import Coder
+from cbid.coders.rivals.common import CodeLengthError
 from cbid.descriptors import describe
 from cbid.paper.base import Context, Settings, key_of
 from cbid.paper.sets import DataAbsent, NamedSet, per_class
@@ -221,12 +222,10 @@ class Method:
             return self.make(n_bits=None if self.whole else n_bits, **given).fit(X, y)
 
     def fit_or_reason(self, X: Array, y: Array, n_bits: int, seed: int) -> Any:
-        """Return a fitted coder, or the reason why there is none of this length."""
+        """Return a fitted coder, or the reason why the method has none of this length."""
         try:
             return self.fit(X, y, n_bits, seed)
-        except ValueError as error:
-            if "n_bits" not in str(error):
-                raise
+        except CodeLengthError as error:
             return str(error)
 
 
@@ -276,7 +275,7 @@ CODERS: dict[str, Method] = {
 def code_lengths(
     name: str, vectors: Vectors, lengths: Sequence[int], seed: int, classify: "Classify | None" = None
 ) -> Iterator[tuple[int, Coder | str]]:
-    """Yield a fitted coder for each length, or the reason why there is none.
+    """Yield a fitted coder for each length, or the reason why the method has none.
 
     ``classify`` (``nearest_neighbours`` by default) chooses a setting of the method's grid on the validation images.
     """

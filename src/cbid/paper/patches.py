@@ -77,7 +77,7 @@ def _bag_of_words(seed: int, cbid: Any) -> Any:
 
 
 def _nbnn(coder: Any = None, n_bits: int | None = None, *, decision: str = "nearest", **settings: Any) -> Make:
-    """NBNN on descriptors, or on codes if a class of coders is given; without factors of classes unless asked for."""
+    """NBNN on descriptors, or on codes if a class of coders is given; without factors of classes by default."""
     return lambda seed, cbid: NBNNClassifier(
         coder=coder and coder(n_bits=n_bits or MOST_BITS, random_state=seed),
         decision=decision,

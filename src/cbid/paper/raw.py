@@ -18,7 +18,6 @@ from typing import Any, Self
 import numpy as np
 
 import cbid
-from cbid.coders import large_margin
 from cbid.paper.base import (
     ALL_DEFAULTS,
     CLASS_BITS,
@@ -214,7 +213,7 @@ def defaults_fingerprint(scope: str = ALL_DEFAULTS) -> str:
         kept[place] = {k: kept[place][k] for k in _OF_THE_PAPER_FORM}
     if scope == PATCH_BITS:
         own = {"whitening": cbid.PatchCBID.whitening, "paper": cbid.PatchCBID.paper().get_params()}
-        kept["own"] = {"_NU": large_margin._NU, **own}
+        kept["own"] = {"_NU": _constants("cbid.coders.large_margin")["_NU"], **own}
     return digest_text(json.dumps(kept, sort_keys=True, default=_name_of), size=6)
 
 
@@ -234,7 +233,7 @@ def is_current(row: Row) -> bool:
 
 
 def _name_of(value: Any) -> str:
-    """Return a text for a value that JSON has not; the same in every process, so never an address."""
+    """Return a text for a value that JSON cannot hold; the same in every process, so never an address."""
     return getattr(value, "__qualname__", type(value).__qualname__)
 
 

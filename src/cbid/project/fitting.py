@@ -71,7 +71,7 @@ from cbid.storage.atomic import WriterLock, whole_file
 from cbid.storage.digests import digest_bytes
 from cbid.text import count, printable
 
-OWN_PIXELS = 100_000_000  # of an image in a source that the user names: more than for images of strangers
+OWN_PIXELS = 100_000_000  # of an image in a source that the user names: more than for uploaded images
 _COMMITTED = "the fit was committed before this error; fit again to complete the table of images"
 _MAX_FAILURES = 1000  # listed in the manifest
 PHASES = ("reading", "learning", "encoding", "compiling", "measuring")
@@ -450,7 +450,7 @@ def unfinished(directory: Path) -> str | None:
 
 
 def _own_descriptor(directory: Path) -> Descriptor | None:
-    """Return the descriptor of a project, or of its unfinished first fit; None if there is none."""
+    """Return the descriptor of a project, or of its unfinished first fit, or None."""
     if (directory / MANIFEST).exists():
         saved = ProjectManifest.read(directory).descriptor
         return None if saved is None else descriptor_from_json(saved)

@@ -160,7 +160,7 @@ def skipped_message(failures: Problems) -> str:
 def check_settings(coder: Coder) -> None:
     """Raise a ValueError for settings that are wrong for any images, before images are read."""
     if isinstance(coder, CBID):
-        coder._check_params()
+        coder.check_params()
     check_integer("n_bits", coder.get_params().get("n_bits", 1), 1, MOST_BITS)
 
 

@@ -28,6 +28,7 @@ from cbid.storage.atomic import check_no_link, check_regular, deferred_signals
 from cbid.storage.models import model_digest
 from cbid.text import printable
 
+_COMMITTED = "the commit took place before this error: "
 _MAX_WEIGHTS = 64  # code lengths whose weights are cached
 _MAX_PROJECTED = 5_000  # images among which the extremes of a bit are searched
 
@@ -169,7 +170,7 @@ class Snapshot:
         except BaseException:
             self._forget(table, lambda: range(first, table.next_id()))
             raise
-        with deferred_signals():
+        with deferred_signals(None if codes is None else _COMMITTED + _added(ids)):
             if codes is not None:
                 self._commit_codes(codes, ids, labels, table)
             self.changed()
@@ -183,7 +184,7 @@ class Snapshot:
             self.index.add(codes, ids=ids, labels=labels)
             self.index.save()
         except BaseException as error:
-            if self._was_committed(error, f"{len(ids)} images were added"):
+            if self._was_committed(error, _added(ids)):
                 self.changed()
             elif self.index.is_saved is False:
                 if int(ids[0]) in self.index:
@@ -194,7 +195,7 @@ class Snapshot:
     def _was_committed(self, error: BaseException, change: str) -> bool:
         """Return whether the change was saved before the error, which gets a note if so, or if it is not known."""
         if self.index.is_saved:
-            error.add_note(f"the commit took place before this error: {change}")
+            error.add_note(_COMMITTED + change)
         elif self.index.is_saved is None:
             error.add_note(f"it is not known whether {change}; open the project again to see")
         return bool(self.index.is_saved)
@@ -210,12 +211,13 @@ class Snapshot:
         all_ids, labels = self.index.ids, self.index.labels
         codes = self.index.reconstruct(ids)
         names = None if labels is None else labels[np.searchsorted(all_ids, ids)]
-        with deferred_signals():
+        change = f"{len(ids)} images were removed"
+        with deferred_signals(_COMMITTED + change):
             self.index.remove(ids)
             try:
                 self.index.save()
             except BaseException as error:
-                self._was_committed(error, f"{len(ids)} images were removed")
+                self._was_committed(error, change)
                 if self.index.is_saved is False:
                     self.index.add(codes, ids=ids, labels=names)
                 else:
@@ -229,14 +231,15 @@ class Snapshot:
         all_ids, labels = self.index.ids, self.index.labels
         codes = self.index.reconstruct(ids)
         before = np.full(len(ids), "") if labels is None else labels[np.searchsorted(all_ids, ids)]
-        with deferred_signals():
+        change = f"{len(ids)} labels were changed"
+        with deferred_signals(_COMMITTED + change):
             table.ask_labels(ids.tolist(), label or None)
             try:
                 self.index.remove(ids)
                 self.index.add(codes, ids=ids, labels=[label] * len(ids))
                 self.index.save()
             except BaseException as error:
-                self._was_committed(error, f"{len(ids)} labels were changed")
+                self._was_committed(error, change)
                 if self.index.is_saved is False:
                     if int(ids[0]) in self.index:
                         self.index.remove(ids)
@@ -317,6 +320,10 @@ class Snapshot:
         if self._digest is None:
             self._digest = model_digest(self.coder)
         return self._digest
+
+
+def _added(ids: NDArray[np.int64]) -> str:
+    return f"{len(ids)} images were added"
 
 
 def stamp_of(path: Path) -> tuple[int, int]:

@@ -12,6 +12,7 @@ import contextlib
 import errno
 import json
 import os
+import re
 import sqlite3
 import threading
 import weakref
@@ -26,7 +27,7 @@ from numpy.typing import NDArray
 
 from cbid.project.files import ProjectError
 from cbid.search import UnknownIdError
-from cbid.storage.atomic import check_no_link
+from cbid.storage.atomic import check_no_link, check_regular
 from cbid.storage.digests import digest_bytes
 
 TRAIN, HELD_OUT, ADDED, PENDING = "train", "held-out", "added", "pending"  # parts
@@ -67,6 +68,18 @@ CREATE TABLE IF NOT EXISTS given_labels (  -- since 0.2; labels that were given 
 """
 
 
+def _normal(sql: str | None) -> str:
+    """Return SQL without comments and needless space, as SQLite stores it."""
+    text = " ".join(re.sub(r"--[^\n]*", "", sql or "").split())
+    return text.replace("CREATE TABLE IF NOT EXISTS", "CREATE TABLE")
+
+
+# All that a table may have. A view or trigger of somebody else could run without end when it is read.
+_KNOWN_SCHEMA = frozenset(
+    map(_normal, (*_SCHEMA.split(";")[:-1], _CHECKSUMS, _GIVEN, _SEAL, "CREATE TABLE sqlite_sequence(name,seq)"))
+)
+
+
 def join_labels(labels: Iterable[Any]) -> str | None:
     """Return labels as one text, as the table and the index store them; None without labels."""
     names = sorted({str(label) for label in labels} - {""})
@@ -96,7 +109,7 @@ class ImageRecord:
     name : str
         Name in the source.
     path : str
-        Absolute path of the file; empty if there is none.
+        Absolute path of the file; empty for images without a file.
     label : str or None
         With several labels, all of them, separated by commas.
     part : str
@@ -138,6 +151,8 @@ class ImageTable:
         self._mutex = threading.RLock()
         for suffix in ("", "-journal", "-wal", "-shm"):  # SQLite would change the files that they lead to
             check_no_link(f"{path}{suffix}")
+            if os.path.exists(f"{path}{suffix}"):
+                check_regular(f"{path}{suffix}")  # SQLite would wait for a pipe
         if not write and not path.is_file():
             raise ProjectError(f"{path} is missing: {path.parent} is not a complete project")
         with self._locked():
@@ -153,6 +168,8 @@ class ImageTable:
             )
             try:
                 self._connection.execute("PRAGMA synchronous = FULL" if write else "PRAGMA query_only = ON")
+                self._connection.execute("PRAGMA trusted_schema = OFF")
+                self._check_schema()
                 version = self._connection.execute("PRAGMA user_version").fetchone()[0]
                 if version == 0 and write:
                     with self._transaction():
@@ -173,6 +190,11 @@ class ImageTable:
                 raise
         self._close = weakref.finalize(self, self._connection.close)
         self._file = _file_id(path)
+
+    def _check_schema(self) -> None:
+        for (sql,) in self._connection.execute("SELECT sql FROM sqlite_master"):
+            if _normal(sql) not in _KNOWN_SCHEMA:
+                raise ProjectError(f"{self._path} is damaged or not a table of images: {_normal(sql)[:60]!r}")
 
     def close(self) -> None:
         """Close the file."""

@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 import shutil
+from collections.abc import Iterator
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,16 +15,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cbid.coders.learned import DIAL
+from cbid.data import ImageError
+from cbid.data.isolated import DecodeLimits, decode_all
 from cbid.storage.atomic import whole_file
 from cbid.text import printable
 
 if TYPE_CHECKING:
     from cbid.project import Project
 
-MAX_IMAGES = 100_000  # a browser searches and sorts them in a blink
+MAX_IMAGES = 100_000  # a browser searches and sorts them without delay
 MAX_FILE_BYTES = 50 * 2**20
 _SIDE, _QUALITY = 128, 70  # of the thumbnails
 _IN_FOLDER = 1000  # thumbnails in one folder
+_BATCH = 256  # thumbnails decoded by one process
 
 
 class OfflinePage(NamedTuple):
@@ -37,7 +41,7 @@ class OfflinePage(NamedTuple):
 def write_offline_page(
     project: "Project", path: str | os.PathLike[str], *, max_file_bytes: int = MAX_FILE_BYTES
 ) -> OfflinePage:
-    """Write a page that searches the images of a project in the browser, with nothing but itself.
+    """Write a page that searches the images of a project in the browser, without a server or other files.
 
     Parameters
     ----------
@@ -57,9 +61,8 @@ def write_offline_page(
     thumbs: list[bytes] = []
     size = len(json.dumps(data)) + 4 * 10**4
     if project.has_thumbnails:
-        for id in project.ids.tolist():
-            thumbs.append(_smaller(project.thumbnail(id)))
-            size += 4 * ((len(thumbs[-1]) + 2) // 3) + 3
+        thumbs = list(_small_thumbnails(project))
+        size += sum(4 * ((len(jpeg) + 2) // 3) + 3 for jpeg in thumbs)
     if size > max_file_bytes:
         return _write_folder(target.with_suffix(""), data, thumbs)
     if thumbs:
@@ -98,14 +101,23 @@ def _packed(values: NDArray[np.uint8]) -> str:
     return base64.b64encode(np.ascontiguousarray(values).tobytes()).decode()
 
 
-def _smaller(jpeg: bytes) -> bytes:
-    """Return a thumbnail of fewer bytes."""
+def _small_thumbnails(project: "Project") -> Iterator[bytes]:
+    """Yield thumbnails of fewer bytes. Another process decodes them: a stranger may have made the project."""
+    ids = project.ids.tolist()
+    for first in range(0, len(ids), _BATCH):
+        jpegs = [project.thumbnail(id) for id in ids[first : first + _BATCH]]
+        for jpeg, values in zip(jpegs, decode_all(jpegs, DecodeLimits())):
+            if isinstance(values, ImageError):
+                raise values
+            yield _smaller(jpeg, values)
+
+
+def _smaller(jpeg: bytes, values: NDArray[np.uint8]) -> bytes:
     from PIL import Image
 
-    with Image.open(io.BytesIO(jpeg)) as picture:
-        picture.thumbnail((_SIDE, _SIDE))
-        buffer = io.BytesIO()
-        picture.save(buffer, "JPEG", quality=_QUALITY, optimize=True)
+    picture, buffer = Image.fromarray(values), io.BytesIO()
+    picture.thumbnail((_SIDE, _SIDE))
+    picture.save(buffer, "JPEG", quality=_QUALITY, optimize=True)
     return min(jpeg, buffer.getvalue(), key=len)
 
 

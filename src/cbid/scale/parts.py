@@ -8,6 +8,7 @@ all parts exist they are joined into ``.npy`` files, and a record beside the res
 import json
 import operator
 import os
+import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -22,6 +23,9 @@ from cbid.storage.atomic import whole_file
 from cbid.storage.digests import digest_text
 from cbid.storage.tensors import Arrays, FileKind, GrowingArray
 
+_PART_NAME = re.compile(r"part-\d{6}\.safetensors")
+# What ``whole_file`` leaves of a part or a plan when it is killed.
+_TEMPORARY = re.compile(rf"\.({_PART_NAME.pattern}|plan\.json)\.[a-z0-9_]{{8}}\.tmp")
 IDS = "ids"  # the array of a part that names its rows
 
 Span = tuple[int, int]
@@ -93,7 +97,11 @@ class Job:
         found, plan = self._started_plan(), self._full_plan()
         if found == plan:
             return
-        has_parts = any(self.folder.glob("part-*.safetensors"))
+        parts = [path for path in self.folder.glob("part-*") if _PART_NAME.fullmatch(path.name)]
+        has_parts = bool(parts)
+        if found is None:  # a job writes its plan first and removes it last, so these may be files of others
+            for path in parts:
+                _check_is_part(path)
         if found is not None and has_parts and not overwrite:
             changed = ", ".join(name for name in sorted({*found, *plan}) if found.get(name) != plan.get(name))
             raise FileExistsError(
@@ -194,10 +202,19 @@ class Job:
 
     def _remove_parts(self) -> None:
         """Remove the files of jobs from the folder, the plan last, then the folder if it is empty."""
-        for path in (*self.folder.glob("part-*.safetensors"), *self.folder.glob(".*.tmp"), self._plan_file):
+        names = (_PART_NAME, _TEMPORARY)
+        files = [path for path in self.folder.glob("*") if any(name.fullmatch(path.name) for name in names)]
+        for path in (*files, self._plan_file):
             path.unlink(missing_ok=True)
         with suppress(OSError):
             self.folder.rmdir()
+
+
+def _check_is_part(path: Path) -> None:
+    try:
+        _PART.read(path)
+    except (PartError, OSError) as error:
+        raise FileExistsError(f"{path} is not a part of a job; remove it, or give another name ({error})") from error
 
 
 def compute_part(task: Task, path: str, job: str, number: int, start: int, stop: int) -> int:

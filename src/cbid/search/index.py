@@ -658,7 +658,7 @@ class CodeIndex:
             state = self._codes.snapshot()
             if state.attached is not None and not self._attachment_is_current:
                 raise ValueError("save: this directory holds a VectorIndex; change it through VectorIndex.open")
-            with deferred_signals():
+            with deferred_signals("the index was saved before this error"):
                 if self._store is None or (path is not None and not _same(path, self._store.directory)):
                     assert path is not None
                     store = IndexStore(Path(path))

@@ -188,6 +188,8 @@ class IndexManifest:
             texts = (segment.name, segment.label_type or "")
             if not all(isinstance(text, str) for text in texts):
                 raise TypeError(f"the segment {segment.name!r} has a name or label type that is not text")
+            if not is_index_file(f"{segment.name}.npy"):  # the names of new files begin with it
+                raise TypeError(f"the name of the segment {segment.name!r} is not valid")
         for record in self.files():
             counts.append(record["bytes"])
             if not isinstance(record["file"], str) or not isinstance(record["blake2b"], str):

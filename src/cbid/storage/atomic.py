@@ -42,6 +42,11 @@ def whole_file(path: str | os.PathLike[str]) -> Iterator[Path]:
             error.filename = str(target)  # a failed write names no file
         temporary.unlink(missing_ok=True)
         raise
+    _flush_name(target)
+
+
+def _flush_name(target: Path) -> None:
+    """Wait until the new name of a file or directory is on the device."""
     try:
         flush(target.parent)
     except OSError as error:
@@ -71,21 +76,22 @@ def whole_directory(path: str | os.PathLike[str]) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
-    flush(target.parent)
+    _flush_name(target)
 
 
 @contextmanager
-def deferred_signals() -> Iterator[None]:
+def deferred_signals(outcome: str | None = None) -> Iterator[None]:
     """Let SIGINT and SIGTERM wait until the end of the block, if their handlers are Python functions.
 
-    For short blocks that must know their outcome, such as a commit. Only the main thread handles signals; elsewhere
-    this does nothing.
+    For short blocks that must know their outcome, such as a commit. If the block succeeds, ``outcome`` becomes a note
+    of what a handler raises. Only the main thread handles signals; elsewhere this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     arrived: list[tuple[int, FrameType | None]] = []
     handlers = {}
+    succeeded = False
     try:
         for number in (signal.SIGINT, signal.SIGTERM):
             handler = signal.getsignal(number)
@@ -93,11 +99,17 @@ def deferred_signals() -> Iterator[None]:
                 handlers[number] = handler
                 signal.signal(number, lambda number, frame: arrived.append((number, frame)))
         yield
+        succeeded = True
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
         for arrived_number, frame in arrived:
-            handlers[signal.Signals(arrived_number)](arrived_number, frame)
+            try:
+                handlers[signal.Signals(arrived_number)](arrived_number, frame)
+            except BaseException as error:
+                if succeeded and outcome is not None:
+                    error.add_note(outcome)
+                raise
 
 
 def check_regular(path: str | os.PathLike[str]) -> int:

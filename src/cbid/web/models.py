@@ -218,7 +218,7 @@ class Match(Image):
 class ImagePage(BaseModel):
     """Some of the stored images, by ascending id."""
 
-    total: int = Field(description="Number of stored images of the class and part that were asked for.")
+    total: int = Field(description="Number of stored images of the requested class and part.")
     images: list[Image]
 
 
@@ -306,7 +306,7 @@ class Prediction(Image):
 class PredictionPage(BaseModel):
     """Some of the held-out images, with the class predicted for each."""
 
-    total: int = Field(description="Number of images that were asked for.")
+    total: int = Field(description="Number of requested images.")
     images: list[Prediction]
 
 

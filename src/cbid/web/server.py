@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from array import array
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict
 from ipaddress import ip_address, ip_network
@@ -26,6 +27,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 import cbid
+from cbid.text import escaped
 from cbid.web.errors import add_handlers
 from cbid.web.middleware import AccessGuard, BodyLimit, DrainedRejection, RequestMetrics, request_id
 from cbid.web.routes import all_routes
@@ -34,12 +36,14 @@ from cbid.web.settings import ServiceSettings, client_of
 
 PAGE = Path(__file__).parent / "page"
 HEADER_SECONDS = 10.0
+SEND_SECONDS = 30.0
 GRACE_SECONDS = 10
 _KEEP_ALIVE_SECONDS = 30
 _MAX_HEADER_BYTES = 32 * 1024
+_MIN_SENT = 2**16  # bytes that a client must read in SEND_SECONDS
 _MAX_CHUNKS, _MIN_CHUNK = 1000, 256  # chunks of any size in a request; bytes of the mean chunk in longer ones
 _MIN_SECONDS = 5.0  # a worker process that ends sooner is not started again,
-_NOT_STARTED = 70  # nor is one that ends with this status: it could not open the project
+_NOT_STARTED = 70  # and one that ends with this status could not open the project
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8  # of malloc.h
 _MAPPED_BYTES = 2**20  # blocks of this size are mapped
 _LOG = logging.getLogger("cbid.web")
@@ -115,13 +119,17 @@ class CountedChunks(h11.Connection):
 
 
 class HeaderDeadline(H11Protocol):
-    """Close a connection whose request headers are not complete in time, or whose chunks are too small.
+    """Close a connection whose client is too slow, or whose chunks are too small.
 
-    uvicorn has no such limits: clients that send a byte from time to time (slowloris) could use up all connections.
+    There are limits of time for request headers, for the rest of a body whose response has been sent, and for reading
+    a response. uvicorn has none of them: clients that send or read a byte from time to time could use up all
+    connections. ``BodyLimit`` has the limit for other bodies.
     """
 
     conn: CountedChunks
     _timer: asyncio.TimerHandle | None = None
+    _send_timer: asyncio.TimerHandle | None = None
+    _unsent = 0  # bytes that the client had not received when the timer was started
     _open: "OpenConnections | None" = None  # of the server; see ``make_server``
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
@@ -131,28 +139,73 @@ class HeaderDeadline(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         """Make room for a new connection, or close it, and start its timer."""
         super().connection_made(transport)
+        transport.set_write_buffer_limits(high=0)  # pause as soon as the client reads more slowly than we write
         self._start()
         if self._open is not None and not self._open.admit(self, self.client[0] if self.client else ""):
             transport.abort()
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is being answered, and none has arrived completely."""
-        return self.conn.their_state is h11.IDLE and (self.cycle is None or self.cycle.response_complete)
+        """Whether no request is being answered: the next one has not arrived completely."""
+        return self.cycle is None or self.cycle.response_complete
 
     def data_received(self, data: bytes) -> None:
-        """Stop the timer when the headers are complete, and restart it with the next request."""
+        """Stop the timer when the headers are complete, and restart it with the next request.
+
+        It also runs while a body arrives whose response has been sent: nobody reads it.
+        """
         super().data_received(data)
         if self.conn.is_flooded:
             self.transport.abort()
-        if self.conn.their_state is not h11.IDLE:
+        if not self.is_idle:
             self._stop()
-        elif self._timer is None and self.timeout_keep_alive_task is None:  # else the connection is idle
+        elif self._timer is None and self.timeout_keep_alive_task is None:  # else nothing has arrived
             self._start()
 
+    def pause_writing(self) -> None:
+        """Start a timer: the client does not read what is sent."""
+        super().pause_writing()
+        if self._send_timer is None:
+            self._watch()
+
+    def resume_writing(self) -> None:
+        """Stop the timer: everything is sent."""
+        super().resume_writing()
+        self._unwatch()
+
+    def _watch(self) -> None:
+        self._unsent = self._unread()
+        self._send_timer = self.loop.call_later(SEND_SECONDS, self._check_sent)
+
+    def _check_sent(self) -> None:
+        self._send_timer = None
+        if self._unread() > self._unsent - _MIN_SENT:
+            self.transport.abort()  # to close it would wait for the client
+        else:
+            self._watch()
+
+    def _unread(self) -> int:
+        """Return the bytes that the client has not received, also those in the buffer of the system.
+
+        The system takes more bytes only when a large part of its buffer is free.
+        """
+        held = array("i", [0])
+        with contextlib.suppress(ImportError, OSError):  # only Linux has this count
+            import fcntl
+            import termios
+
+            fcntl.ioctl(self.transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, held)
+        return self.transport.get_write_buffer_size() + held[0]
+
+    def _unwatch(self) -> None:
+        if self._send_timer is not None:
+            self._send_timer.cancel()
+            self._send_timer = None
+
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timer."""
+        """Stop the timers."""
         self._stop()
+        self._unwatch()
         if self._open is not None:
             self._open.discard(self, self.client[0] if self.client else "")
         super().connection_lost(exc)
@@ -293,10 +346,18 @@ class JsonLines(logging.Formatter):
         return json.dumps(line)
 
 
+class TextLines(logging.Formatter):
+    """Time, level, logger and message in one line without control characters: paths and names come from clients."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        return escaped(super().formatMessage(record))
+
+
 def log_to_stderr(kind: str) -> None:
     """Write the log to standard error: "errors" only, also every request as "text", or all as "json" lines."""
     handler = logging.StreamHandler()
-    plain = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
+    plain = TextLines("%(asctime)s %(levelname)s %(name)s: %(message)s")
     handler.setFormatter(JsonLines() if kind == "json" else plain)
     _LOG.handlers = [handler]
     _LOG.propagate = False

@@ -78,7 +78,7 @@ def test_boosting_learns_what_one_tree_cannot():
     assert errors(60) < 0.05 < errors(1)
 
 
-def test_sides_that_nothing_tells_apart_get_the_larger_one():
+def test_sides_that_nothing_separates_get_the_larger_one():
     X = np.zeros((10, 2), np.float32)
     for z in (np.array([1.0] * 4 + [-1.0] * 6), -np.ones(10)):
         trees = boost(X, fit_bins(X), z, n_trees=3, depth=2, n_features=2, trim=0.9, rng=np.random.default_rng(0))

@@ -29,7 +29,7 @@ def test_the_objective_never_rises_and_falls():
     assert trace[-1] < 0.9 * trace[0]
 
 
-def test_the_start_parts_half_of_the_classes():
+def test_the_start_separates_half_of_the_classes():
     rng = np.random.default_rng(0)
     for k in (2, 5, 8):
         assert abs(random_half(k, rng).sum()) == k % 2

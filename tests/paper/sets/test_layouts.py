@@ -70,7 +70,7 @@ def test_scene15(no_data, inner):
         scenes.split("given")
 
 
-def test_scene15_with_what_comes_beside(no_data):
+def test_scene15_with_its_other_files(no_data):
     names = ["CALsuburb", "MITcoast"]
     write_tree(no_data / "scene15", classes(names, 120))
     paths = [f"{name}/image_{i:04d}.pgm" for name in names for i in range(120)]

@@ -62,7 +62,7 @@ def test_overwrite_leaves_what_is_the_same(lite, stored):
     assert index_to(index, address, made_by="me", overwrite=True) == Sent(600, 0, 0, 0)
 
 
-def test_one_that_was_stopped_goes_on(lite, stored, monkeypatch):
+def test_a_stopped_run_resumes(lite, stored, monkeypatch):
     """Stopped after the first batch of 250: of the three, one is not sent again."""
     monkeypatch.setattr("cbid.search.stores.sending._BATCH", 250)
     address, index, upsert = lite + "stopped", stored.index(), MilvusStore.upsert

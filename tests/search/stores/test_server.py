@@ -57,7 +57,7 @@ def test_cells(server, stored):
 
 
 def test_killed_in_the_middle_of_an_insertion(server):
-    """kill -9 while batches are written, started again a while later: the call goes on and ends, all is there. What
+    """kill -9 while batches are written, then a restart: the call continues and ends, and nothing is missing. What
     was removed before stays removed, and what was stored before is still stored."""
     rng = np.random.default_rng(0)
     codes, ids = rng.integers(0, 256, (60_000, 16), dtype=np.uint8), rng.permutation(60_000)
@@ -79,7 +79,7 @@ def test_killed_in_the_middle_of_an_insertion(server):
         assert not np.isin(found.ids[:2], ids[:500]).any()
 
 
-def test_a_server_that_dies_is_told_in_time_and_has_lost_nothing(server, stored):
+def test_a_dead_server_is_reported_in_time_and_loses_nothing(server, stored):
     """Killed right after an addition and a removal were acknowledged, with nothing flushed and nothing closed."""
     address = server.address("dying")
     with MilvusStore.create(address, 61, labels="str", timeout=60) as store:

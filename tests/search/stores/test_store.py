@@ -296,7 +296,7 @@ def test_a_file_that_another_process_has_open(lite):
     assert lock.exists()  # the next one is refused as well
 
 
-def test_an_unreachable_server_is_told_in_time(monkeypatch):
+def test_an_unreachable_server_is_reported_in_time(monkeypatch):
     pytest.importorskip("pymilvus", reason="pymilvus is absent: pip install 'cbid[milvus]'")
     monkeypatch.setenv("CBID_MILVUS_TOKEN", "me:secret")
     began = time.monotonic()

@@ -250,9 +250,11 @@ def test_original_files(client, project, fitted, tmp_path):
     assert (answer.status_code, answer.headers["content-type"]) == (200, "image/png")
     assert answer.content == Path(project.record(id).path).read_bytes()
     assert client.get("/api/images/9999/file").status_code == 404
+    part = client.get(f"/api/images/{id}/file", headers={"range": "bytes=0-3"})
+    assert (part.status_code, part.content) == (206, answer.content[:4])  # large files are sent in parts
 
 
-def test_original_files_that_are_gone_or_no_images(copied, fitted):
+def test_original_files_that_are_missing_or_not_images(copied, fitted):
     with Project.open(copied) as project:
         a, b, c = (project.record(int(id)) for id in project.ids[:3])
     held = Path(a.path).read_bytes(), Path(b.path).read_bytes()

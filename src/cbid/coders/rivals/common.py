@@ -30,10 +30,20 @@ def check_vectors(coder: BaseEstimator, X: ArrayLike, least: int = 2, *, varied:
     return samples
 
 
+class CodeLengthError(ValueError):
+    """A method has no codes of this length for the given data."""
+
+
 def check_most_bits(n_bits: int, most: int, reason: str) -> None:
-    """Raise a ValueError if a method cannot give ``n_bits`` bits for this X and y."""
+    """Raise a ``CodeLengthError`` if a method cannot give ``n_bits`` bits for this X and y."""
     if n_bits > most:
-        raise ValueError(f"n_bits={n_bits}: expected at most {most}, because {reason}")
+        raise CodeLengthError(f"n_bits={n_bits}: expected at most {most}, because {reason}")
+
+
+def check_enough_axes(n_bits: int, found: int, X: Vectors) -> None:
+    """Raise a ``CodeLengthError`` if X varies along fewer axes than a method needs bits."""
+    samples = f"n_samples={len(X)}, n_features={X.shape[1]}"
+    check_most_bits(n_bits, found, f"X ({samples}) varies along {found} axes and each gives one bit")
 
 
 def subsample(X: Vectors, most: int, rng: np.random.Generator) -> Vectors:

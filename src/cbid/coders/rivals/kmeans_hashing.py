@@ -20,8 +20,8 @@ from cbid.checks import check_integer
 from cbid.coders.base import Coder
 from cbid.coders.hyperplane import MOST_BITS
 from cbid.coders.mixins import check_arrays, check_indices
-from cbid.coders.rivals.common import Array, check_vectors
-from cbid.learning.axes import check_enough_axes, parts, principal_axes
+from cbid.coders.rivals.common import Array, check_enough_axes, check_vectors
+from cbid.learning.axes import parts, principal_axes
 from cbid.params import estimator, integer, param, real
 
 _STEPS = 100  # updates of the centres per assignment of the samples

@@ -15,7 +15,7 @@ from cbid.checks import as_random_state, check_integer
 from cbid.coders.base import Coder
 from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder, generator
 from cbid.coders.mixins import SupervisedMixin, check_arrays
-from cbid.coders.rivals.common import Array, Seed, check_most_bits
+from cbid.coders.rivals.common import Array, CodeLengthError, Seed, check_most_bits
 from cbid.learning.scaling import centre
 from cbid.params import check_params, estimator, integer, param, positive
 from cbid.pooling.meta_class import MetaClass
@@ -132,7 +132,7 @@ def _codewords(n_classes: int, n_bits: int) -> NDArray[np.int8]:
     """Return distinct codes (n_classes, n_bits) in -1/+1."""
     least = max(1, (n_classes - 1).bit_length())
     if n_bits < least:
-        raise ValueError(
+        raise CodeLengthError(
             f"n_bits={n_bits}: expected at least {least} for {n_classes} classes, or {n_classes} for one-hot codes"
         )
     bits = np.full((n_classes, n_bits), -1, dtype=np.int8)

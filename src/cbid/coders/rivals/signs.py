@@ -17,8 +17,8 @@ from cbid.checks import check_integer
 from cbid.coders.base import Coder
 from cbid.coders.hyperplane import MOST_BITS, HyperplaneCoder, generator
 from cbid.coders.mixins import PrefixMixin, SupervisedMixin, check_arrays
-from cbid.coders.rivals.common import Array, Seed, check_most_bits, check_vectors
-from cbid.learning.axes import check_enough_axes, leading_axes, parts, principal_axes
+from cbid.coders.rivals.common import Array, Seed, check_enough_axes, check_most_bits, check_vectors
+from cbid.learning.axes import leading_axes, parts, principal_axes
 from cbid.learning.likeness import fit_rotation
 from cbid.learning.scaling import centre, class_means
 from cbid.params import check_params, choice, estimator, integer, param, real

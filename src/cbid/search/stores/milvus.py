@@ -235,7 +235,7 @@ class MilvusStore:
         self._collection.delete(wanted)
 
     def flush(self) -> None:
-        """Make Milvus write its log into segments, as it does regularly by itself."""
+        """Make Milvus write its log into segments, as it does from time to time."""
         self._collection.flush()
 
     def _as_rows(self, codes: ArrayLike, ids: ArrayLike, labels: ArrayLike | None) -> StoredRows:

@@ -111,7 +111,7 @@ class CollectionSettings:
             raise ValueError("its description was not written by cbid") from error
 
     def difference(self, found: "CollectionSettings") -> str:
-        """Describe the first difference that changes results; empty if there is none.
+        """Describe the first difference that changes results; empty without one.
 
         If no cells are requested, the other may have any.
         """

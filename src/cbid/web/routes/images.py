@@ -1,12 +1,14 @@
 """Routes for the stored images: list, show, add, remove."""
 
+import os
 from typing import Annotated, Literal
 
 import numpy as np
 from fastapi import APIRouter, File, Form, Path, Query, Response, UploadFile
+from fastapi.responses import FileResponse
 
 from cbid.data import ImageError
-from cbid.data.decode import image_type, read_bytes, reason_of
+from cbid.data.decode import file_type, reason_of
 from cbid.data.isolated import DecodeLimits, size_isolated
 from cbid.web.errors import error_docs, http_error
 from cbid.web.models import MAX_ID, AddedImages, Image, ImagePage, Label, Relabelled, RelabelRequest, RemovedImage
@@ -17,7 +19,6 @@ Id = Annotated[int, Path(ge=0, le=MAX_ID)]
 Part = Literal["train", "held-out", "added"]
 _MAX_NAME_LENGTH = 200
 _MAX_TOTAL_PIXELS = 4  # of one request, in images of the largest size
-_MAX_FILE_PIXELS = 400_000_000  # of a file that is returned as it is
 
 
 @router.get("")
@@ -73,10 +74,13 @@ def original(id: Id, served: Served) -> Response:
     if not record.path:
         raise http_error(404, f"id={id} has no file: the image was added without one")
     try:
-        data = read_bytes(record.path, max_pixels=_MAX_FILE_PIXELS)
+        kind, found = file_type(record.path), os.stat(record.path)
     except OSError as error:
         raise http_error(404, f"the file of id={id} cannot be read: {reason_of(error)}") from error
-    return Response(data, media_type=image_type(data), headers={"Cache-Control": "private, max-age=60"})
+    # In small parts: whole files of clients that read slowly would fill the memory.
+    return FileResponse(
+        record.path, media_type=kind, stat_result=found, headers={"Cache-Control": "private, max-age=60"}
+    )
 
 
 @router.post("/labels", responses=error_docs(409))
