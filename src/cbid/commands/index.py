@@ -130,7 +130,8 @@ def _send(
 
 def check(
     project: Annotated[
-        Path | None, typer.Argument(help="A project (default: the only one in the current folder).")
+        Path | None,
+        typer.Argument(metavar="PROJECT", help="A project (default: the only one in the current folder)."),
     ] = None,
     repair: Annotated[
         bool, typer.Option("--repair", help="Remove files left by killed writers, and add missing checksums.")

@@ -121,6 +121,7 @@ def show_data(
     name: Annotated[
         str | None,
         typer.Argument(
+            metavar="NAME",
             autocompletion=complete("cbid.paper.sets:CATALOGUE"),
             help="A data set to describe in full (default: list all).",
         ),
