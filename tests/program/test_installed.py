@@ -256,6 +256,7 @@ def test_the_first_run_says_that_it_compiles(tmp_path):
     env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
     done = cbid(tmp_path, "fit", "photos", "-d", "pixels", "-b", 8, env=env)
     assert "compiling the search kernels in the background, once for this installation" in done.stderr
+    assert done.stderr.count("compiling the learner, once for this installation") == 1
     assert re.search(r"compiling [\d.]+ s, measuring", done.stdout)
     done = cbid(tmp_path, "fit", "photos", "-d", "pixels", "-b", 16, "--out", "again.cbid", env=env)
     assert "compil" not in done.stderr + done.stdout

@@ -371,7 +371,9 @@ async function more() {
 async function guess(signal) {
   if (!state.project.classes.length || also.length || unlike.length) return;
   const voted = await api.classify(query.ask, { k: 5, weights: "distance" }, signal);
-  $("guess").replaceChildren("Looks like ", h("strong", {}, voted.label), ` (${Math.round(100 * voted.votes[0].share)}% of the vote)`);
+  // Each neighbour votes for all of its labels: a share says little then.
+  const share = voted.labels.length > 1 ? "" : ` (${Math.round(100 * voted.votes[0].share)}% of the vote)`;
+  $("guess").replaceChildren("Looks like ", h("strong", {}, voted.label), share);
 }
 
 /** Show the results from this place on; the others are on the page already. */
