@@ -30,7 +30,7 @@ def test_compiling_a_kernel_is_noted_once():
     listener = kernels._Announcement()
     heard = []
     with notes(heard.append):
-        for module in ("cbid.search.kernels.scan", "elsewhere"):
+        for module in ("cbid.search.kernels.scan", "elsewhere", "cbid.learning.bits", "cbid.learning.bits"):
             listener.on_start(compilation(module))
             listener.on_start(compilation("cbid.search.kernels.tables"))
             listener.on_end(compilation("cbid.search.kernels.tables"))
@@ -38,6 +38,7 @@ def test_compiling_a_kernel_is_noted_once():
     assert heard == [
         "compiling the search kernels, once for this installation (up to a minute)",
         "compiled in 0 s",
+        "compiling the learner, once for this installation",
     ]
 
 

@@ -120,6 +120,8 @@ def test_values_are_completed():
     assert complete("cbid.project.models:DESCRIPTORS", "onnx:")("o") == ["onnx:"]
     assert complete("cbid.commands.export:_formats")("par") == ["parquet"]
     assert complete("cbid.commands.fit:KERNELS")("x") == []
+    assert complete("cbid.paper:EXPERIMENTS")("kn") == ["knn"]
+    assert "scene15" in complete("cbid.paper.sets:CATALOGUE")("sc")
 
 
 def test_the_shell_completes_values():

@@ -216,6 +216,16 @@ def test_index_adds_what_is_new(here, capsys, tmp_path):
     assert json.loads(out)[0]["matches"][0]["path"] == str(query)
 
 
+def test_ctrl_c_while_images_are_added(here, capsys, monkeypatch):
+    """They are added in one step."""
+
+    def interrupted(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Project, "add_new", interrupted)
+    assert call(capsys, "index", "images") == (130, "", "cbid: interrupted; 0 images added\n")
+
+
 def test_evaluate(here, capsys, tmp_path):
     status, out, _ = call(capsys, "evaluate", "--json")
     answer = json.loads(out)

@@ -101,7 +101,9 @@ def test_pictures_of_phones_need_an_extra(messy):
     home, fit, _ = messy
     (reason,) = (reason for name, reason in fit["fit"]["failures"] if name.endswith(".HEIC"))
     assert "the extra 'heif'" in reason
-    assert re.search(r"-m pip install '?pillow-heif", reason)
+    command = re.search(r"(\S+) -m pip install pillow-heif", reason)
+    assert command is not None, reason
+    assert shutil.which(command[1]) is not None
     code = cbid(home, "encode", "photos/red/IMG_0001.HEIC", "--project", "photos.cbid").stdout
     assert re.fullmatch(r"photos/red/IMG_0001\.HEIC\t[0-9a-f]{4}\n", code)
 
@@ -221,6 +223,43 @@ def test_labels_in_paths(tmp_path):
     for source, option in (("dated", ["--label-depth", 2]), ("flat", ["--label", "([a-z]+)_[0-9]+"])):
         fit = json.loads(cbid(tmp_path, "fit", source, *settings, *option).stdout)
         assert (fit["classes"], fit["images"]) == (["cat", "dog"], 24)
+    for i in range(3):
+        write_picture(tmp_path / "later" / "2030" / "cat" / f"{i}.png", picture("red", 90 + i))
+    measured = cbid(tmp_path, "evaluate", "later", "-p", "dated.cbid", "--label-depth", 2, "--json").stdout
+    assert json.loads(measured)["codes"][-1]["weighted"]["accuracy"] == 1
+    later = ["index", "later", "-p", "dated.cbid"]
+    out = cbid(tmp_path, *later, "--label-depth", 2).stdout
+    assert out == "dated.cbid: 3 images added, 0 already present, 27 in total\n"
+    write_picture(tmp_path / "later" / "2030" / "cat" / "new.png", picture("red", 99))
+    assert "not learned from: 2030" in cbid(tmp_path, *later).stdout
+
+
+@pytest.mark.long
+def test_panoramas_are_read(tmp_path):
+    """60 million pixels: fewer than the 100 million that one's own images may have."""
+    photos = write_images(tmp_path / "photos", n=4)
+    for path in (photos / "red" / "wide.png", tmp_path / "new" / "red" / "wide.png"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("1", (10_000, 6_000)).save(path)
+    fit = json.loads(cbid(tmp_path, "fit", "photos", "-d", "pixels", "-b", 8, "--json").stdout)
+    assert (fit["images"], fit["fit"]["failures"]) == (13, [])
+    done = cbid(tmp_path, "index", "new", "--max-pixels", 50_000_000, status=1)
+    assert "10000 x 6000 pixels: expected at most 50000000" in done.stderr
+    assert json.loads(cbid(tmp_path, "index", "new", "--json").stdout)["added"] == 1
+    assert "wide.png" in cbid(tmp_path, "classify", "new/red/wide.png").stdout
+
+
+@pytest.mark.long
+def test_the_first_run_says_that_it_compiles(tmp_path):
+    """The time that the kernels take has its own name."""
+    write_images(tmp_path / "photos", n=6)
+    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    done = cbid(tmp_path, "fit", "photos", "-d", "pixels", "-b", 8, env=env)
+    assert "compiling the search kernels in the background, once for this installation" in done.stderr
+    assert done.stderr.count("compiling the learner, once for this installation") == 1
+    assert re.search(r"compiling [\d.]+ s, measuring", done.stdout)
+    done = cbid(tmp_path, "fit", "photos", "-d", "pixels", "-b", 16, "--out", "again.cbid", env=env)
+    assert "compil" not in done.stderr + done.stdout
 
 
 @pytest.mark.long
@@ -313,6 +352,28 @@ def test_class_scores_of_a_network_get_a_warning(tmp_path):
     assert "class scores" in done.stderr
     done = cbid(tmp_path, "fit", "photos", "-d", "onnx:net.onnx#flat", "-b", 8, "-q", "--out", "flat.cbid")
     assert "class scores" not in done.stderr
+
+
+@pytest.mark.long
+def test_networks_of_other_layouts(tmp_path):
+    """Pixels as uint8, with the channels last: as exports of TensorFlow have them."""
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    from onnx import TensorProto, helper
+
+    nodes = [
+        helper.make_node("Cast", ["image"], ["real"], to=TensorProto.FLOAT),
+        helper.make_node("Flatten", ["real"], ["vector"]),
+    ]
+    image = helper.make_tensor_value_info("image", TensorProto.UINT8, ["n", 8, 8, 3])
+    vector = helper.make_tensor_value_info("vector", TensorProto.FLOAT, ["n", 192])
+    graph = helper.make_graph(nodes, "net", [image], [vector])
+    opset = [helper.make_opsetid("", 13)]
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), tmp_path / "net.onnx")
+    write_images(tmp_path / "photos", n=8)
+    fit = json.loads(cbid(tmp_path, "fit", "photos", "-d", "onnx:net.onnx", "-b", 8, "--json").stdout)
+    assert fit["evaluation"]["raw"] | {"bytes": 768} == fit["evaluation"]["raw"]
+    assert fit["evaluation"]["raw"]["accuracy"] > 0.9
 
 
 @pytest.mark.long

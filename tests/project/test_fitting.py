@@ -238,7 +238,7 @@ def test_one_class_alone_because_files_are_missing(tmp_path):
 def test_images_that_cannot_be_learned_from_are_indexed(tmp_path):
     images = write_images(tmp_path / "images", colours=("red", "green"))
     write_images(images, n=1, colours=("blue",))
-    with pytest.warns(ProjectWarning, match="^1 images"):
+    with pytest.warns(ProjectWarning, match="^1 image without"):
         project = fitted(tmp_path / "p.cbid", images, n_bits=8)
     assert [r.part for r in project.records(0, 100) if r.label == "blue"] == ["added"]
     assert project.classes == ["blue", "green", "red"]

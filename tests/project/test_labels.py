@@ -35,7 +35,7 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def path(folder):
     where = folder.parent / "photos.cbid"
-    with pytest.warns(UserWarning, match="1 images without a label"):
+    with pytest.warns(UserWarning, match="1 image without a label"):
         Project.fit(where, folder, descriptor=TINY, n_bits=24).close()
     return where
 
@@ -111,7 +111,7 @@ def test_bits_and_predictions_count_each_label(project):
 
 
 def test_another_fit_finds_nothing_to_do_and_labels_can_change(folder, path, tmp_path):
-    with pytest.warns(UserWarning, match="1 images without a label"):
+    with pytest.warns(UserWarning, match="1 image without a label"):
         again = Project.fit(path, folder, descriptor=TINY, n_bits=24)
     assert again.was_up_to_date
     again.close()
@@ -160,6 +160,16 @@ def test_nested_folders_as_a_tree(nested, tmp_path, capsys):
     assert "--label='cold': expected one of 'cold/blue'" in capsys.readouterr().err
     assert run(["search", *query, "--match", "all"]) == 1
     assert "--match=all: needs --label" in capsys.readouterr().err
+    # Other folders are read as the same tree.
+    write_images(tmp_path / "more" / "cold", n=2, first=50, colours=("blue",))
+    more = [str(tmp_path / "more"), "-p", str(tmp_path / "p.cbid"), "--json"]
+    assert run(["evaluate", *more]) == 0
+    assert "cold/blue" in json.loads(capsys.readouterr().out)["confusion"]["classes"]
+    assert run(["index", *more]) == 0
+    with Project.open(tmp_path / "p.cbid", write=True) as project:
+        write_images(tmp_path / "more" / "warm", n=1, first=60, colours=("red",))
+        project.add_new(tmp_path / "more")
+        assert (project.classes, len(project)) == (["cold/blue", "cold/green", "warm/red"], 27)
 
 
 def test_without_tree_the_top_folder_is_the_class(nested, tmp_path):

@@ -1,5 +1,7 @@
 """The search page without a server finds in the browser what the project finds."""
 
+import base64
+import json
 import re
 import shutil
 
@@ -75,6 +77,17 @@ def test_through_the_program(made, tmp_path, monkeypatch, capsys):
     assert (tmp_path / "out.html").exists()
     assert run(["export", "--page", "out.html", "--to", "npy", *project]) == 2
     assert run(["export", *project]) == 2
+
+
+def test_several_labels_of_an_image(made, tmp_path):
+    with Project.open(shutil.copytree(made / "p.cbid", tmp_path / "p.cbid"), write=True) as project:
+        project.relabel(project.ids_of("green"), ["grass", "green"])
+        project.relabel(project.ids_of("blue")[:1], None)
+        text = write_offline_page(project, tmp_path / "page.html").path.read_text()
+        data = json.loads(re.search(r"window\.CBID=(.*?);</script>", text)[1])
+        labels = np.frombuffer(base64.b64decode(data["labels"]), "<i4").tolist()
+        names = [[data["classes"][c] for c in ([*data["label_sets"], []])[place]] for place in labels]
+        assert names == [project.record(id).labels for id in project.ids]
 
 
 @pytest.mark.browser

@@ -133,6 +133,17 @@ def test_wrong_matches_are_marked(made, page):
     assert reader.classes.count("query") == 6
 
 
+def test_images_without_a_label_are_neither_right_nor_wrong(made, tmp_path):
+    with Project.open(shutil.copytree(made / "p.cbid", tmp_path / "p.cbid"), write=True) as project:
+        project.relabel(project.ids_of("green"), None)
+        project.relabel(project.ids_of("blue"), ["blue", "cold"])
+        examples = choose_examples(project, 30)
+        assert {example.query.label for example in examples} >= {"blue, cold"}
+        for example in examples:
+            own = example.query.label
+            assert example.n_wrong == sum(bool(m.label and own) and m.label != own for m in example.matches)
+
+
 def test_equal_projects_give_equal_reports(made, page):
     with Project.open(made / "p.cbid") as project:
         write_report(project, made / "again.html", queries=6)

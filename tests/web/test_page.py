@@ -365,6 +365,18 @@ def test_browse_and_duplicates(browser, address, pictures, project):
         page.wait_for_url(f"**/#search/{a}+{b}")
         shown(page)
 
+        # With a query, selected images can be counter-examples of it.
+        page.goto(f"{address}/#browse/spots")
+        for i in range(2):
+            page.locator("#browse-list .act").nth(i).click()
+        page.click("#selection-unlike")
+        expect(page.locator("#unlike .chip")).to_have_count(2)
+        c, d = project.ids_of("spots")[:2]
+        assert page.url.endswith(f"#search/{a}+{b}-{c}-{d}")
+        assert not {c, d} & set(shown(page)[:10])
+        page.go_back()
+        page.wait_for_selector("#view-browse:not([hidden])")
+
         page.goto(f"{address}/#duplicates")
         expect(page.locator("#browse-status")).not_to_contain_text("Comparing")
         page.locator("#twins-slider").fill("80")
@@ -487,6 +499,30 @@ def test_errors(browser, address, pictures):
         visit.keep("28-old-results")
         visit.check_access()
         assert [error for error in visit.errors if "415" not in error and "404" not in error] == []
+        visit.errors.clear()
+
+        # The same for near-duplicates, and for bits.
+        images = httpx.get(f"{address}/api/images?count=2").json()["images"]
+        found = {"total": 1, "groups": [{"similarity": 0.9, "images": images}]}
+        page.route("**/api/duplicates*", lambda route: route.fulfill(json=found))
+        page.goto(f"{address}/#duplicates")
+        page.wait_for_selector("#browse-groups:not(.stale) section")
+        page.unroute("**/api/duplicates*")
+        page.route("**/api/duplicates*", lambda route: route.fulfill(status=503, json={"error": "busy"}))
+        page.locator("#twins-slider").fill("80")
+        page.wait_for_selector("#browse-error:not([hidden])")
+        assert page.locator("#browse-groups.stale section").count() > 0
+        visit.keep("30-old-groups")
+        visit.check_access()
+        page.goto(f"{address}/#bits/1")
+        page.wait_for_selector("#bit-groups .card")
+        page.goto(f"{address}/#bits/999")
+        page.wait_for_selector("#bit-groups.stale .card")
+        assert "Bit 999 does not exist" in page.inner_text("#bits-error")
+        visit.check_access()
+        page.goto(f"{address}/#bits/1")
+        page.wait_for_selector("#bit-groups:not(.stale) .card")
+        assert [error for error in visit.errors if "503" not in error] == []
         visit.errors.clear()
 
 
@@ -685,6 +721,34 @@ def test_a_project_without_labels(browser, fitted, pictures, tmp_path):
         for where in ("#browse/%E0%A4%A", "#mistakes/%/%"):  # not encoded well
             visit.go(where)
             expect(page.locator("#browse-status")).to_have_text("No images.")
+
+
+def test_images_with_several_labels(browser, fitted, pictures, tmp_path):
+    """A match that shares one label with the query has no red frame."""
+    files = sorted((fitted.parent / "shapes").rglob("*.png"))
+    shape = {kind: "round" if kind in KINDS[:2] else "angular" for kind in KINDS}
+    lines = [f"{path},{path.parent.name};{shape[path.parent.name]}" for path in files]
+    (tmp_path / "list.csv").write_text("\n".join(["path,labels", *lines]) + "\n")
+    with Project.fit(tmp_path / "l.cbid", tmp_path / "list.csv", descriptor="pixels", n_bits=16) as made:
+        id = int(made.ids_of(KINDS[0])[0])
+        labels = {int(i): set(made.record(i).labels) for i in made.ids}
+    with running(tmp_path / "l.cbid", rate=0) as address, Visit(browser, address, pictures) as visit:
+        page = visit.open(f"#search/{id}")
+        for chosen in (None, KINDS[0], "angular"):
+            if chosen:
+                page.select_option("#own-label", label=chosen)
+            wanted = {chosen} if chosen else labels[id]
+            shown(page)
+            framed = page.eval_on_selector_all(
+                "#results .card", "cards => cards.map((c) => [Number(c.dataset.id), c.classList.contains('other')])"
+            )
+            assert len(framed) >= 20
+            assert framed == [[i, not labels[i] & wanted] for i, _ in framed]
+        visit.keep("29-several-labels")
+        visit.check_access()
+        page.goto(f"{address}/#search/{id + 1}")
+        shown(page)
+        assert page.locator("#own-label option:checked").inner_text() == ", ".join(sorted(labels[id + 1]))
 
 
 def test_a_project_of_vectors(browser, pictures, tmp_path):

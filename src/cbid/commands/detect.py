@@ -16,8 +16,12 @@ if TYPE_CHECKING:
 
 
 def detect(
-    detector: Annotated[Path, typer.Argument(help="A detector file written by SlidingWindowDetector.save.")],
-    source: Annotated[Path, typer.Argument(help="A photograph, a folder of photographs, or a list file.")],
+    detector: Annotated[
+        Path, typer.Argument(metavar="DETECTOR", help="A detector of cbid detect fit or SlidingWindowDetector.save.")
+    ],
+    source: Annotated[
+        Path, typer.Argument(metavar="SRC", help="A photograph, a folder of photographs, or a list file.")
+    ],
     threshold: Annotated[float, typer.Option(help="Lowest score to report.")] = 0.0,
     draw: Annotated[Path | None, typer.Option(help="Write the photographs with boxes to this folder.")] = None,
     out: Annotated[Path | None, typer.Option(help="Also write the JSON to this file.")] = None,
@@ -65,8 +69,13 @@ def detect(
 
 
 def fit_detector(
-    positives: Annotated[Path, typer.Argument(help="A folder of pictures of the object, each of the window's size.")],
-    negatives: Annotated[Path, typer.Argument(help="A folder of photographs without the object.")],
+    positives: Annotated[
+        Path,
+        typer.Argument(metavar="POSITIVES", help="A folder of pictures of the object, each of the window's size."),
+    ],
+    negatives: Annotated[
+        Path, typer.Argument(metavar="NEGATIVES", help="A folder of photographs without the object.")
+    ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The detector file to write.")],
     window: Annotated[
         str, typer.Option(metavar="HxW", help="Height and width of the window in pixels, multiples of --cell.")

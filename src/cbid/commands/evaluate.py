@@ -7,17 +7,22 @@ from typing import Annotated, Any
 import typer
 
 from cbid.commands.options import (
+    MAX_PIXELS,
     JobsOption,
     JsonOption,
+    LabelDepthOption,
+    MaxPixelsOption,
     Model,
     ModelDescriptorOption,
     ModelOption,
+    PathLabelOption,
     ProjectOption,
     Query,
     QuietOption,
     accuracy_table,
     echo_result,
     find_project,
+    labels_in_paths,
     open_project_or_model,
     read_queries,
 )
@@ -30,6 +35,9 @@ def evaluate(
     project: ProjectOption = None,
     model: ModelOption = None,
     descriptor: ModelDescriptorOption = None,
+    label: PathLabelOption = None,
+    label_depth: LabelDepthOption = 1,
+    max_pixels: MaxPixelsOption = MAX_PIXELS,
     n_jobs: JobsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -44,16 +52,17 @@ def evaluate(
 
     Example: cbid evaluate embeddings.npz --model coder.safetensors
     """
+    options: dict[str, Any] = {"n_jobs": n_jobs, "max_pixels": max_pixels, **labels_in_paths(label, label_depth)}
     with open_project_or_model(project, model, descriptor) as opened:
         if isinstance(opened, Model):
-            measured = _evaluate_model(opened, source, n_jobs)
+            measured = _evaluate_model(opened, source, options)
         elif source is None:
             measured = {**opened.evaluation, "confusion": opened.confusion}
         else:
             import numpy as np
 
             queries: list[Query] = []
-            for batch in read_queries(opened, [source], n_jobs=n_jobs, only_new=True):
+            for batch in read_queries(opened, [source], only_new=True, **options):
                 queries += batch
             if not queries:
                 raise ValueError(f"all images of {source} are in the project: there is nothing to measure")
@@ -61,7 +70,7 @@ def evaluate(
         echo_result(measured, accuracy_table(measured), as_json=as_json)
 
 
-def _evaluate_model(model: Model, source: Path | None, n_jobs: int | None) -> dict[str, Any]:
+def _evaluate_model(model: Model, source: Path | None, options: dict[str, Any]) -> dict[str, Any]:
     """Measure a coder on labelled vectors: a fifth of each class are the queries, the rest is stored."""
     import numpy as np
 
@@ -72,7 +81,7 @@ def _evaluate_model(model: Model, source: Path | None, n_jobs: int | None) -> di
 
     if source is None:
         raise typer.BadParameter("--model needs labelled vectors to measure on", param_hint="SRC")
-    found = [query for batch in read_queries(model, [source], n_jobs=n_jobs) for query in batch]
+    found = [query for batch in read_queries(model, [source], **options) for query in batch]
     vectors = np.stack([query.vector for query in found])
     labels = np.array([query.label or "" for query in found])
     asked = split([q.name for q in found], [q.label for q in found], 0.2, 0, supervised=bool((labels != "").any()))

@@ -43,7 +43,7 @@ def _formats() -> list[str]:
 
 
 def export(
-    out: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="The file to write.")] = None,
+    out: Annotated[Path | None, typer.Argument(metavar="FILE", help="The file to write.")] = None,
     project: ProjectOption = None,
     model: ModelOption = None,
     source: Annotated[

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cbid.commands.options import (
+    MAX_PIXELS,
     PROJECT_SUFFIX,
     JobsOption,
     JsonOption,
+    LabelDepthOption,
     MaxPixelsOption,
+    PathLabelOption,
     QuietOption,
     accuracy_table,
     choice,
@@ -81,17 +84,9 @@ def fit(
     vectors: Annotated[str | None, typer.Option(help="Parquet: the column of vectors.")] = None,
     labels: Annotated[str | None, typer.Option(help="Parquet: the column of labels.")] = None,
     ids: Annotated[str | None, typer.Option(help="Parquet: the column of ids.")] = None,
-    label: Annotated[
-        str | None,
-        typer.Option(
-            metavar="REGEX",
-            help="Folder: a regular expression that finds the label in each path, such as '(\\w+)_\\d+'.",
-        ),
-    ] = None,
-    label_depth: Annotated[
-        int, typer.Option(min=1, help="Folder: which folder of the path is the label; 2 for 2024/cats/1.jpg.")
-    ] = 1,
-    max_pixels: MaxPixelsOption = 100_000_000,
+    label: PathLabelOption = None,
+    label_depth: LabelDepthOption = 1,
+    max_pixels: MaxPixelsOption = MAX_PIXELS,
     tree: Annotated[
         bool,
         typer.Option("--tree", help="Nested folders (or labels such as animal/dog) are a tree, which CBID learns."),

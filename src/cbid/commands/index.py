@@ -6,16 +6,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cbid.commands.options import (
+    MAX_PIXELS,
+    Interrupted,
     JobsOption,
     JsonOption,
+    LabelDepthOption,
+    MaxPixelsOption,
+    PathLabelOption,
     ProjectOption,
     QuietOption,
     echo,
     echo_json,
     echo_skipped,
     find_project,
+    labels_in_paths,
+    open_source_for,
     resumable,
 )
+from cbid.text import count, printable
 
 if TYPE_CHECKING:
     from cbid.project import Project
@@ -26,6 +34,9 @@ def index(
         Path | None, typer.Argument(metavar="SRC", help="Images to add: a source of cbid fit or one image.")
     ] = None,
     project: ProjectOption = None,
+    label: PathLabelOption = None,
+    label_depth: LabelDepthOption = 1,
+    max_pixels: MaxPixelsOption = MAX_PIXELS,
     to: Annotated[
         str | None,
         typer.Option(
@@ -45,6 +56,8 @@ def index(
 ) -> None:
     """Add the new images of a source to a project. The coder does not change.
 
+    If cbid fit got --label or --label-depth, give it here too: labels are found in the same way then.
+
     Example: cbid index new-photos/ --project photos.cbid
 
     The option --to copies the codes, ids, labels and weights of the project to a Milvus collection. It sends only the
@@ -60,8 +73,12 @@ def index(
     answer: dict[str, Any] = {}
     with Project.open(find_project(project), write=source is not None) as opened:
         if source is not None:
-            before = len(opened)
-            taken = opened.add_new(source, n_jobs=n_jobs, progress=verbose)
+            before, classes = len(opened), set(opened.classes)
+            images = open_source_for(opened, source, max_pixels=max_pixels, **labels_in_paths(label, label_depth))
+            try:
+                taken = opened.add_new(images, n_jobs=n_jobs, progress=verbose)
+            except KeyboardInterrupt:  # all images are added in one step
+                raise Interrupted(f"interrupted; {count(len(opened) - before, 'image')} added") from None
             added = len(opened) - before
             known = len(taken.ids) - added
             failures = [{"name": name, "reason": reason} for name, reason in taken.failures]
@@ -70,6 +87,10 @@ def index(
                 echo_skipped(taken.failures)
             if verbose:
                 echo(f"{opened.path}: {added:,} images added, {known:,} already present, {len(opened):,} in total")
+                new = [printable(name) for name in opened.classes if name not in classes]
+                if new:
+                    more = f" and {len(new) - 5:,} more" if len(new) > 5 else ""
+                    echo(f"classes that the codes were not learned from: {', '.join(new[:5])}{more}")
         if to is not None:
             with resumable():
                 answer["sent"] = sent = _send(opened, to, overwrite, recall, timeout, verbose)
@@ -109,7 +130,8 @@ def _send(
 
 def check(
     project: Annotated[
-        Path | None, typer.Argument(help="A project (default: the only one in the current folder).")
+        Path | None,
+        typer.Argument(metavar="PROJECT", help="A project (default: the only one in the current folder)."),
     ] = None,
     repair: Annotated[
         bool, typer.Option("--repair", help="Remove files left by killed writers, and add missing checksums.")

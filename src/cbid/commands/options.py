@@ -151,7 +151,7 @@ ModelDescriptorOption = Annotated[
     str | None,
     typer.Option(
         "--descriptor",
-        autocompletion=complete("cbid.project.models:DESCRIPTORS"),
+        autocompletion=complete("cbid.project.models:DESCRIPTORS", "onnx:"),
         help="With --model and images: the descriptor that the coder was learned from.",
     ),
 ]
@@ -173,6 +173,18 @@ JobsOption = Annotated[
     ),
 ]
 MaxPixelsOption = Annotated[int, typer.Option(min=1, help="Skip images with more pixels than this.")]
+MAX_PIXELS = 100_000_000
+PathLabelOption = Annotated[
+    str | None,
+    typer.Option(
+        "--label",
+        metavar="REGEX",
+        help="Folder: a regular expression that finds the label in each path, such as '(\\w+)_\\d+'.",
+    ),
+]
+LabelDepthOption = Annotated[
+    int, typer.Option(min=1, help="Folder: which folder of the path is the label; 2 for 2024/cats/1.jpg.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print only warnings and errors.")]
 
@@ -200,13 +212,26 @@ class Query(NamedTuple):
     vector: "NDArray[np.float32]"
 
 
-def open_source_for(project: "Project | Model", path: Path) -> Any:
-    """Open a source of the kind that the project holds: vectors, or images, which other processes decode."""
+def labels_in_paths(label: str | None, label_depth: int) -> dict[str, Any]:
+    """Return the options of ``open_source`` that were given for the labels."""
+    given = {"label": label, "label_depth": label_depth}
+    return {name: value for name, value in given.items() if value not in (None, 1)}
+
+
+def open_source_for(project: "Project | Model", path: Path, **options: Any) -> Any:
+    """Open a source of the kind that the project holds: vectors, or images, which other processes decode.
+
+    The options are those of ``open_source``. Unless they say otherwise, a folder is read as a tree of labels if the
+    project was learned from one.
+    """
     from cbid.data.isolated import DecodeLimits
     from cbid.data.tables import VectorTable
+    from cbid.project import Project
     from cbid.project.fitting import open_images
 
-    source, _ = open_images(path)
+    if isinstance(project, Project) and not options.keys() & {"label", "label_depth"}:
+        options["tree"] = "tree" in project.settings
+    source, _ = open_images(path, **options)
     if isinstance(source, VectorTable) != (project.descriptor is None):
         given, wanted = ("vectors", "images") if isinstance(source, VectorTable) else ("images", "vectors")
         needs = f"the project needs {wanted}"
@@ -231,7 +256,12 @@ def open_photographs(path: Path) -> "ImageSet":
 
 
 def read_queries(
-    project: "Project | Model", paths: list[Path], *, n_jobs: int | None = None, only_new: bool = False
+    project: "Project | Model",
+    paths: list[Path],
+    *,
+    n_jobs: int | None = None,
+    only_new: bool = False,
+    **options: Any,
 ) -> Iterator[list[Query]]:
     """Describe the images of files, folders, list files or arrays, and yield them in batches.
 
@@ -241,13 +271,15 @@ def read_queries(
     ----------
     only_new : bool
         Skip the images that are in the project.
+    options
+        Those of ``open_source``.
     """
     from cbid.data.decode import ImageError
     from cbid.project.intake import described_batches, label_of, name_of
 
     n_found, failures = 0, []
     for path in paths:
-        source = open_source_for(project, path)
+        source = open_source_for(project, path, **options)
         failures += list(getattr(source, "problems", []))
         stored = project.held(source) if only_new else set()
         n_found += len(stored)

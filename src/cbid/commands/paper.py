@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cbid.commands.options import Interrupted, JsonOption, echo_result, table
+from cbid.commands.options import Interrupted, JsonOption, complete, echo_result, table
 from cbid.text import count, printable
 
 if TYPE_CHECKING:
@@ -25,7 +25,11 @@ _BENCHMARKS = Path("benchmarks") / "results"  # in a clone of the project: chapt
 def reproduce(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NAME", help="Experiments such as knn, svm or detection (default: all of them)."),
+        typer.Argument(
+            metavar="NAME",
+            autocompletion=complete("cbid.paper:EXPERIMENTS"),
+            help="Experiments such as knn, svm or detection (default: all of them).",
+        ),
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Use reduced sizes: under ten minutes on two cores.")
@@ -114,7 +118,14 @@ def _clock(seconds: float) -> str:
 
 
 def show_data(
-    name: Annotated[str | None, typer.Argument(help="A data set to describe in full (default: list all).")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            autocompletion=complete("cbid.paper.sets:CATALOGUE"),
+            help="A data set to describe in full (default: list all).",
+        ),
+    ] = None,
     root: RootOption = None,
     as_json: JsonOption = False,
 ) -> None:

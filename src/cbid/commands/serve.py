@@ -14,7 +14,10 @@ _MIB = 2**20
 
 def serve(
     project: Annotated[
-        Path | None, typer.Argument(help="A project of cbid fit (default: the only one in the current folder).")
+        Path | None,
+        typer.Argument(
+            metavar="PROJECT", help="A project of cbid fit (default: the only one in the current folder)."
+        ),
     ] = None,
     host: Annotated[
         str, typer.Option(help="Address to listen on; any but the loopback address needs --api-key.")

@@ -11,6 +11,7 @@ import math
 import os
 import re
 import resource
+import shlex
 import signal
 import struct
 import sys
@@ -107,7 +108,8 @@ def _image_class(format: str) -> "type[ImageFile]":
     try:
         from pillow_heif import HeifImageFile
     except ImportError as error:
-        how = "python -m pip install pillow-heif"
+        python = sys.executable.removeprefix(os.path.join(os.getcwd(), ""))
+        how = f"{shlex.quote(python)} -m pip install pillow-heif"
         raise ImageError(f"it is a HEIC image; reading it needs the extra 'heif': {how}") from error
     found = HeifImageFile
     return found

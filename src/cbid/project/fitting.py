@@ -79,10 +79,14 @@ _LONG_COMPILING = 1.0  # seconds; less is loading from the cache
 _MIN_TRAIN = 2  # images per class: one alone has no neighbour
 
 
-def open_images(source: Any, *, tree: bool = False) -> tuple[Source, str]:
-    """Return a source as an ``ImageSet`` or a ``VectorTable``, and its path; it lists what is broken in it."""
+def open_images(source: Any, **options: Any) -> tuple[Source, str]:
+    """Return a source as an ``ImageSet`` or a ``VectorTable``, and its path; it lists what is broken in it.
+
+    The options are those of ``open_source``.
+    """
     if isinstance(source, (str, os.PathLike)):
-        return open_source(source, tree=tree, on_error="skip", max_pixels=OWN_PIXELS), os.path.abspath(source)
+        options = {"on_error": "skip", "max_pixels": OWN_PIXELS, **options}
+        return open_source(source, **options), os.path.abspath(source)
     if isinstance(source, VectorTable):
         return source, ""
     return as_image_set(source), os.path.abspath(source.root) if isinstance(source, ImageFolder) else ""
@@ -276,8 +280,9 @@ class ProjectFit:
             warnings.warn(skipped_message(taken.failures), ProjectWarning, stacklevel=5)
         unlearned = int((parts == ADDED).sum())
         if unlearned:
+            found = count(unlearned, "image")
             warnings.warn(
-                f"{unlearned} images without a label, or alone in their class, are indexed but not used for learning",
+                f"{found} without a label or alone in a class: indexed, but not used for learning",
                 ProjectWarning,
                 stacklevel=5,
             )
@@ -330,7 +335,7 @@ class ProjectFit:
         names = np.array([label or "" for label in taken.labels])
         train, held = (taken.ids[parts == part] for part in (TRAIN, HELD_OUT))
         if len(train) < 2:
-            raise ValueError(f"{len(train)} images are left for learning; expected at least two")
+            raise ValueError(f"{count(len(train), 'image')} left for learning: expected at least two")
         y: Any = names[parts == TRAIN] if is_supervised(coder) else None
         if y is not None and any(LABEL_SEPARATOR in text for text in y.tolist()):
             y = [split_labels(text) for text in y.tolist()]

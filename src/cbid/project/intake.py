@@ -25,7 +25,7 @@ from cbid.text import printable
 
 Source = ImageSet | VectorTable
 _BATCH = 64  # images that a killed run may lose
-_LIMITS = DecodeLimits()
+_LARGE = 100_000_000  # pixels of an image for which the default limits of memory and time are enough
 
 
 @dataclass
@@ -125,7 +125,7 @@ def take_in(
     part: str,
     origin: str,
     strict: bool = False,
-    limits: DecodeLimits = _LIMITS,
+    limits: DecodeLimits | None = None,
     n_jobs: int | None = None,
     progress: bool = False,
 ) -> tuple[Intake, int]:
@@ -177,18 +177,20 @@ def described_batches(
     *,
     thumbnails: bool = True,
     on_error: str = "skip",
-    limits: DecodeLimits = _LIMITS,
+    limits: DecodeLimits | None = None,
     n_jobs: int | None = None,
 ) -> Iterator[tuple[int, Batch]]:
     """Describe the images at these places (ascending) in batches; yield the number of images tried and the batch.
 
-    Each image is decoded once, for its vector and its thumbnail, in a separate process with limits.
+    Each image is decoded once, for its vector and its thumbnail, in a separate process with limits (None: those for
+    a source that the user names, which has its own limit of pixels).
     """
     if isinstance(source, VectorTable):
         yield from _vector_batches(source, places)
         return
     if descriptor is None:
         raise ValueError("the project has no descriptor, because it was made from vectors; give vectors")
+    limits = limits or _own_limits(source.max_pixels)
     for start in range(0, len(places), _BATCH):
         part = places[start : start + _BATCH]
         extra = _thumbnail if thumbnails else None
@@ -202,6 +204,12 @@ def described_batches(
         described = [part[row] for row in found.rows]
         extras = found.extras if thumbnails else [None] * len(described)
         yield len(part), Batch(described, np.asarray(found.values), extras, found.failures)
+
+
+def _own_limits(max_pixels: int) -> DecodeLimits:
+    """Return limits that let images of this size pass: memory and time grow with the pixels."""
+    share = max(1.0, max_pixels / _LARGE)
+    return DecodeLimits(share * DecodeLimits.seconds, int(share * DecodeLimits.memory), max_pixels)
 
 
 def _vector_batches(table: VectorTable, places: list[int]) -> Iterator[tuple[int, Batch]]:

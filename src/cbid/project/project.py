@@ -572,14 +572,15 @@ class Project:
         A file is identified by path, size and time, a vector with an id by id and values, and anything else by its
         content. Images that cannot be read are skipped and listed in ``failures``.
         """
-        images = open_images(source)[0]
+        images = open_images(source, tree="tree" in self.settings)[0]
         known = KnownImages((row for row in self._table.rows() if row.id in self.index), by_content=True)
-        return self._add(images, known, strict=False, n_jobs=n_jobs, progress=progress)
+        limits = None if self.limits == DecodeLimits() else self.limits
+        return self._add(images, known, strict=False, limits=limits, n_jobs=n_jobs, progress=progress)
 
     def _add(self, source: Source, known: KnownImages | None, **options: Any) -> Intake:
         with self._mutex:
             self._check_writer("add")
-            options["limits"] = self.limits
+            options = {"limits": self.limits, **options}
             return self._snapshot.add_images(source, self.descriptor, self._table, known, **options)
 
     def remove(self, ids: ArrayLike) -> None:

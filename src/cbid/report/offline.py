@@ -79,7 +79,10 @@ def _data(project: "Project") -> dict[str, Any]:
     records = project.records_of(ids)
     classes = project.classes
     number = {name: i for i, name in enumerate(classes)}
-    labels = np.array([number.get(record.label or "", -1) for record in records], dtype="<i4")
+    found = [tuple(number[name] for name in record.labels if name in number) for record in records]
+    label_sets = sorted({*found} - {()})
+    place = {labels: i for i, labels in enumerate(label_sets)}
+    labels = np.array([place.get(labels, -1) for labels in found], dtype="<i4")
     likeness = float(project.coder.likeness_) if project.has_dial else 0.0
     points = sorted({*DIAL, likeness}) if project.has_dial else [0.0]
     weights = [project.weights(project.n_bits, likeness=at if project.has_dial else None) for at in points]
@@ -89,6 +92,7 @@ def _data(project: "Project") -> dict[str, Any]:
         "ids": ids.tolist(),
         "names": [printable(record.name) for record in records],
         "classes": [printable(name) for name in classes],
+        "label_sets": label_sets,
         "labels": _packed(labels.view(np.uint8)),
         "codes": _packed(project.index.reconstruct(ids)),
         "points": points,

@@ -323,13 +323,13 @@ class Example(NamedTuple):
 
     @property
     def n_wrong(self) -> int:
-        """Number of matches with another label than the query."""
+        """Number of matches that are of another class than the query."""
         return sum(_is_wrong(match, self.query) for match in self.matches)
 
 
 def _is_wrong(match: "ImageRecord", query: "ImageRecord") -> bool:
-    """Return whether two images have no label in common, but one of them has a label."""
-    return match.label != query.label and set(match.labels).isdisjoint(query.labels)
+    """Return whether two images have labels, but none in common."""
+    return bool(match.labels and query.labels) and set(match.labels).isdisjoint(query.labels)
 
 
 def choose_examples(project: "Project", count: int = 12) -> list[Example]:

@@ -66,24 +66,34 @@ def _keyed_by_sources(function: Callable[..., Any]) -> FunctionType:
 
 
 class _Announcement(event.Listener):
-    """Notes that a kernel of the search is compiled: the first search of an installation takes up to a minute."""
+    """Notes that a kernel of the search is compiled: the first search of an installation takes up to a minute.
+
+    The functions of the learner are compiled one by one: one note says so.
+    """
 
     def __init__(self) -> None:
         self._begun: list[float] = []  # kernels compile the kernels that they call
+        self._learning = False  # whether the note on the learner has been given
 
     def on_start(self, event: Any) -> None:
         self._begun.append(time.perf_counter())
         if len(self._begun) == 1 and self._is_ours(event):
             note("compiling the search kernels, once for this installation (up to a minute)")
+        elif not self._learning and self._module(event).startswith("cbid.learning"):
+            self._learning = True
+            note("compiling the learner, once for this installation")
 
     def on_end(self, event: Any) -> None:
         seconds = time.perf_counter() - self._begun.pop()
         if not self._begun and self._is_ours(event):
             note(f"compiled in {seconds:.0f} s")
 
+    def _is_ours(self, event: Any) -> bool:
+        return self._module(event).startswith(__package__)
+
     @staticmethod
-    def _is_ours(event: Any) -> bool:
-        return str(event.data["dispatcher"].py_func.__module__).startswith(__package__)
+    def _module(event: Any) -> str:
+        return str(event.data["dispatcher"].py_func.__module__)
 
 
 event.register("numba:compile", _Announcement())

@@ -31,10 +31,13 @@ export function start() {
 export async function open(s) {
   if (s === shown) return;
   if (s >= state.project.n_bits) {
+    shown = -1;
+    $("bit-groups").classList.add("stale");
     showError($("bits-error"), `Bit ${s} does not exist.`, `The codes have bits 0 to ${state.project.n_bits - 1}.`);
     return;
   }
   showError($("bits-error"));
+  $("bit-groups").classList.remove("stale");
   $("bit-number").value = s;
   $("bit-before").disabled = s === 0;
   $("bit-after").disabled = s === state.project.n_bits - 1;

@@ -61,6 +61,7 @@ export async function open(kind, path = "") {
   $("browse-tools").hidden = kind !== "browse";
   $("twins-tools").hidden = kind !== "duplicates";
   $("browse-groups").replaceChildren();
+  twins = [];
   $("browse-lead").replaceChildren();
   if (kind === "duplicates") {
     $("browse-title").textContent = "Near-duplicates";
@@ -98,6 +99,7 @@ const showSlider = () => ($("twins-value").textContent = `${$("twins-slider").va
 
 async function findTwins() {
   $("browse-status").textContent = "Comparing all images…";
+  $("browse-groups").classList.add("stale");
   const asked = $("twins-slider").value;
   try {
     const found = await api.duplicates({ similarity: Number(asked) / 100, count: 100 });
@@ -106,6 +108,8 @@ async function findTwins() {
     const more = found.total > twins.length ? `, the ${twins.length} most alike are shown` : "";
     $("browse-status").textContent = found.total ? `${plural(found.total, "group")}${more}` : "No near-duplicates.";
     $("twins-select").disabled = !found.total;
+    $("browse-groups").classList.remove("stale");
+    showError($("browse-error"));
     $("browse-groups").replaceChildren(
       ...twins.map((group, i) =>
         h(
@@ -117,7 +121,8 @@ async function findTwins() {
       ),
     );
   } catch (error) {
-    $("browse-status").textContent = "";
+    if (asked !== $("twins-slider").value || shown.kind !== "duplicates") return;
+    $("browse-status").textContent = twins.length ? "These are the groups of the previous comparison." : "";
     showError($("browse-error"), "The near-duplicates cannot be found.", error.message);
   }
 }

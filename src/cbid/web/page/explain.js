@@ -55,7 +55,8 @@ export async function explain(query, found, options, from, addExample) {
   $("why-where-text").textContent = "";
   $("why-file").hidden = !found.has_file;
   $("why-file").href = api.original(found.id);
-  $("why-label").value = found.label ?? "";
+  $("why-label").value = found.labels.length === 1 ? found.label : "";
+  $("why-label").placeholder = found.labels.length > 1 ? found.label : "class";
   $("why-change").hidden = !state.project.relabels;
   $("why-sum").textContent = "Comparing bits…";
   $("why-bits").replaceChildren();

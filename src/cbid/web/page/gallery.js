@@ -3,9 +3,11 @@
 import * as api from "./api.js";
 import { $, plural, showError, whenNear } from "./dom.js";
 import { card, skeletons } from "./parts.js";
+import { hasQuery, searchUnlike } from "./search.js";
 import { changed, state } from "./state.js";
 
 const COUNT = 60;
+const MOST = 100; // examples of one query
 const selected = new Map(); // images by id
 
 /** A grid. list, more: its elements; load(first, count) returns {total, images}; note(image) a line below the label. */
@@ -83,7 +85,8 @@ function show() {
     element.querySelector(".act").setAttribute("aria-pressed", String(on));
   }
   $("selection").hidden = !selected.size;
-  $("selection-text").textContent = `${plural(selected.size, "image")} selected`;
+  $("selection-text").textContent = `${plural(selected.size, "image")} selected${selected.size > MOST ? `; a search takes the first ${MOST}` : ""}`;
+  $("selection-unlike").hidden = !hasQuery();
   $("selection-relabel").hidden = !state.project.relabels;
   $("selection-remove").hidden = !state.project.relabels;
   $("selection-remove").textContent = "Remove";
@@ -94,14 +97,20 @@ function show() {
 export function start() {
   $("selection-clear").addEventListener("click", clear);
   $("selection-search").addEventListener("click", () => {
-    const ids = [...selected.keys()].slice(0, 100);
+    const ids = [...selected.keys()].slice(0, MOST);
     clear();
     location.hash = `#search/${ids.join("+")}`;
+  });
+  $("selection-unlike").addEventListener("click", () => {
+    const images = [...selected.values()].slice(0, MOST);
+    clear();
+    searchUnlike(images);
   });
   $("selection-relabel").addEventListener("submit", async (event) => {
     event.preventDefault();
     await change(async () => {
-      await api.relabel([...selected.keys()].slice(0, 1000), $("selection-label").value.trim() || null);
+      const ids = [...selected.keys()];
+      for (let i = 0; i < ids.length; i += 1000) await api.relabel(ids.slice(i, i + 1000), $("selection-label").value.trim() || null);
       return [];
     });
     $("selection-label").value = "";

@@ -11,8 +11,9 @@ const MORE = 40; // and when the end comes near
 const MOST = 10000; // results that can be scrolled to
 const SAMPLES = 18;
 const NOT_KNOWN = "";
+const SEVERAL = " several"; // no class begins with a space here: labels are values of options
 
-let query = null; // {ask: {id} or {vector}, name, label, source: image or file}
+let query = null; // {ask: {id} or {vector}, name, labels, source: image or file}
 let also = []; // more examples, as the query
 let unlike = []; // counter-examples, as the query
 let labels = []; // classes to search in; empty: all
@@ -109,11 +110,24 @@ async function showSamples() {
   }
 }
 
+/** Offer the classes for the query; one with several labels has an entry of its own. */
+function showOwnLabel(chosen) {
+  const { classes } = state.project;
+  const several = query?.labels.length > 1 ? [h("option", { value: SEVERAL }, query.labels.join(", "))] : [];
+  $("own-label").replaceChildren(h("option", { value: NOT_KNOWN }, "not known"), ...several, ...classes.map((name) => h("option", { value: name }, name)));
+  $("own-label").value = classes.includes(chosen) || (several.length && chosen === SEVERAL) ? chosen : NOT_KNOWN;
+}
+
+/** The labels of the query, none if they are not known. */
+function ownLabels() {
+  const chosen = $("own-label").value;
+  if (chosen === SEVERAL) return query.labels;
+  return chosen === NOT_KNOWN ? [] : [chosen];
+}
+
 function showClasses() {
   const { classes } = state.project;
-  const chosen = $("own-label").value;
-  $("own-label").replaceChildren(h("option", { value: NOT_KNOWN }, "not known"), ...classes.map((name) => h("option", { value: name }, name)));
-  $("own-label").value = classes.includes(chosen) ? chosen : NOT_KNOWN;
+  showOwnLabel($("own-label").value);
   $("own-label-field").hidden = !classes.length;
   $("filter").hidden = !classes.length;
   labels = labels.filter((name) => classes.includes(name));
@@ -155,7 +169,7 @@ export function byNothing() {
   $("samples").hidden = !state.project.total;
 }
 
-const stored = (image) => ({ ask: { id: image.id }, name: image.name, label: image.label, source: image });
+const stored = (image) => ({ ask: { id: image.id }, name: image.name, labels: image.labels, source: image });
 const address = () => `#search/${query.ask.id}${also.map((e) => `+${e.ask.id}`).join("")}${unlike.map((e) => `-${e.ask.id}`).join("")}`;
 const hasAddress = () => [query, ...also, ...unlike].every((example) => example.ask && "id" in example.ask);
 
@@ -192,7 +206,7 @@ export async function byFiles(files) {
     return;
   }
   const signal = supersede();
-  const examples = files.map((file) => ({ ask: null, name: file.name || "pasted image", label: null, source: file }));
+  const examples = files.map((file) => ({ ask: null, name: file.name || "pasted image", labels: [], source: file }));
   [also, unlike] = [[], []];
   begin(examples[0]);
   let current = examples[0];
@@ -215,13 +229,25 @@ export async function byFiles(files) {
   }
 }
 
-/** Add a stored image to the query, or as a counter-example. */
-export function addExample(image, kind) {
-  const others = (list) => list.filter((example) => example.ask.id !== image.id);
+export const hasQuery = () => query !== null;
+
+/** Add stored images to the query, or as counter-examples (kind "unlike"). */
+export function addExamples(images, kind) {
+  const ids = images.map((image) => image.id);
+  const others = (list) => list.filter((example) => !ids.includes(example.ask.id));
   [also, unlike] = [others(also), others(unlike)];
-  (kind === "unlike" ? unlike : also).push(stored(image));
+  (kind === "unlike" ? unlike : also).push(...images.map(stored));
   examplesChanged();
 }
+
+/** Show the search again, with these images as counter-examples. */
+export function searchUnlike(images) {
+  history.pushState(null, "", hasAddress() ? address() : "#search");
+  window.dispatchEvent(new CustomEvent("view", { detail: "search" }));
+  addExamples(images, "unlike");
+}
+
+const addExample = (image, kind) => addExamples([image], kind);
 
 function examplesChanged() {
   if (hasAddress()) history.replaceState(null, "", address());
@@ -263,7 +289,7 @@ function begin(next) {
   $("query-picture").replaceChildren(queryPicture());
   $("query-name").textContent = query.name;
   $("guess").textContent = "";
-  $("own-label").value = query.label ?? NOT_KNOWN;
+  showOwnLabel(query.labels.length > 1 ? SEVERAL : query.labels[0]);
   showExamples();
   $("results").classList.remove("stale");
   $("results").replaceChildren(...skeletons(FIRST));
@@ -345,15 +371,17 @@ async function more() {
 async function guess(signal) {
   if (!state.project.classes.length || also.length || unlike.length) return;
   const voted = await api.classify(query.ask, { k: 5, weights: "distance" }, signal);
-  $("guess").replaceChildren("Looks like ", h("strong", {}, voted.label), ` (${Math.round(100 * voted.votes[0].share)}% of the vote)`);
+  // Each neighbour votes for all of its labels: a share says little then.
+  const share = voted.labels.length > 1 ? "" : ` (${Math.round(100 * voted.votes[0].share)}% of the vote)`;
+  $("guess").replaceChildren("Looks like ", h("strong", {}, voted.label), share);
 }
 
 /** Show the results from this place on; the others are on the page already. */
 function show(from = 0) {
   const answer = latest;
-  const wanted = $("own-label").value; // frames are red only if the class of the query is known
+  const wanted = ownLabels(); // frames are red only if the class of the query is known
   const shown = answer.matches.slice(from).map((match, i) => {
-    const other = wanted !== NOT_KNOWN && match.label !== null && match.label !== wanted;
+    const other = wanted.length > 0 && match.labels.length > 0 && !match.labels.some((name) => wanted.includes(name));
     const open = (event) => explain(query, match, answer.options, event.currentTarget, addExample);
     const agreeing = match.agree === null ? undefined : `${match.agree} of ${plural(answer.n_bits, "bit")} agree`;
     const acts = [
