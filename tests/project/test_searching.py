@@ -240,8 +240,8 @@ def test_ties_favour_no_class(tied):
     """Over even classes no class is predicted 40 % more or less often than it should, by vectors or by codes alone.
 
     If ties went to the smaller id, rows in the order of the classes would favour the first class. The accuracy is
-    the one that the fit has measured on held-out images: within its printed interval (95 %) for other images, and
-    exactly for these images if only the training images vote. Both are chances: benchmarks/ties.py counts seeds.
+    the one that the fit has measured on held-out images: for other images within twice its printed interval (95 %),
+    which benchmarks/ties.py counts over seeds, and exactly for these images if only the training images vote.
     """
     project, X, labels = tied
     entry = project.evaluation["codes"][-1]["weighted"]
@@ -251,7 +251,7 @@ def test_ties_favour_no_class(tied):
         assert counts.max() <= 140
     accuracy = (project.classify(X).labels == labels).mean()
     low, high = interval(entry["accuracy"], project.evaluation["n_queries"])
-    assert low <= accuracy <= high
+    assert abs(accuracy - (low + high) / 2) <= high - low
     held = project.ids_of(part="held-out")
     truth = [project.record(int(id)).label for id in held]
     votes = project.classify(np.stack([project.vector(int(id)) for id in held]), exclude=held.tolist())
