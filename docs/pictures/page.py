@@ -3,7 +3,7 @@
     python docs/pictures/page.py PROJECT ID
 
 Those that are kept show a held-out image of ``cbid demo``'s project, in fewer colours, so that they stay small.
-Sheets show every state of the page on a screen of 1280 x 800, the same in the dark, and on a phone of 390 x 844.
+Sheets show every state of the page on a screen of 1280 x 800 and on a phone of 390 x 844, each also in the dark.
 ``tutorial.py`` uses the functions of this file.
 """
 
@@ -49,6 +49,7 @@ def main(project: str, id: str) -> None:
             ("page_states", DESKTOP, 3, {}),
             ("page_states_dark", DESKTOP, 3, {"color_scheme": "dark"}),
             ("page_states_phone", PHONE, 6, {"is_mobile": True, "has_touch": True}),
+            ("page_states_phone_dark", PHONE, 6, {"is_mobile": True, "has_touch": True, "color_scheme": "dark"}),
         ):
             page = browser.new_page(viewport=viewport, reduced_motion="reduce", **more)
             page.set_default_timeout(120_000)
