@@ -206,6 +206,23 @@ def test_every_change_tells_whether_it_was_committed(vectors, tmp_path, monkeypa
     assert Project.check(path)[0] == []
 
 
+def test_a_label_whose_table_cannot_follow_was_committed(vectors, tmp_path, monkeypatch):
+    path = shutil.copytree(vectors, tmp_path / "p.cbid")
+    with Project.open(path, write=True) as project, monkeypatch.context() as patch:
+
+        def settle(*_):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        patch.setattr(type(project._table), "settle_labels", settle)
+        with pytest.raises(OSError, match="No space left") as raised:
+            project.relabel([4], "1")
+        assert raised.value.__notes__ == ["the commit took place before this error: 1 labels were changed"]
+    Project.open(path, write=True).close()  # the next writer completes it
+    with Project.open(path) as project:
+        assert project.record(4).label == "1"
+    assert Project.check(path) == ([], [])
+
+
 def test_ghosts_of_older_versions_are_reported_when_the_project_is_opened_for_writing(vectors, tmp_path):
     path = shutil.copytree(vectors, tmp_path / "p.cbid")
     with contextlib.closing(sqlite3.connect(path / "images.sqlite")) as table, table:

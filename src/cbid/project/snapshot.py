@@ -247,7 +247,11 @@ class Snapshot:
                 self.changed()
                 raise
             self.changed()
-            self.settle_labels(table)
+            try:
+                self.settle_labels(table)
+            except BaseException as error:  # the next writer settles them
+                error.add_note(_COMMITTED + change)
+                raise
 
     def settle_labels(self, table: ImageTable) -> None:
         """Complete or take back what ``relabel_images`` has begun: the label in the index counts."""
