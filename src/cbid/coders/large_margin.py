@@ -76,8 +76,8 @@ _OWN_ANCHORS_RIDGE = 0.03  # with an anchor for each sample a bit can follow eve
 # Bits of the kernel form, if every sample is an anchor: any bit fits the training samples then, and its regression is
 # the smoothest way to fit it. With classes, only where there are few axes for the samples.
 _SMOOTHING, _SETS_SMOOTHING = 1e-3, 0.1
-# With more classes than this, weights beside likeness are fitted to the means of classes, and the first bits are over
-# the shares of the classes, if linear scores name at least this part of the classes that scores over similarities name.
+# With more classes than this, weights beside likeness are fitted to the means of classes. And the first bits are over
+# the shares of the classes, if linear scores name at least this part of the classes that scores over similarities do.
 _MANY_CLASSES, _LEAST_LINEAR = 32, 0.8
 _SHARE_COMPONENTS = 512
 # Below this many values a product is over before a second BLAS thread has started.
