@@ -28,8 +28,8 @@ def test_injected_faults():
     n = sum(sum(result["faults"].values()) for result in results)
     assert n >= 1000
     assert not any(result["failures"] for result in results)
-    assert f"| {n:,} faults in nine changes: 0 failures |" in README
-    assert len(results) == 9
+    assert f"| {n:,} faults in ten changes: 0 failures |" in README
+    assert len(results) == 10
 
 
 def test_file_mutants():
