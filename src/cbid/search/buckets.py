@@ -359,7 +359,7 @@ class SearchClock:
 
 _BUILDING = threading.Lock()
 _BUILD_SECONDS = 1.5e-7  # per code and table, on a quiet machine
-_WORK_PER_SECOND = 5e8  # sketches
+_WORK_PER_SECOND = 2e9  # sketches; with fewer, hard queries that buckets would answer sooner are scanned as well
 
 
 def tables_for(segment: Segment, n_bits: int, weights: Floats | None) -> BucketTables:
