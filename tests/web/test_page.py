@@ -367,6 +367,8 @@ def test_browse_and_duplicates(browser, address, pictures, project):
 
         # With a query, selected images can be counter-examples of it.
         page.goto(f"{address}/#browse/spots")
+        expect(page.locator("#browse-list .card").first).to_contain_text("spots")
+        expect(page.locator("#browse-list .card")).to_have_count(PER_CLASS)
         for i in range(2):
             page.locator("#browse-list .act").nth(i).click()
         page.click("#selection-unlike")
