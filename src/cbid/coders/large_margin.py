@@ -70,9 +70,10 @@ __all__ = ["MOST_BITS", "LargeMarginCoder", "LearningInterrupted", "WarmStartErr
 _NU = 0.1
 _LINEAR_COMPONENTS = 256
 _LINEAR_WHITENING = 0.1  # the kernel's follows the number of samples
-# Many directions for few samples need a larger ridge: (0.8 d / n)^2 within these limits; the kernel form the least.
+# Many directions for few samples need a larger ridge: (0.8 d / n)^2 within these limits; the kernel form the least,
+# unless each sample is an anchor and a bit can follow every one of them.
 _LEAST_RIDGE, _MOST_RIDGE = 1e-3, 0.03
-_OWN_ANCHORS_RIDGE = 0.03  # with an anchor for each sample a bit can follow every one of them
+_OWN_ANCHORS_RIDGE = 0.03
 # Bits of the kernel form, if every sample is an anchor: any bit fits the training samples then, and its regression is
 # the smoothest way to fit it. With classes, only where there are few axes for the samples.
 _SMOOTHING, _SETS_SMOOTHING = 1e-3, 0.1

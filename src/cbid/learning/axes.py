@@ -10,7 +10,7 @@ from scipy.sparse.linalg import LinearOperator, svds
 
 from cbid.learning.scaling import check_varies
 
-__all__ = ["Axes", "check_enough_axes", "leading_axes", "parts", "principal_axes"]
+__all__ = ["Axes", "leading_axes", "parts", "principal_axes"]
 
 Array = NDArray[np.floating]
 Rows = Callable[[slice], NDArray[np.float64]]
@@ -75,12 +75,3 @@ def principal_axes(X: Array, n_axes: int) -> tuple[NDArray[np.float64], Axes]:
     check_varies(X)
     found = leading_axes(lambda part: X[part] - mean, len(X), X.shape[1], n_axes)
     return mean, Axes(found.vectors, found.lengths / np.sqrt(len(X)))
-
-
-def check_enough_axes(n_bits: int, found: int, X: Array) -> None:
-    """One bit comes from each axis: as many axes as bits."""
-    if found < n_bits:
-        raise ValueError(
-            f"n_bits={n_bits}: X (n_samples={len(X)}, n_features={X.shape[1]}) varies along {found} "
-            f"axes, and each gives one bit: give at most {found}"
-        )
