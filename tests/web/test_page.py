@@ -748,9 +748,8 @@ def test_images_with_several_labels(browser, fitted, pictures, tmp_path):
             assert framed == [[i, not labels[i] & wanted] for i, _ in framed]
         visit.keep("29-several-labels")
         visit.check_access()
-        page.goto(f"{address}/#search/{id + 1}")
-        shown(page)
-        assert page.locator("#own-label option:checked").inner_text() == ", ".join(sorted(labels[id + 1]))
+        page.goto(f"{address}/#search/{id + 1}")  # a new fragment: the old results stay until the search has finished
+        expect(page.locator("#own-label option:checked")).to_have_text(", ".join(sorted(labels[id + 1])))
 
 
 def test_a_project_of_vectors(browser, pictures, tmp_path):
